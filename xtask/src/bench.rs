@@ -129,7 +129,7 @@ impl Bed {
     }
 }
 
-struct Options {
+struct BenchOptions {
     names: Vec<String>,
     runs: usize,
     bin_dir: Option<PathBuf>,
@@ -178,8 +178,8 @@ fn build(target: &Path) -> Result<PathBuf> {
     Ok(target.join("release"))
 }
 
-fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options { names: Vec::new(), runs: RUNS, bin_dir: None };
+fn parse(args: &[String]) -> Result<BenchOptions> {
+    let mut options = BenchOptions { names: Vec::new(), runs: RUNS, bin_dir: None };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {

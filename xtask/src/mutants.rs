@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A crate whose mutants must be killed by its own tests.
-struct Target {
+struct MutantsTarget {
     package: &'static str,
     /// The only file that counts; all of the crate's when there is none.
     file: Option<&'static str>,
@@ -38,11 +38,11 @@ struct Target {
     tests: &'static [&'static str],
 }
 
-const TARGETS: [Target; 4] = [
-    Target { package: "caliban-core", file: None, tests: &["--lib", "--tests"] },
-    Target { package: "caliban-permissions", file: None, tests: &["--lib", "--tests"] },
-    Target { package: "caliban-store", file: None, tests: &["--lib", "--tests"] },
-    Target {
+const TARGETS: [MutantsTarget; 4] = [
+    MutantsTarget { package: "caliban-core", file: None, tests: &["--lib", "--tests"] },
+    MutantsTarget { package: "caliban-permissions", file: None, tests: &["--lib", "--tests"] },
+    MutantsTarget { package: "caliban-store", file: None, tests: &["--lib", "--tests"] },
+    MutantsTarget {
         package: "caliban-supervisor",
         file: Some("crates/caliban-supervisor/src/daemon/decide.rs"),
         tests: &["--lib", "daemon::decide"],
@@ -50,8 +50,8 @@ const TARGETS: [Target; 4] = [
 ];
 
 /// What somebody asked for.
-struct Request {
-    targets: Vec<&'static Target>,
+struct MutantsRequest {
+    targets: Vec<&'static MutantsTarget>,
     shard: Option<String>,
     files: Vec<String>,
     limit: Duration,
@@ -59,7 +59,7 @@ struct Request {
 
 /// What became of the mutants of a crate. One that does not compile is none.
 #[derive(Debug, Default)]
-struct Outcome {
+struct MutantsOutcome {
     killed: usize,
     survivors: Vec<String>,
     is_whole: bool,
@@ -85,8 +85,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn read(args: &[String]) -> Result<Request> {
-    let mut request = Request {
+fn read(args: &[String]) -> Result<MutantsRequest> {
+    let mut request = MutantsRequest {
         targets: Vec::new(),
         shard: None,
         files: Vec::new(),
@@ -133,7 +133,12 @@ fn tool() -> Result<PathBuf> {
     Ok(program)
 }
 
-fn mutate(tool: &Path, request: &Request, target: &Target, deadline: Instant) -> Result<Outcome> {
+fn mutate(
+    tool: &Path,
+    request: &MutantsRequest,
+    target: &MutantsTarget,
+    deadline: Instant,
+) -> Result<MutantsOutcome> {
     let place = run::target_directory()?.join("mutants");
     let output = place.join(target.package);
     // What an earlier run found must not be counted.
@@ -155,7 +160,7 @@ fn mutate(tool: &Path, request: &Request, target: &Target, deadline: Instant) ->
         let text = fs::read_to_string(output.join("mutants.out").join(name)).unwrap_or_default();
         text.lines().map(without_place).collect()
     };
-    Ok(Outcome {
+    Ok(MutantsOutcome {
         killed: lines("caught.txt").len() + lines("timeout.txt").len(),
         survivors: lines("missed.txt"),
         is_whole: is_whole && request.shard.is_none() && request.files.is_empty(),
@@ -203,7 +208,7 @@ fn without_place(line: &str) -> String {
 }
 
 /// What is printed about a crate, and whether it is good enough.
-fn judge(package: &str, outcome: &Outcome, is_known: impl Fn(&str) -> bool) -> (String, bool) {
+fn judge(package: &str, outcome: &MutantsOutcome, is_known: impl Fn(&str) -> bool) -> (String, bool) {
     let (killed, survived) = (outcome.killed, outcome.survivors.len());
     let all = killed + survived;
     let unknown: Vec<&String> = outcome.survivors.iter().filter(|mutant| !is_known(mutant)).collect();

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::render::json::{self, Style};
 
 /// The result of a verb.
-pub(crate) struct Answer {
+pub(crate) struct VerbAnswer {
     data: Data,
     /// Remarks for people, on standard error.
     notes: Vec<String>,
@@ -29,7 +29,7 @@ enum Data {
     Large(Box<dyn FnOnce(Style) -> String>),
 }
 
-impl Answer {
+impl VerbAnswer {
     pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
         Self { data: Data::Small { text: text.into(), json }, notes: Vec::new(), exit: 0 }
     }

@@ -12,7 +12,7 @@ pub(crate) use self::member::{
     MemberListArgs, MemberPingArgs, MemberRunArgs, MemberSendInputArgs, MonitorArgs, MonitorCommand,
 };
 
-use crate::input::Body;
+use crate::input::BodySource;
 use crate::render::json::Style;
 
 /// A message broker for coding agents. Its commands work on the database directly: no server has to run.
@@ -361,10 +361,10 @@ pub(crate) struct TextArgs {
 
 impl TextArgs {
     /// Where the body comes from; none when neither flag was given.
-    pub(crate) fn body(&self) -> Option<Body> {
+    pub(crate) fn body(&self) -> Option<BodySource> {
         match (&self.text, &self.text_file) {
-            (Some(text), _) => Some(Body::Text(text.clone())),
-            (None, Some(file)) => Some(Body::File(file.clone())),
+            (Some(text), _) => Some(BodySource::Text(text.clone())),
+            (None, Some(file)) => Some(BodySource::File(file.clone())),
             (None, None) => None,
         }
     }

@@ -22,7 +22,7 @@ pub(crate) const MAX_SKILLS_BYTES: usize = 64 * 1024;
 
 /// Where a body comes from.
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
+pub(crate) enum BodySource {
     /// From the command line.
     Text(String),
     /// From a file, or from standard input when it is `-`.
@@ -30,10 +30,10 @@ pub(crate) enum Body {
 }
 
 /// Reads a body and checks it.
-pub(crate) fn body(from: &Body) -> Result<String, Failure> {
+pub(crate) fn body(from: &BodySource) -> Result<String, Failure> {
     let text = match from {
-        Body::Text(text) => text.clone(),
-        Body::File(name) => read_bounded(name)?,
+        BodySource::Text(text) => text.clone(),
+        BodySource::File(name) => read_bounded(name)?,
     };
     if text.len() > MAX_TEXT_BYTES {
         return Err(too_long(text.len()));

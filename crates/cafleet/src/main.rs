@@ -24,7 +24,7 @@ mod verbs;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use answer::Answer;
+use answer::VerbAnswer;
 use context::Context;
 use failure::Failure;
 use render::json::Style;
@@ -58,7 +58,7 @@ async fn run(cli: args::Cli, style: Style) -> ExitCode {
     finish(outcome, style)
 }
 
-fn finish(outcome: Result<Answer, Failure>, style: Style) -> ExitCode {
+fn finish(outcome: Result<VerbAnswer, Failure>, style: Style) -> ExitCode {
     match outcome {
         Ok(answer) => answer.print(style),
         Err(failure) => answer::report(&failure, style),

@@ -2,7 +2,7 @@
 //! (a11). Read from the processes above; what the environment says can only take rights away.
 
 use caliban_contract::acting::{Acting, acting};
-use caliban_process::{View, boot_id, stat, view};
+use caliban_process::{ProcView, boot_id, stat, view};
 use caliban_store::broker::{Broker, Enclosure, Owner, Speaker};
 
 use crate::failure::Failure;
@@ -16,9 +16,9 @@ const DEPTH: usize = 1024;
 pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
     let (view, own) = view();
     let place = match &view {
-        View::Whole => Some(Enclosure::NONE),
-        View::Within(namespace) => Some(namespace.as_str()),
-        View::Unclear => None,
+        ProcView::Whole => Some(Enclosure::NONE),
+        ProcView::Within(namespace) => Some(namespace.as_str()),
+        ProcView::Unclear => None,
     };
     let (speaker, may_be_member) = speaker(acting(&view, own, settings.fleet_mark.as_deref()));
     let mut broker = Broker::open(&settings.database()?, speaker).await?;

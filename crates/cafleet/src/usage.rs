@@ -148,18 +148,18 @@ fn message(error: &clap::Error) -> String {
 }
 
 fn wrong(argv: &[OsString], message: String) -> Early {
-    let place = Place::find(argv);
+    let place = ErrorPlace::find(argv);
     Early::Wrong(Failure::usage(place.banner, message), Style::choose(place.json, place.pretty))
 }
 
 /// Where on the command line an error is, and how it is to be printed.
-struct Place {
+struct ErrorPlace {
     banner: String,
     json: bool,
     pretty: bool,
 }
 
-impl Place {
+impl ErrorPlace {
     /// Walks down the subcommands as far as the arguments make sense.
     fn find(argv: &[OsString]) -> Self {
         let root = Cli::command();

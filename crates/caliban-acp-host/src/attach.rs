@@ -26,7 +26,7 @@ use caliban_acp::{
 use caliban_agent::{
     background::Background,
     event::{Answer, Ask, Author, Event, Outcome},
-    feed::{Cursor, Entry, Feed},
+    feed::{Cursor, Feed, FeedEntry},
 };
 use caliban_core::message::Message;
 use caliban_permissions::Mode;
@@ -41,9 +41,9 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     commands, config,
-    host::{Clients, Ended, ModelSettings, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
+    host::{Clients, EndedTurn, ModelSettings, SessionHost, Speech, TakenPrompt, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
-    render::{Abilities, Renderer, Shown, When},
+    render::{Abilities, ClientUpdate, Renderer, When},
     sessions::BoxFuture,
     turn_end::{self, TurnEnded},
 };
@@ -54,7 +54,7 @@ const LIVE_OUTPUT_EVERY: Duration = Duration::from_millis(100);
 const BACKGROUND_EVERY: Duration = Duration::from_millis(250);
 
 /// A client of one connection.
-pub(crate) struct Client {
+pub(crate) struct AttachedClient {
     pub(crate) peer: Peer,
     pub(crate) abilities: Abilities,
     /// Whether it answers questions.
@@ -151,8 +151,8 @@ enum Tell {
 }
 
 impl Attachment {
-    pub(crate) fn start(host: SessionHost, client: Client, arrival: Arrival) -> Self {
-        let Client { peer, abilities, is_asked } = client;
+    pub(crate) fn start(host: SessionHost, client: AttachedClient, arrival: Arrival) -> Self {
+        let AttachedClient { peer, abilities, is_asked } = client;
         let (tell, told) = mpsc::unbounded_channel();
         let mine = Mine::new();
         let walk = Walk {
@@ -244,7 +244,7 @@ impl Attachment {
 
 /// How a prompt of this client ended.
 enum Over {
-    Ended(Responder, Option<Ended>, Waiting),
+    Ended(Responder, Option<EndedTurn>, Waiting),
     /// The client has taken its request back; what it said stays said.
     Cancelled(Responder),
 }
@@ -264,7 +264,7 @@ struct Walk {
     queued: BTreeSet<u64>,
     prompts: FuturesUnordered<BoxFuture<'static, Over>>,
     /// Turns that have ended at a place where the walk is not yet.
-    due: Vec<(Responder, Ended, Waiting)>,
+    due: Vec<(Responder, EndedTurn, Waiting)>,
     /// Asks that the log has opened and not closed.
     announced: BTreeSet<String>,
     /// Those that this client was asked, with what takes the question back.
@@ -391,7 +391,7 @@ impl Walk {
         self.peer.notify(CLOSED, &closed).await
     }
 
-    async fn entry(&mut self, entry: &Entry) -> Result<(), Closed> {
+    async fn entry(&mut self, entry: &FeedEntry) -> Result<(), Closed> {
         let unheard = self.mine.lock().unheard.len();
         let is_mine = self.is_mine(entry);
         if self.mine.lock().unheard.len() < unheard {
@@ -412,8 +412,8 @@ impl Walk {
 
     /// Whether the entry, which the walk has just passed, is what this client has said itself. The record that words were
     /// queued names them and gives them a number; the record that they are heard has the number.
-    fn is_mine(&mut self, entry: &Entry) -> bool {
-        let Entry::Record(record) = entry else { return false };
+    fn is_mine(&mut self, entry: &FeedEntry) -> bool {
+        let FeedEntry::Record(record) = entry else { return false };
         match &record.event {
             Event::Queued { number, sender: Some(sender), .. } => {
                 if self.mine.hears(sender) {
@@ -429,11 +429,11 @@ impl Walk {
         }
     }
 
-    async fn show(&mut self, shown: Vec<Shown>) -> Result<(), Closed> {
+    async fn show(&mut self, shown: Vec<ClientUpdate>) -> Result<(), Closed> {
         for shown in shown {
             match shown {
-                Shown::Update(update) => self.update(update).await?,
-                Shown::TurnEnded(ended) => self.turn_ended(&ended).await?,
+                ClientUpdate::Update(update) => self.update(update).await?,
+                ClientUpdate::TurnEnded(ended) => self.turn_ended(&ended).await?,
             }
         }
         Ok(())
@@ -510,11 +510,11 @@ impl Walk {
     }
 
     /// Keeps track of which asks are open; the one that the entry opens.
-    fn note_asks(&mut self, entry: &Entry) -> Option<String> {
+    fn note_asks(&mut self, entry: &FeedEntry) -> Option<String> {
         match entry {
-            Entry::SubAsked(ask) => return self.opened(ask),
-            Entry::SubAnswered { id } => self.closed(id),
-            Entry::Record(record) => match &record.event {
+            FeedEntry::SubAsked(ask) => return self.opened(ask),
+            FeedEntry::SubAnswered { id } => self.closed(id),
+            FeedEntry::Record(record) => match &record.event {
                 Event::AskOpened(ask) => return self.opened(ask),
                 Event::AskAnswered { id, .. }
                 | Event::CallRefused { id, .. }
@@ -543,13 +543,13 @@ impl Walk {
                 | Event::Background { .. }
                 | Event::Note { .. } => {}
             },
-            Entry::Text(_)
-            | Entry::Thinking(_)
-            | Entry::ToolUse { .. }
-            | Entry::ToolOutput { .. }
-            | Entry::Restart { .. }
-            | Entry::Waiting(_)
-            | Entry::Broken { .. } => {}
+            FeedEntry::Text(_)
+            | FeedEntry::Thinking(_)
+            | FeedEntry::ToolUse { .. }
+            | FeedEntry::ToolOutput { .. }
+            | FeedEntry::Restart { .. }
+            | FeedEntry::Waiting(_)
+            | FeedEntry::Broken { .. } => {}
         }
         None
     }
@@ -648,12 +648,12 @@ async fn wait(host: SessionHost, responder: Responder, mut ticket: Ticket, waiti
         () = responder.cancelled().cancelled() => {}
     }
     match taken {
-        Taken::Began => {
+        TakenPrompt::Began => {
             tracing::debug!(method = AGENT_METHOD_NAMES.session_prompt, "cancelled by its author");
             host.cancel();
             let ended = ticket.ended().await;
             Over::Ended(responder, ended, waiting)
         }
-        Taken::Joined => Over::Cancelled(responder),
+        TakenPrompt::Joined => Over::Cancelled(responder),
     }
 }

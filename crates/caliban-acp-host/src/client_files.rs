@@ -22,9 +22,9 @@ pub(crate) struct FileAbilities {
 
 /// The files of the client that opened a session.
 #[derive(Clone)]
-pub struct ClientFiles(Arc<Inner>);
+pub struct ClientFiles(Arc<FilesInner>);
 
-struct Inner {
+struct FilesInner {
     peer: Peer,
     abilities: FileAbilities,
     /// Known when the session is open.
@@ -35,7 +35,7 @@ impl ClientFiles {
     /// None where the client offers none.
     pub(crate) fn of(peer: Peer, abilities: FileAbilities) -> Option<Self> {
         let is_some = abilities.read || abilities.write;
-        is_some.then(|| Self(Arc::new(Inner { peer, abilities, session: OnceLock::new() })))
+        is_some.then(|| Self(Arc::new(FilesInner { peer, abilities, session: OnceLock::new() })))
     }
 
     pub(crate) fn belong_to(&self, session: &str) {
@@ -62,7 +62,7 @@ impl std::fmt::Debug for ClientFiles {
     }
 }
 
-impl Buffers for Inner {
+impl Buffers for FilesInner {
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
             let session = self.session.get().filter(|_| self.abilities.read)?;

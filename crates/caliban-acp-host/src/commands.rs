@@ -28,7 +28,7 @@ pub trait Commands: Send + Sync {
         name: &'a str,
         arguments: &'a str,
         host: &'a SessionHost,
-    ) -> BoxFuture<'a, Result<Answer, String>>;
+    ) -> BoxFuture<'a, Result<CommandAnswer, String>>;
 }
 
 /// What people are told of a command.
@@ -44,7 +44,7 @@ pub struct CommandInfo {
 
 /// What comes of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum CommandAnswer {
     /// This is shown.
     Text(String),
     /// The model gets this as if the person had typed it.
@@ -67,13 +67,13 @@ pub enum Answer {
 
 /// A command with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
-    kind: Kind,
+pub(crate) struct SlashCommand {
+    kind: CommandKind,
     arguments: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum CommandKind {
     Bg,
     Compact,
     Help,
@@ -83,37 +83,42 @@ enum Kind {
 }
 
 /// What people are told of a command.
-struct Entry {
-    kind: Kind,
+struct CommandHelp {
+    kind: CommandKind,
     name: &'static str,
     about: &'static str,
     /// What the arguments are; none for a command without arguments.
     input: Option<&'static str>,
 }
 
-const ALL: &[Entry] = &[
-    Entry {
-        kind: Kind::Bg,
+const ALL: &[CommandHelp] = &[
+    CommandHelp {
+        kind: CommandKind::Bg,
         name: "bg",
         about: "Give a task to a background agent of this session; list, stop or clear them",
         input: Some(bg::USAGE),
     },
-    Entry {
-        kind: Kind::Compact,
+    CommandHelp {
+        kind: CommandKind::Compact,
         name: "compact",
         about: "Summarise the older part of the conversation to make room",
         input: None,
     },
-    Entry { kind: Kind::Help, name: "help", about: "List the commands", input: Some("[command]") },
-    Entry {
-        kind: Kind::Status,
+    CommandHelp {
+        kind: CommandKind::Help,
+        name: "help",
+        about: "List the commands",
+        input: Some("[command]"),
+    },
+    CommandHelp {
+        kind: CommandKind::Status,
         name: "status",
         about: "Show the session, model, permission mode and what was spent",
         input: None,
     },
 ];
 
-impl Command {
+impl SlashCommand {
     /// The command that a prompt is. Text after the name of a command that takes no arguments makes it a prompt.
     pub(crate) fn of(message: &Message, added: Option<&Arc<dyn Commands>>) -> Option<Self> {
         let [Block::Text { text }] = message.blocks.as_slice() else { return None };
@@ -124,7 +129,7 @@ impl Command {
             Some(entry) => (entry.kind.clone(), entry.input.is_some()),
             None => {
                 let info = added?.list().into_iter().find(|info| info.name == name)?;
-                (Kind::Program(info.name), info.input.is_some())
+                (CommandKind::Program(info.name), info.input.is_some())
             }
         };
         (takes_input || arguments.is_empty()).then_some(Self { kind, arguments })
@@ -133,35 +138,39 @@ impl Command {
     /// Whether it changes the session or starts something, so that only a person may give it.
     pub(crate) fn changes_session(&self) -> bool {
         match self.kind {
-            Kind::Bg | Kind::Compact | Kind::Program(_) => true,
-            Kind::Help | Kind::Status => false,
+            CommandKind::Bg | CommandKind::Compact | CommandKind::Program(_) => true,
+            CommandKind::Help | CommandKind::Status => false,
         }
     }
 
     /// Carries it out and returns what comes of it. `abilities` are those of the client that gave it.
-    pub(crate) async fn run(self, host: &SessionHost, abilities: Abilities) -> Result<Answer, String> {
+    pub(crate) async fn run(self, host: &SessionHost, abilities: Abilities) -> Result<CommandAnswer, String> {
         match self.kind {
-            Kind::Bg => {
+            CommandKind::Bg => {
                 let background = host.background().ok_or("this session cannot have background agents")?;
-                let command = bg::Command::parse(&self.arguments)?;
+                let command = bg::BackgroundCommand::parse(&self.arguments)?;
                 match command.run(background).await.map_err(|refusal| refusal.to_string())? {
                     // The client shows the notice about it.
-                    Done::Started(_) if abilities.notices => Ok(Answer::Text(String::new())),
-                    Done::Started(id) => Ok(Answer::Text(format!("Background agent {id} is at work."))),
-                    Done::Text(text) => Ok(Answer::Text(text)),
+                    Done::Started(_) if abilities.notices => Ok(CommandAnswer::Text(String::new())),
+                    Done::Started(id) => {
+                        Ok(CommandAnswer::Text(format!("Background agent {id} is at work.")))
+                    }
+                    Done::Text(text) => Ok(CommandAnswer::Text(text)),
                 }
             }
-            Kind::Compact => {
+            CommandKind::Compact => {
                 let done = host.compact().map_err(|error| error.to_string())?;
                 match done.await {
-                    Ok(Ok(())) => Ok(Answer::Text("The conversation is compacted.".to_owned())),
+                    Ok(Ok(())) => Ok(CommandAnswer::Text("The conversation is compacted.".to_owned())),
                     Ok(Err(outcome)) => Err(failed(&outcome)),
                     Err(_) => Err("the session was closed".to_owned()),
                 }
             }
-            Kind::Help => help(&known(host), self.arguments.trim_start_matches('/')).map(Answer::Text),
-            Kind::Status => Ok(Answer::Text(host.status())),
-            Kind::Program(name) => match host.commands() {
+            CommandKind::Help => {
+                help(&known(host), self.arguments.trim_start_matches('/')).map(CommandAnswer::Text)
+            }
+            CommandKind::Status => Ok(CommandAnswer::Text(host.status())),
+            CommandKind::Program(name) => match host.commands() {
                 Some(commands) => commands.run(&name, &self.arguments, host).await,
                 None => Err(format!("there is no command /{name}")),
             },
@@ -225,11 +234,11 @@ mod tests {
     #[test]
     fn a_command_takes_the_text_after_its_name_as_arguments() {
         let of = |text: &str| {
-            Command::of(&Message::user(text), None).map(|command| (command.kind, command.arguments))
+            SlashCommand::of(&Message::user(text), None).map(|command| (command.kind, command.arguments))
         };
-        assert_eq!(of("/help"), Some((Kind::Help, String::new())));
-        assert_eq!(of(" /help  status "), Some((Kind::Help, "status".to_owned())));
-        assert_eq!(of("/status"), Some((Kind::Status, String::new())));
+        assert_eq!(of("/help"), Some((CommandKind::Help, String::new())));
+        assert_eq!(of(" /help  status "), Some((CommandKind::Help, "status".to_owned())));
+        assert_eq!(of("/status"), Some((CommandKind::Status, String::new())));
         assert_eq!(of("/status of the build?"), None, "it takes no arguments");
         assert_eq!(of("/helpless"), None);
         assert_eq!(of("help"), None);

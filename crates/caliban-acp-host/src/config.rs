@@ -4,7 +4,7 @@ use caliban_acp::v1::{
     Error, SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue,
     SessionConfigSelectOption, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
 };
-use caliban_agent::Change;
+use caliban_agent::AgentChange;
 use caliban_core::{alias, message::Effort};
 
 use crate::host::{ModelSettings, SessionHost};
@@ -52,11 +52,11 @@ pub(crate) async fn set(
     };
     let change = match &*request.config_id.0 {
         MODEL if host.models().contains(&value) || host.settings().borrow().model == value => {
-            Change { model: Some(value), effort: None }
+            AgentChange { model: Some(value), effort: None }
         }
         MODEL => return Err(invalid(format!("there is no model {value} to choose; /model takes any name"))),
         EFFORT => match serde_json::from_value::<Effort>(value.as_str().into()) {
-            Ok(effort) => Change { model: None, effort: Some(effort) },
+            Ok(effort) => AgentChange { model: None, effort: Some(effort) },
             Err(_) => return Err(invalid(format!("there is no effort {value}"))),
         },
         other => return Err(invalid(format!("there is no option {other}"))),

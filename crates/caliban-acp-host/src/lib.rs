@@ -21,7 +21,7 @@ mod tools;
 mod turn_end;
 
 pub use client_files::ClientFiles;
-pub use commands::{Answer, CommandInfo, Commands};
+pub use commands::{CommandAnswer, CommandInfo, Commands};
 pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, Hosted, SessionHost};
 pub use listen::listen;

@@ -34,7 +34,7 @@ pub(crate) enum Choice {
 
 /// A call that waits, as lists show it: without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedAsk {
     /// In one line; a long one is cut, with a mark.
     pub what: String,
     /// With all its arguments, in lines; a very long one has a part left out, with a mark.
@@ -43,7 +43,7 @@ pub struct Listed {
     pub digest: String,
 }
 
-impl Listed {
+impl ListedAsk {
     /// `key` is nobody's but the agent's: the digest cannot be guessed at.
     pub(crate) fn new(ask: &Ask, redactor: &Redactor, key: &[u8]) -> Self {
         let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
@@ -82,7 +82,12 @@ fn digest(ask: &Ask, key: &[u8]) -> String {
 
 /// The question. It shows exactly the call that the answer is for; `listed` is that call as lists show it, so whoever
 /// answers from a list knows that it is the same.
-pub(crate) fn question(session: &str, ask: &Ask, listed: &Listed, root: &Path) -> RequestPermissionRequest {
+pub(crate) fn question(
+    session: &str,
+    ask: &Ask,
+    listed: &ListedAsk,
+    root: &Path,
+) -> RequestPermissionRequest {
     let mut call = tools::call(&ask.id, &ask.name, &ask.input, root);
     if let Some(agent) = &ask.agent {
         call.title = format!("{agent}: {}", call.title);
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_question_shows_the_exact_call_and_only_what_can_be_chosen() {
-        let listed = Listed { what: "Bash make".into(), digest: "d".into(), ..Listed::default() };
+        let listed = ListedAsk { what: "Bash make".into(), digest: "d".into(), ..ListedAsk::default() };
         let question = serde_json::to_value(question("s", &ask(&[]), &listed, Path::new("/w"))).unwrap();
         assert_eq!(
             question,
@@ -197,7 +202,7 @@ mod tests {
         let redactor = Redactor::new([("TOKEN".to_owned(), "canary-value".to_owned())]);
         let of = |command: &str, key: &[u8]| {
             let ask = Ask { input: json!({"command": command}), ..ask(&[]) };
-            Listed::new(&ask, &redactor, key)
+            ListedAsk::new(&ask, &redactor, key)
         };
         let long = format!("echo {}", "x".repeat(10_000));
         let (one, other) = (of(&format!("{long} a"), b"k"), of(&format!("{long} b"), b"k"));

@@ -24,7 +24,7 @@ use caliban_acp::{
 };
 use caliban_agent::{
     event::{Author, Event, Outcome, Record},
-    feed::Entry,
+    feed::FeedEntry,
 };
 use caliban_core::{
     background::BackgroundStatus,
@@ -48,7 +48,7 @@ const TITLE_CHARS: usize = 80;
 /// What goes to the client.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "short-lived, and nearly all of them are updates")]
-pub(crate) enum Shown {
+pub(crate) enum ClientUpdate {
     Update(SessionUpdate),
     TurnEnded(TurnEnded),
 }
@@ -77,9 +77,9 @@ pub(crate) struct Renderer {
     replies: u32,
     prompts: u32,
     titled: bool,
-    attempt: Attempt,
+    attempt: ShownAttempt,
     /// The calls that have not ended, as they were last shown.
-    calls: BTreeMap<String, Call>,
+    calls: BTreeMap<String, RenderedCall>,
     live: BTreeMap<String, Tail>,
     used: u64,
     /// Why the model last stopped.
@@ -90,7 +90,7 @@ pub(crate) struct Renderer {
 
 /// What the answer that is coming in has shown so far.
 #[derive(Debug, Default)]
-struct Attempt {
+struct ShownAttempt {
     number: u32,
     text: bool,
     thinking: bool,
@@ -98,7 +98,7 @@ struct Attempt {
 }
 
 #[derive(Debug)]
-struct Call {
+struct RenderedCall {
     name: String,
     input: Value,
 }
@@ -118,7 +118,7 @@ impl Renderer {
             replies: 0,
             prompts: 0,
             titled: false,
-            attempt: Attempt::default(),
+            attempt: ShownAttempt::default(),
             calls: BTreeMap::new(),
             live: BTreeMap::new(),
             used: 0,
@@ -128,26 +128,29 @@ impl Renderer {
     }
 
     /// What the entry shows. `is_mine` tells whether it is what this client has said itself.
-    pub(crate) fn take(&mut self, entry: &Entry, when: When, is_mine: bool) -> Vec<Shown> {
+    pub(crate) fn take(&mut self, entry: &FeedEntry, when: When, is_mine: bool) -> Vec<ClientUpdate> {
         let mut out = Vec::new();
         match entry {
-            Entry::Record(record) => {
+            FeedEntry::Record(record) => {
                 self.disk_full = false;
                 self.record(record, is_mine, &mut out);
             }
-            Entry::Text(text) => {
+            FeedEntry::Text(text) => {
                 self.attempt.text = true;
                 self.say(text, &mut out);
             }
-            Entry::Thinking(text) => {
+            FeedEntry::Thinking(text) => {
                 self.attempt.thinking = true;
                 self.think(text, &mut out);
             }
-            Entry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
-            Entry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
-            Entry::Restart { reason } => self.restart(reason, &mut out),
-            Entry::Waiting(wait) if when == When::Live => self.wait(wait, &mut out),
-            Entry::Waiting(_) | Entry::SubAsked(_) | Entry::SubAnswered { .. } | Entry::Broken { .. } => {}
+            FeedEntry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
+            FeedEntry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
+            FeedEntry::Restart { reason } => self.restart(reason, &mut out),
+            FeedEntry::Waiting(wait) if when == When::Live => self.wait(wait, &mut out),
+            FeedEntry::Waiting(_)
+            | FeedEntry::SubAsked(_)
+            | FeedEntry::SubAnswered { .. }
+            | FeedEntry::Broken { .. } => {}
         }
         out
     }
@@ -180,7 +183,7 @@ impl Renderer {
         self.stop.as_ref()
     }
 
-    fn wait(&mut self, wait: &Wait, out: &mut Vec<Shown>) {
+    fn wait(&mut self, wait: &Wait, out: &mut Vec<ClientUpdate>) {
         let (severity, text) = match wait {
             // The write is tried again every second; it is shown once.
             Wait::DiskFull { .. } if std::mem::replace(&mut self.disk_full, true) => return,
@@ -202,7 +205,7 @@ impl Renderer {
         self.note_with(severity, &text, extension::wait_meta(wait), out);
     }
 
-    fn record(&mut self, record: &Record, is_mine: bool, out: &mut Vec<Shown>) {
+    fn record(&mut self, record: &Record, is_mine: bool, out: &mut Vec<ClientUpdate>) {
         match &record.event {
             Event::Started(header) => {
                 self.root.clone_from(&header.cwd);
@@ -218,7 +221,7 @@ impl Renderer {
                 self.reply(message, out);
                 self.stop = Some(stop.clone());
                 self.used = usage.prompt().saturating_add(usage.output);
-                out.push(Shown::Update(self.usage(None)));
+                out.push(ClientUpdate::Update(self.usage(None)));
             }
             Event::CallStarted { id, name, input, .. } => self.call_started(id, name, input, out),
             Event::CallEnded { id, content, is_error, summary, exit_code, whole, ms } => {
@@ -236,14 +239,14 @@ impl Renderer {
                 if !keeps_change {
                     fields = fields.content(blocks(content::result(content, tools::gives_output(name))));
                 }
-                out.push(Shown::Update(update(id, fields)));
+                out.push(ClientUpdate::Update(update(id, fields)));
             }
             Event::CallRefused { id, message, .. } => {
                 self.calls.remove(id);
                 let fields = ToolCallUpdateFields::new()
                     .status(ToolCallStatus::Failed)
                     .content(blocks(content::texts(message).collect()));
-                out.push(Shown::Update(update(id, fields)));
+                out.push(ClientUpdate::Update(update(id, fields)));
             }
             Event::Background { id, status, text } => {
                 let severity = match status {
@@ -273,8 +276,8 @@ impl Renderer {
                     }
                     Outcome::Done | Outcome::Failed { .. } | Outcome::Cancelled => {}
                 }
-                out.push(Shown::Update(self.usage(*micro_usd)));
-                out.push(Shown::TurnEnded(TurnEnded {
+                out.push(ClientUpdate::Update(self.usage(*micro_usd)));
+                out.push(ClientUpdate::TurnEnded(TurnEnded {
                     outcome: outcome.clone(),
                     stop: self.stop.clone(),
                     usage: *usage,
@@ -298,13 +301,13 @@ impl Renderer {
         context: usize,
         record: &Record,
         is_mine: bool,
-        out: &mut Vec<Shown>,
+        out: &mut Vec<ClientUpdate>,
     ) {
         self.prompts += 1;
         // Calls that a crash left open: whoever speaks next finds them closed.
         for id in std::mem::take(&mut self.calls).into_keys() {
             let fields = ToolCallUpdateFields::new().status(ToolCallStatus::Failed);
-            out.push(Shown::Update(update(&id, fields)));
+            out.push(ClientUpdate::Update(update(&id, fields)));
         }
         let typed = message.blocks.get(context..).unwrap_or_default();
         let who = match author {
@@ -325,22 +328,22 @@ impl Renderer {
             if let Some(who) = &who {
                 chunk = chunk.meta(meta("author", json!(who)));
             }
-            out.push(Shown::Update(SessionUpdate::UserMessageChunk(chunk)));
+            out.push(ClientUpdate::Update(SessionUpdate::UserMessageChunk(chunk)));
         }
     }
 
-    fn reply(&mut self, message: &Message, out: &mut Vec<Shown>) {
+    fn reply(&mut self, message: &Message, out: &mut Vec<ClientUpdate>) {
         for block in &message.blocks {
             match block {
                 Block::Text { text } if !self.attempt.text => self.say(text, out),
                 Block::Thinking { text, .. } if !self.attempt.thinking => self.think(text, out),
                 Block::ToolUse { id, name, input, .. } => {
                     let call = tools::call(id, name, input, &self.root);
-                    out.push(Shown::Update(match self.attempt.calls.remove(id) {
+                    out.push(ClientUpdate::Update(match self.attempt.calls.remove(id) {
                         true => update(id, fields_of(call)),
                         false => SessionUpdate::ToolCall(call),
                     }));
-                    self.calls.insert(id.clone(), Call { name: name.clone(), input: input.clone() });
+                    self.calls.insert(id.clone(), RenderedCall { name: name.clone(), input: input.clone() });
                 }
                 Block::Text { .. }
                 | Block::Thinking { .. }
@@ -349,31 +352,31 @@ impl Renderer {
             }
         }
         self.replies += 1;
-        self.attempt = Attempt::default();
+        self.attempt = ShownAttempt::default();
     }
 
-    fn tool_use(&mut self, id: &str, name: &str, out: &mut Vec<Shown>) {
+    fn tool_use(&mut self, id: &str, name: &str, out: &mut Vec<ClientUpdate>) {
         self.attempt.calls.insert(id.to_owned());
         let call =
             ToolCall::new(id.to_owned(), name.to_owned()).name(name.to_owned()).kind(tools::kind(name));
-        out.push(Shown::Update(SessionUpdate::ToolCall(call)));
+        out.push(ClientUpdate::Update(SessionUpdate::ToolCall(call)));
     }
 
-    fn call_started(&mut self, id: &str, name: &str, input: &Value, out: &mut Vec<Shown>) {
+    fn call_started(&mut self, id: &str, name: &str, input: &Value, out: &mut Vec<ClientUpdate>) {
         let mut fields = ToolCallUpdateFields::new();
         // A hook may have changed the arguments.
         if self.calls.get(id).is_none_or(|call| call.input != *input) {
             fields = fields_of(tools::call(id, name, input, &self.root));
-            self.calls.insert(id.to_owned(), Call { name: name.to_owned(), input: input.clone() });
+            self.calls.insert(id.to_owned(), RenderedCall { name: name.to_owned(), input: input.clone() });
         }
-        out.push(Shown::Update(update(id, fields.status(ToolCallStatus::InProgress))));
+        out.push(ClientUpdate::Update(update(id, fields.status(ToolCallStatus::InProgress))));
         if let Some(plan) = tools::plan(name, input) {
-            out.push(Shown::Update(SessionUpdate::Plan(plan)));
+            out.push(ClientUpdate::Update(SessionUpdate::Plan(plan)));
         }
     }
 
     /// What was shown cannot be taken back: the client is told that it starts again.
-    fn restart(&mut self, reason: &str, out: &mut Vec<Shown>) {
+    fn restart(&mut self, reason: &str, out: &mut Vec<ClientUpdate>) {
         let number = self.attempt.number + 1;
         let was_shown = self.attempt.text || self.attempt.thinking;
         self.void_attempt(out);
@@ -381,43 +384,46 @@ impl Renderer {
             let text = format!("\n\n[cut off ({}); starting again]\n\n", caliban_core::inert::line(reason));
             self.say_apart(&text, "restart", out);
         }
-        self.attempt = Attempt { number, ..Attempt::default() };
+        self.attempt = ShownAttempt { number, ..ShownAttempt::default() };
     }
 
     /// Calls that an attempt has announced and that will never be made.
-    fn void_attempt(&mut self, out: &mut Vec<Shown>) {
+    fn void_attempt(&mut self, out: &mut Vec<ClientUpdate>) {
         for id in std::mem::take(&mut self.attempt).calls {
-            out.push(Shown::Update(update(&id, ToolCallUpdateFields::new().status(ToolCallStatus::Failed))));
+            out.push(ClientUpdate::Update(update(
+                &id,
+                ToolCallUpdateFields::new().status(ToolCallStatus::Failed),
+            )));
         }
     }
 
-    fn say(&self, text: &str, out: &mut Vec<Shown>) {
+    fn say(&self, text: &str, out: &mut Vec<ClientUpdate>) {
         out.extend(content::texts(text).map(|block| {
-            Shown::Update(SessionUpdate::AgentMessageChunk(
+            ClientUpdate::Update(SessionUpdate::AgentMessageChunk(
                 ContentChunk::new(block).message_id(self.message_id()),
             ))
         }));
     }
 
-    fn think(&self, text: &str, out: &mut Vec<Shown>) {
+    fn think(&self, text: &str, out: &mut Vec<ClientUpdate>) {
         out.extend(content::texts(text).map(|block| {
-            Shown::Update(SessionUpdate::AgentThoughtChunk(
+            ClientUpdate::Update(SessionUpdate::AgentThoughtChunk(
                 ContentChunk::new(block).message_id(self.message_id()),
             ))
         }));
     }
 
     /// Text of ours in the place of the model's.
-    fn say_apart(&self, text: &str, what: &str, out: &mut Vec<Shown>) {
+    fn say_apart(&self, text: &str, what: &str, out: &mut Vec<ClientUpdate>) {
         let chunk = ContentChunk::new(ContentBlock::from(text)).meta(meta(what, json!(true)));
-        out.push(Shown::Update(SessionUpdate::AgentMessageChunk(chunk)));
+        out.push(ClientUpdate::Update(SessionUpdate::AgentMessageChunk(chunk)));
     }
 
-    fn note(&self, severity: NoticeSeverity, text: &str, out: &mut Vec<Shown>) {
+    fn note(&self, severity: NoticeSeverity, text: &str, out: &mut Vec<ClientUpdate>) {
         self.note_with(severity, text, meta("note", json!(true)), out);
     }
 
-    fn note_with(&self, severity: NoticeSeverity, text: &str, meta: Meta, out: &mut Vec<Shown>) {
+    fn note_with(&self, severity: NoticeSeverity, text: &str, meta: Meta, out: &mut Vec<ClientUpdate>) {
         let update = if self.abilities.notices {
             let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
             let rest = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
@@ -426,17 +432,17 @@ impl Renderer {
             let chunk = ContentChunk::new(ContentBlock::from(format!("[{text}]\n")));
             SessionUpdate::AgentThoughtChunk(chunk.meta(meta))
         };
-        out.push(Shown::Update(update));
+        out.push(ClientUpdate::Update(update));
     }
 
-    fn title(&mut self, text: &str, record: &Record, out: &mut Vec<Shown>) {
+    fn title(&mut self, text: &str, record: &Record, out: &mut Vec<ClientUpdate>) {
         let line = text.trim().lines().next().unwrap_or_default();
         if std::mem::replace(&mut self.titled, true) || line.is_empty() {
             return;
         }
         let title: String = caliban_core::inert::line(line).chars().take(TITLE_CHARS).collect();
         let info = SessionInfoUpdate::new().title(title).updated_at(record.at.to_string());
-        out.push(Shown::Update(SessionUpdate::SessionInfoUpdate(info)));
+        out.push(ClientUpdate::Update(SessionUpdate::SessionInfoUpdate(info)));
     }
 
     fn usage(&self, micro_usd: Option<u64>) -> SessionUpdate {

@@ -21,7 +21,7 @@ use caliban_acp::{
     },
 };
 use caliban_acp::{
-    conn::{ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
+    conn::{ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
         BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta,
     },
@@ -36,9 +36,9 @@ use tokio::{
 };
 
 use crate::{
-    attach::{Arrival, Attachment, Client, Shows},
+    attach::{Arrival, AttachedClient, Attachment, Shows},
     client_files::{ClientFiles, FileAbilities},
-    commands::{Answer, Command},
+    commands::{CommandAnswer, SlashCommand},
     config, content,
     host::{SessionHost, Speech, Unsaid},
     render::Abilities,
@@ -54,7 +54,7 @@ pub const INITIALIZE_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
     /// The caps of the connection.
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
     /// How long a client may take to introduce itself; for ever when absent.
     pub initialize_within: Option<Duration>,
     /// The version that clients are told.
@@ -108,13 +108,13 @@ impl ServeOptions {
     /// For clients that come over a socket.
     pub fn socket(version: impl Into<String>) -> Self {
         let initialize_within = Some(INITIALIZE_WITHIN);
-        let limits = Limits::default();
+        let limits = ConnectionLimits::default();
         Self { limits, initialize_within, version: version.into(), say: Say::Full, judge: None }
     }
 
     /// For the one client that started us, or lives in the same process: it may take its time.
     pub fn private(version: impl Into<String>) -> Self {
-        let limits = Limits { write_timeout: None, ..Limits::default() };
+        let limits = ConnectionLimits { write_timeout: None, ..ConnectionLimits::default() };
         Self { limits, initialize_within: None, version: version.into(), say: Say::Full, judge: None }
     }
 }
@@ -126,11 +126,11 @@ pub async fn serve(
     sessions: Arc<Sessions>,
     mut options: ServeOptions,
 ) -> Result<(), ConnError> {
-    let mut inbox = Inbox::open(reader, writer, Limits { line: GATE_LINE_BYTES, ..options.limits });
+    let mut inbox = Inbox::open(reader, writer, ConnectionLimits { line: GATE_LINE_BYTES, ..options.limits });
     let result = match introduction(&mut inbox, &sessions, &mut options).await {
         Ok(Some(abilities)) => {
             inbox.set_line_limit(options.limits.line);
-            let server = Server { sessions, abilities, say: options.say, attached: Arc::default() };
+            let server = AcpServer { sessions, abilities, say: options.say, attached: Arc::default() };
             server.run(&mut inbox).await
         }
         Ok(None) => Ok(()),
@@ -226,14 +226,14 @@ macro_rules! place_of {
 }
 
 #[derive(Clone)]
-struct Server {
+struct AcpServer {
     sessions: Arc<Sessions>,
     abilities: Abilities,
     say: Say,
     attached: Arc<Mutex<HashMap<String, Attachment>>>,
 }
 
-impl Server {
+impl AcpServer {
     async fn run(self, inbox: &mut Inbox) -> Result<(), ConnError> {
         let mut handlers = JoinSet::new();
         loop {
@@ -328,13 +328,13 @@ impl Server {
             });
             let sent = request.map(|request| match self.attached().get(&request.session_id) {
                 // Said before the next line is read: a cancel that follows is meant for it, too.
-                Some(attachment) => Sent::Said(attachment.send(request.text, request.id)),
-                None => Sent::Stranger(request),
+                Some(attachment) => OutgoingMessage::Said(attachment.send(request.text, request.id)),
+                None => OutgoingMessage::Stranger(request),
             });
             handlers.spawn(async move {
                 let sent = match sent {
-                    Ok(Sent::Said(said)) => recorded(said).await,
-                    Ok(Sent::Stranger(request)) => server.send(request).await,
+                    Ok(OutgoingMessage::Said(said)) => recorded(said).await,
+                    Ok(OutgoingMessage::Stranger(request)) => server.send(request).await,
                     Err(error) => Err(error),
                 };
                 let _gone = responder.answer(sent).await;
@@ -427,7 +427,8 @@ impl Server {
             if attached.get(&id).is_some_and(Attachment::is_waiting) {
                 Some(responder)
             } else {
-                let client = Client { peer, abilities: self.abilities, is_asked: self.say == Say::Full };
+                let client =
+                    AttachedClient { peer, abilities: self.abilities, is_asked: self.say == Say::Full };
                 attached.insert(id, Attachment::start(host, client, arrival(responder)));
                 None
             }
@@ -452,7 +453,7 @@ impl Server {
         let Some(attachment) = attached.get(&id) else {
             return refuse(handlers, responder, Error::session_not_found(id));
         };
-        let Some(command) = Command::of(&message, attachment.host().commands()) else {
+        let Some(command) = SlashCommand::of(&message, attachment.host().commands()) else {
             let mut message = message;
             match self.say.heading() {
                 // Only a person's words bring files along.
@@ -484,12 +485,12 @@ impl Server {
         handlers.spawn(async move {
             let is_command = || meta("command", json!(true));
             let said = match command.run(&host, server.abilities).await {
-                Ok(Answer::Text(text)) => Ok(Shows { text, meta: is_command() }),
-                Ok(Answer::Load { session, draft, text }) => {
+                Ok(CommandAnswer::Text(text)) => Ok(Shows { text, meta: is_command() }),
+                Ok(CommandAnswer::Load { session, draft, text }) => {
                     Ok(Shows { text, meta: meta(LOAD, json!({"session": session, "draft": draft})) })
                 }
-                Ok(Answer::Leave { text }) => Ok(Shows { text, meta: meta(LEAVE, json!(true)) }),
-                Ok(Answer::Prompt(text)) => {
+                Ok(CommandAnswer::Leave { text }) => Ok(Shows { text, meta: meta(LEAVE, json!(true)) }),
+                Ok(CommandAnswer::Prompt(text)) => {
                     let prompted =
                         server.attached().get(&id).map(|at| at.prompt(Message::user(text), responder));
                     if let Some(prompted) = prompted {
@@ -537,7 +538,7 @@ impl Server {
 }
 
 /// A message on its way.
-enum Sent {
+enum OutgoingMessage {
     /// By a client that is at the session.
     Said(Result<Speech, Unsaid>),
     Stranger(SendRequest),

@@ -7,7 +7,7 @@ use std::{io, sync::Arc};
 
 use caliban_acp::{
     ProtocolVersion,
-    conn::{ConnError, Inbox, Incoming, Limits},
+    conn::{ConnError, ConnectionLimits, Inbox, Incoming},
     extension::{STATE, StateAnswer},
     v1::{AGENT_METHOD_NAMES, Error, Implementation, InitializeResponse},
 };
@@ -61,7 +61,8 @@ async fn answer(
     sessions: &Sessions,
     version: &str,
 ) -> Result<(), ConnError> {
-    let mut inbox = Inbox::open(reader, writer, Limits { line: LINE_BYTES, ..Limits::default() });
+    let mut inbox =
+        Inbox::open(reader, writer, ConnectionLimits { line: LINE_BYTES, ..ConnectionLimits::default() });
     while let Some(incoming) = inbox.next().await? {
         let Incoming::Request { method, responder, .. } = incoming else { continue };
         if method == AGENT_METHOD_NAMES.initialize {

@@ -1,6 +1,6 @@
 //! The client's side: attach, the terminal UI and print mode speak to an agent through this.
 //!
-//! [`Events`] drives the connection: whoever waits for an answer must keep taking events. In return an answer never
+//! [`AcpEvents`] drives the connection: whoever waits for an answer must keep taking events. In return an answer never
 //! overtakes the updates that came before it.
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
+    conn::{CallError, Closed, ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
         self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, ClosedNotice, HEARD, NO_SAY, PROMPTS,
         SessionRequest, TURN_ENDED, TurnEndedNotice, choice, meta,
@@ -69,14 +69,14 @@ impl ClientError {
 
 /// Sends requests. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct AcpClient {
     peer: Peer,
     /// What the agent said of itself.
     pub agent: InitializeResponse,
 }
 
 /// What comes from the agent. The connection ends when this is dropped.
-pub struct Events {
+pub struct AcpEvents {
     inbox: Inbox,
 }
 
@@ -107,7 +107,7 @@ pub struct Question {
 
 /// What a person says to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum AskReply {
     /// This call may run.
     AllowOnce,
     /// This call and those like it.
@@ -116,13 +116,13 @@ pub enum Reply {
     Reject(Option<String>),
 }
 
-impl Client {
+impl AcpClient {
     /// Introduces us to the agent at the other end.
     pub async fn connect(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         version: &str,
-    ) -> Result<(Self, Events), ClientError> {
+    ) -> Result<(Self, AcpEvents), ClientError> {
         Self::connect_for(reader, writer, version, None).await
     }
 
@@ -132,9 +132,9 @@ impl Client {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         version: &str,
         behalf: Option<Behalf>,
-    ) -> Result<(Self, Events), ClientError> {
-        let limits = Limits { write_timeout: None, ..Limits::default() };
-        let mut events = Events { inbox: Inbox::open(reader, writer, limits) };
+    ) -> Result<(Self, AcpEvents), ClientError> {
+        let limits = ConnectionLimits { write_timeout: None, ..ConnectionLimits::default() };
+        let mut events = AcpEvents { inbox: Inbox::open(reader, writer, limits) };
         let peer = events.inbox.peer().clone();
         let session = ClientSessionCapabilities::new().notices(NoticeCapabilities::new());
         let request = InitializeRequest::new(ProtocolVersion::V1)
@@ -227,7 +227,7 @@ impl Client {
     }
 }
 
-impl Events {
+impl AcpEvents {
     /// What comes next; `None` when the agent has hung up. Safe to drop at any await.
     pub async fn next(&mut self) -> Result<Option<ClientEvent>, ConnError> {
         loop {
@@ -284,11 +284,11 @@ impl Events {
 
 impl Question {
     /// Answers; the first answer of all clients counts.
-    pub async fn answer(self, reply: Reply) -> Result<(), Closed> {
+    pub async fn answer(self, reply: AskReply) -> Result<(), Closed> {
         let (option, reason) = match reply {
-            Reply::AllowOnce => (choice::ALLOW_ONCE, None),
-            Reply::AllowAlways => (choice::ALLOW_ALWAYS, None),
-            Reply::Reject(reason) => (choice::REJECT_ONCE, reason),
+            AskReply::AllowOnce => (choice::ALLOW_ONCE, None),
+            AskReply::AllowAlways => (choice::ALLOW_ALWAYS, None),
+            AskReply::Reject(reason) => (choice::REJECT_ONCE, reason),
         };
         let mut selected = SelectedPermissionOutcome::new(option);
         if let Some(reason) = reason {

@@ -12,7 +12,7 @@ use agent_client_protocol_schema::v1::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::wire::{self, Line, Malformed};
+use crate::wire::{self, Malformed, WireLine};
 pub use crate::{
     peer::{CallError, Closed, Peer, Pending, Responder},
     wire::Params,
@@ -32,7 +32,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// The caps of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// The longest line that is read.
     pub line: usize,
     /// Bytes that may wait to be written.
@@ -41,7 +41,7 @@ pub struct Limits {
     pub write_timeout: Option<Duration>,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self { line: MAX_LINE_BYTES, write_buffer: WRITE_BUFFER_BYTES, write_timeout: Some(WRITE_TIMEOUT) }
     }
@@ -90,7 +90,7 @@ pub struct Inbox {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Option<AbortOnDropHandle<()>>,
     peer: Peer,
-    limits: Limits,
+    limits: ConnectionLimits,
     buffer: Vec<u8>,
     /// Where the next line starts in the buffer.
     start: usize,
@@ -106,7 +106,7 @@ impl Inbox {
     pub fn open(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Self {
         let (peer, writer) = Peer::start(writer, limits);
         Self {
@@ -193,13 +193,14 @@ impl Inbox {
         }
     }
 
-    fn take(&mut self, parsed: Result<Line, Malformed>) -> Option<Incoming> {
+    fn take(&mut self, parsed: Result<WireLine, Malformed>) -> Option<Incoming> {
         match parsed {
-            Ok(Line::Request { id, method, params }) => match self.peer.accept(id.clone(), MAX_IN_FLIGHT) {
+            Ok(WireLine::Request { id, method, params }) => match self.peer.accept(id.clone(), MAX_IN_FLIGHT)
+            {
                 Ok(responder) => return Some(Incoming::Request { method, params, responder }),
                 Err(why) => self.owed.push_back(wire::refusal(&id, &Error::invalid_request().data(why))),
             },
-            Ok(Line::Notification { method, params }) => {
+            Ok(WireLine::Notification { method, params }) => {
                 if method != PROTOCOL_LEVEL_METHOD_NAMES.cancel_request {
                     return Some(Incoming::Notification { method, params });
                 }
@@ -207,7 +208,7 @@ impl Inbox {
                     self.peer.cancel_incoming(&cancel.request_id);
                 }
             }
-            Ok(Line::Response { id, result }) => self.peer.resolve(&id, result),
+            Ok(WireLine::Response { id, result }) => self.peer.resolve(&id, result),
             Err(Malformed::NotJson) => {
                 self.owed.push_back(wire::refusal(&RequestId::Null, &Error::parse_error()));
             }

@@ -13,7 +13,7 @@ mod peer;
 mod wire;
 
 pub use agent_client_protocol_schema::{ProtocolVersion, v1};
-pub use client::{Client, ClientError, ClientEvent, Events};
+pub use client::{AcpClient, AcpEvents, ClientError, ClientEvent};
 pub use extension::TurnEndedNotice;
 pub use link::{Link, Unreached, state_at};
 

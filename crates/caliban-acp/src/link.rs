@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use crate::{
-    Client, ClientError, Events,
+    AcpClient, AcpEvents, ClientError,
     conn::ConnError,
     extension::{AgentState, Behalf, STATE, StateAnswer},
 };
@@ -22,9 +22,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// A connection to one agent.
 pub struct Link {
     /// For requests.
-    pub client: Client,
+    pub client: AcpClient,
     /// What comes from the agent.
-    pub events: Events,
+    pub events: AcpEvents,
     /// Its one session.
     pub session: String,
     /// Where it works.
@@ -73,7 +73,7 @@ impl Link {
         }
         let introduced = async {
             let (reader, writer) = stream.into_split();
-            let (client, mut events) = Client::connect_for(reader, writer, version, behalf).await?;
+            let (client, mut events) = AcpClient::connect_for(reader, writer, version, behalf).await?;
             let listing = {
                 let client = client.clone();
                 async move { client.list_sessions().await }
@@ -114,7 +114,7 @@ impl Link {
 pub async fn state_at(socket: &Path, version: &str) -> Result<AgentState, ClientError> {
     let stream = UnixStream::connect(socket).await.map_err(ConnError::from)?;
     let (reader, writer) = stream.into_split();
-    let (client, mut events) = Client::connect(reader, writer, version).await?;
+    let (client, mut events) = AcpClient::connect(reader, writer, version).await?;
     let peer = client.peer().clone();
     let answer = async move { peer.call::<StateAnswer>(STATE, &json!({})).await };
     Ok(events.until(answer).await??.state)

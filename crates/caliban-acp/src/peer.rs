@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::{conn::Limits, wire};
+use crate::{conn::ConnectionLimits, wire};
 
 /// How much is put together for one write.
 const WRITE_BATCH_BYTES: usize = 64 * 1024;
@@ -57,17 +57,17 @@ impl From<Closed> for CallError {
 }
 
 /// What an answer holds.
-type Answered = Result<Box<RawValue>, Error>;
+type RpcAnswer = Result<Box<RawValue>, Error>;
 /// Our requests that wait for an answer.
-type Requests = HashMap<i64, oneshot::Sender<Answered>>;
+type Requests = HashMap<i64, oneshot::Sender<RpcAnswer>>;
 
 /// The other side, for sending. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Peer(Arc<Shared>);
+pub struct Peer(Arc<PeerShared>);
 
 #[derive(Debug)]
-struct Shared {
-    queue: mpsc::UnboundedSender<Item>,
+struct PeerShared {
+    queue: mpsc::UnboundedSender<QueueItem>,
     room: Arc<Semaphore>,
     capacity: usize,
     next_id: AtomicI64,
@@ -78,7 +78,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-enum Item {
+enum QueueItem {
     Line(Vec<u8>, Option<OwnedSemaphorePermit>),
     End,
 }
@@ -87,12 +87,12 @@ impl Peer {
     /// Starts the writing task.
     pub(crate) fn start(
         writer: impl AsyncWrite + Send + Unpin + 'static,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> (Self, AbortOnDropHandle<()>) {
         let (queue, items) = mpsc::unbounded_channel();
         let capacity = limits.write_buffer.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let closed = CancellationToken::new();
-        let peer = Self(Arc::new(Shared {
+        let peer = Self(Arc::new(PeerShared {
             queue,
             room: Arc::new(Semaphore::new(capacity)),
             capacity,
@@ -156,18 +156,18 @@ impl Peer {
             () = self.0.closed.cancelled() => return Err(Closed),
             room = self.0.room.clone().acquire_many_owned(need) => room.map_err(|_| Closed)?,
         };
-        self.0.queue.send(Item::Line(line, Some(room))).map_err(|_| Closed)
+        self.0.queue.send(QueueItem::Line(line, Some(room))).map_err(|_| Closed)
     }
 
     /// Queues a line without waiting; for small ones whose number is bounded.
     fn send_now(&self, line: Vec<u8>) {
         // Nobody is there to be told when the writer has gone.
-        let _gone = self.0.queue.send(Item::Line(line, None));
+        let _gone = self.0.queue.send(QueueItem::Line(line, None));
     }
 
     /// Lets the writer end after what is queued.
     pub(crate) fn finish(&self) {
-        let _gone = self.0.queue.send(Item::End);
+        let _gone = self.0.queue.send(QueueItem::End);
     }
 
     /// Nothing can be sent or answered any more.
@@ -177,7 +177,7 @@ impl Peer {
     }
 
     /// An answer has come in.
-    pub(crate) fn resolve(&self, id: &RequestId, result: Answered) {
+    pub(crate) fn resolve(&self, id: &RequestId, result: RpcAnswer) {
         let RequestId::Number(number) = id else { return };
         if let Some(sender) = self.pending().remove(number) {
             // Whoever asked may have gone.
@@ -221,7 +221,7 @@ impl Peer {
 pub struct Pending {
     peer: Peer,
     number: i64,
-    answer: oneshot::Receiver<Answered>,
+    answer: oneshot::Receiver<RpcAnswer>,
 }
 
 impl Pending {
@@ -301,7 +301,7 @@ impl Drop for Responder {
 
 async fn write_all(
     mut writer: impl AsyncWrite + Send + Unpin,
-    mut items: mpsc::UnboundedReceiver<Item>,
+    mut items: mpsc::UnboundedReceiver<QueueItem>,
     limit: Option<Duration>,
 ) -> std::io::Result<()> {
     let mut batch = Vec::new();
@@ -312,7 +312,7 @@ async fn write_all(
         let mut next = Some(item);
         while let Some(item) = next.take() {
             match item {
-                Item::Line(line, room) => {
+                QueueItem::Line(line, room) => {
                     // A large line is not copied behind others.
                     if batch.is_empty() {
                         batch = line
@@ -321,7 +321,7 @@ async fn write_all(
                     }
                     rooms.extend(room);
                 }
-                Item::End => ended = true,
+                QueueItem::End => ended = true,
             }
             if batch.len() < WRITE_BATCH_BYTES && !ended {
                 next = items.try_recv().ok();

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// What a line holds.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub(crate) enum WireLine {
     Request { id: RequestId, method: String, params: Params },
     Notification { method: String, params: Params },
     Response { id: RequestId, result: Result<Box<RawValue>, Error> },
@@ -73,7 +73,7 @@ fn present_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de
 }
 
 /// Takes a line apart.
-pub(crate) fn parse(line: &[u8]) -> Result<Line, Malformed> {
+pub(crate) fn parse(line: &[u8]) -> Result<WireLine, Malformed> {
     let start = line.trim_ascii_start().first();
     // A struct would be read from an array too.
     let envelope =
@@ -93,13 +93,13 @@ pub(crate) fn parse(line: &[u8]) -> Result<Line, Malformed> {
         (Some(method), id) => {
             let params = Params(envelope.params.map(ToOwned::to_owned));
             Ok(match id {
-                Some(id) => Line::Request { id, method, params },
-                None => Line::Notification { method, params },
+                Some(id) => WireLine::Request { id, method, params },
+                None => WireLine::Notification { method, params },
             })
         }
         (None, Some(id)) => match (envelope.result, envelope.error) {
-            (Some(result), None) => Ok(Line::Response { id, result: Ok(result.to_owned()) }),
-            (None, Some(error)) => Ok(Line::Response { id, result: Err(error) }),
+            (Some(result), None) => Ok(WireLine::Response { id, result: Ok(result.to_owned()) }),
+            (None, Some(error)) => Ok(WireLine::Response { id, result: Err(error) }),
             _ => Err(not_rpc("an answer has either a result or an error")),
         },
         (None, None) => Err(not_rpc("no method")),
@@ -167,10 +167,14 @@ mod tests {
 
     fn shape(line: &str) -> String {
         match parse(line.as_bytes()) {
-            Ok(Line::Request { id, method, params }) => format!("request {id} {method} {}", params.raw()),
-            Ok(Line::Notification { method, params }) => format!("notification {method} {}", params.raw()),
-            Ok(Line::Response { id, result: Ok(result) }) => format!("result {id} {}", result.get()),
-            Ok(Line::Response { id, result: Err(error) }) => format!("error {id} {}", i32::from(error.code)),
+            Ok(WireLine::Request { id, method, params }) => format!("request {id} {method} {}", params.raw()),
+            Ok(WireLine::Notification { method, params }) => {
+                format!("notification {method} {}", params.raw())
+            }
+            Ok(WireLine::Response { id, result: Ok(result) }) => format!("result {id} {}", result.get()),
+            Ok(WireLine::Response { id, result: Err(error) }) => {
+                format!("error {id} {}", i32::from(error.code))
+            }
             Err(malformed) => format!("{malformed:?}"),
         }
     }
@@ -224,7 +228,7 @@ mod tests {
             "[".repeat(1_000_000),
             "]".repeat(1_000_000)
         );
-        let Ok(Line::Request { params, .. }) = parse(deep.as_bytes()) else { panic!("a request") };
+        let Ok(WireLine::Request { params, .. }) = parse(deep.as_bytes()) else { panic!("a request") };
         let error = params.parse::<serde_json::Value>().unwrap_err();
         assert_eq!(i32::from(error.code), -32602);
     }

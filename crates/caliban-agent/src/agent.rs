@@ -29,7 +29,7 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    answer::Form,
+    answer::AnswerForm,
     asks::Asks,
     background::{self, Background},
     budget::{AtWork, Purse},
@@ -44,7 +44,7 @@ use crate::{
     mentions, pictures,
     prompt::{self, Instructions},
     session_file, spent,
-    transcript::{self, Durability, Standing, Transcript, TranscriptError},
+    transcript::{self, Durability, Transcript, TranscriptError, TranscriptPosition},
     turn::Halt,
     writers::Writers,
 };
@@ -78,7 +78,7 @@ pub struct Kit {
     /// Context for the first prompt: project files, facts about the place.
     pub context: Vec<String>,
     /// The form that its answers must have.
-    pub form: Option<Form>,
+    pub form: Option<AnswerForm>,
     /// Who answers when the model cannot.
     pub fallback: Option<Fallback>,
     /// The project's instruction files, as far as they were read.
@@ -102,7 +102,7 @@ pub struct Kit {
     /// Where it works.
     pub workspace: Arc<Workspace>,
     /// How far it may go.
-    pub limits: Limits,
+    pub limits: AgentLimits,
     /// What its turns are counted in.
     pub turn_count: TurnCount,
     /// Whether its process ends with the turn; then background commands are waited for.
@@ -144,7 +144,7 @@ pub struct Fallback {
 
 /// How far an agent may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AgentLimits {
     /// Model requests, counted as [`TurnCount`] says.
     pub max_turns: u32,
 }
@@ -169,7 +169,7 @@ pub enum EarlierAnswers {
 
 /// What a person changes about an agent between two turns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct AgentChange {
     /// Another model of the same provider.
     pub model: Option<String>,
     /// How hard it thinks.
@@ -236,7 +236,7 @@ pub struct Agent {
     pub(crate) opening_context: Vec<String>,
     /// Model requests in this turn.
     pub(crate) turns: u32,
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedCall>,
     /// What people have to know beside the answer of this turn.
     pub(crate) notes: Vec<String>,
     /// The beginning of an answer that is being continued.
@@ -257,7 +257,7 @@ pub struct Agent {
 
 /// A call that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Refused {
+pub struct RefusedCall {
     /// The tool.
     pub tool: String,
     /// What it was about, in one line.
@@ -282,7 +282,7 @@ pub struct TurnReport {
     /// Model requests.
     pub turns: u32,
     /// Calls that were refused.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedCall>,
     /// The answer as a value, where it had to have a form.
     pub structured: Option<Value>,
     /// What else has to be known about the answer: a hook that was overruled, commands that were ended.
@@ -292,13 +292,13 @@ pub struct TurnReport {
 }
 
 /// What became of a prompt.
-pub(crate) enum Heard {
+pub(crate) enum PromptFate {
     Taken,
     /// By a hook; why, in words.
     Blocked(String),
 }
 
-pub(crate) struct Begun {
+pub(crate) struct BegunTurn {
     at: Instant,
     /// The turn is work, but for what of it rests.
     at_work: AtWork,
@@ -453,7 +453,7 @@ impl Agent {
     }
 
     /// From now on another model answers, or thinks as hard as this. Its price counts from the next request on.
-    pub async fn configure(&mut self, change: &Change) -> Result<(), TranscriptError> {
+    pub async fn configure(&mut self, change: &AgentChange) -> Result<(), TranscriptError> {
         if let Some(model) = &change.model {
             self.kit.model.clone_from(model);
             self.kit.purse = self.kit.purse.priced(self.kit.price_of(model));
@@ -513,7 +513,7 @@ impl Agent {
                     .await?;
                 continue;
             }
-            if let Heard::Blocked(reason) = self.hear(Message::user(text), author, Some(number)).await? {
+            if let PromptFate::Blocked(reason) = self.hear(Message::user(text), author, Some(number)).await? {
                 self.record(Event::Note { text: reason.clone() }, Durability::Written).await?;
                 blocked = Some(reason);
             }
@@ -527,7 +527,7 @@ impl Agent {
         mut message: Message,
         author: Author,
         queued: Option<u64>,
-    ) -> Result<Heard, TranscriptError> {
+    ) -> Result<PromptFate, TranscriptError> {
         let details = serde_json::json!({"prompt": message.text()});
         // Asked to the end, also when the turn is being cancelled: what was said then is heard in the next one.
         let uncancelled = CancellationToken::new();
@@ -539,7 +539,7 @@ impl Agent {
                 let event = Event::Prompt { message, author, context: 0, queued };
                 self.record(event, Durability::Written).await?;
             }
-            return Ok(Heard::Blocked(format!("the prompt was blocked by a hook: {reason}")));
+            return Ok(PromptFate::Blocked(format!("the prompt was blocked by a hook: {reason}")));
         }
         let context: Vec<Block> =
             self.opening_context.drain(..).chain(answer.context).map(|text| Block::Text { text }).collect();
@@ -548,7 +548,7 @@ impl Agent {
         message.blocks.splice(0..0, context);
         let event = Event::Prompt { message, author, context: added, queued };
         self.record(event, Durability::Written).await?;
-        Ok(Heard::Taken)
+        Ok(PromptFate::Taken)
     }
 
     /// Whether somebody has said something that the agent has not heard.
@@ -556,7 +556,7 @@ impl Agent {
         self.handle.is_queue_waiting()
     }
 
-    pub(crate) fn begin_turn(&mut self) -> Begun {
+    pub(crate) fn begin_turn(&mut self) -> BegunTurn {
         self.turns = 0;
         self.refused.clear();
         self.notes.clear();
@@ -566,7 +566,7 @@ impl Agent {
         if self.kit.parent.is_none() {
             self.kit.checkpoints.begin(self.conversation.turns_ended());
         }
-        Begun {
+        BegunTurn {
             at: Instant::now(),
             at_work: self.kit.purse.work(),
             usage: self.kit.purse.spent().usage,
@@ -574,7 +574,7 @@ impl Agent {
         }
     }
 
-    pub(crate) async fn end_turn(&mut self, begun: Begun, result: Result<(), Halt>) -> TurnReport {
+    pub(crate) async fn end_turn(&mut self, begun: BegunTurn, result: Result<(), Halt>) -> TurnReport {
         let mut outcome = match result {
             Ok(()) => Outcome::Done,
             Err(Halt::Outcome(outcome)) => self.without_secrets(outcome),
@@ -643,8 +643,8 @@ impl Agent {
 }
 
 /// Goes where the agent stood when it was last at work; what the model must be told when that cannot be.
-fn stand_where_it_stood(workspace: &Workspace, standing: Option<Standing>) -> Option<String> {
-    let Standing { root, here } = standing?;
+fn stand_where_it_stood(workspace: &Workspace, standing: Option<TranscriptPosition>) -> Option<String> {
+    let TranscriptPosition { root, here } = standing?;
     let now = workspace.root();
     if root != now || here == root {
         return None;

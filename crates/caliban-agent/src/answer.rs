@@ -13,7 +13,7 @@ pub type Check = Arc<dyn Fn(&str) -> Result<Value, String> + Send + Sync>;
 
 /// The form of an answer.
 #[derive(Clone)]
-pub struct Form {
+pub struct AnswerForm {
     /// What the model is told of it, at the end of the system prompt.
     pub instructions: String,
     /// Whether an answer has it.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Answer, Ask, Event},
-    feed::{Entry, Feed},
+    feed::{Feed, FeedEntry},
     transcript::{Durability, Transcript},
 };
 
@@ -25,7 +25,7 @@ const CLOCK_LOOK: Duration = Duration::from_secs(10);
 /// The open asks of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Asks {
-    open: Arc<Mutex<BTreeMap<String, Open>>>,
+    open: Arc<Mutex<BTreeMap<String, OpenAsk>>>,
     /// The transcript of the agent, once it is made: where questions are recorded that no call of the model asks.
     home: Arc<OnceLock<Transcript>>,
     /// How long each of them waits; for ever when absent.
@@ -35,7 +35,7 @@ pub struct Asks {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenAsk {
     ask: Ask,
     answer: oneshot::Sender<Answer>,
 }
@@ -100,7 +100,7 @@ impl Asks {
     pub(crate) fn park(&self, mut ask: Ask) -> Parked {
         ask.expires_at = self.end_of(&ask);
         let (answer, answered) = oneshot::channel();
-        self.lock().insert(ask.id.clone(), Open { ask: ask.clone(), answer });
+        self.lock().insert(ask.id.clone(), OpenAsk { ask: ask.clone(), answer });
         Parked { asks: self.clone(), ask, answered }
     }
 
@@ -137,28 +137,28 @@ impl Asks {
         given
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenAsk>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An ask that is shown in a live log for as long as it is open.
-pub(crate) struct Shown<'a> {
+pub(crate) struct LiveAsk<'a> {
     feed: &'a Feed,
     id: String,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> LiveAsk<'a> {
     pub(crate) fn new(feed: &'a Feed, ask: Ask) -> Self {
         let id = ask.id.clone();
-        feed.push(Entry::SubAsked(ask));
+        feed.push(FeedEntry::SubAsked(ask));
         Self { feed, id }
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for LiveAsk<'_> {
     fn drop(&mut self) {
-        self.feed.push(Entry::SubAnswered { id: self.id.clone() });
+        self.feed.push(FeedEntry::SubAnswered { id: self.id.clone() });
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one composition: from settings to a [`Kit`].
 //!
 //! A foreground agent, a sub-agent, a background agent and a fleet worker are all made here, from the same
-//! blueprint; what differs is said in [`Wanted`]. There is no second way.
+//! blueprint; what differs is said in [`WantedAgent`]. There is no second way.
 
 use std::{
     path::PathBuf,
@@ -23,8 +23,8 @@ use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 
 use crate::{
-    agent::{Attendance, EarlierAnswers, Fallback, Kit, Limits, TurnCount},
-    answer::Form,
+    agent::{AgentLimits, Attendance, EarlierAnswers, Fallback, Kit, TurnCount},
+    answer::AnswerForm,
     asks::Asks,
     background::{self, Background, tool::SpawnBackground},
     budget::{MachineLedger, Purse},
@@ -33,7 +33,7 @@ use crate::{
     feed::Feed,
     fence::Fences,
     hooks::Hooks,
-    prompt::{self, ContextFiles, Instructions, Place, Standing, Surroundings, SystemPrompt},
+    prompt::{self, AgentStanding, ContextFiles, Instructions, Surroundings, SystemPrompt, WorkplaceFacts},
     spawner::Spawner,
     subagent::{self, AgentTool, Isolation},
     telemetry::Observers,
@@ -80,7 +80,7 @@ pub struct Blueprint {
     /// The machine's ledger, in which requests are reserved; without one, limits hold within the process.
     pub ledger: Option<MachineLedger>,
     /// How far it may go.
-    pub limits: Limits,
+    pub limits: AgentLimits,
     /// How long a run waits for its background commands before the model is asked what to do.
     pub job_wait: Duration,
     /// When it begins no model request; none for an agent that somebody waits for, and for a model that costs nothing.
@@ -100,7 +100,7 @@ pub struct Blueprint {
     /// How worktrees are made.
     pub isolation: Isolation,
     /// What the session's background agents may spend; none where a session has none.
-    pub background: Option<background::Limits>,
+    pub background: Option<background::BackgroundLimits>,
     /// Who takes work that outlives the session.
     pub spawner: Arc<dyn Spawner>,
     /// Sees the records of every agent that is made from this.
@@ -117,7 +117,7 @@ pub enum Helpers {
 }
 
 /// One agent that is wanted.
-pub struct Wanted {
+pub struct WantedAgent {
     /// Its session's id.
     pub session: String,
     /// A name for people.
@@ -137,7 +137,7 @@ pub struct Wanted {
     /// What the system prompt says about those.
     pub instructions: Option<String>,
     /// The form that its answers must have.
-    pub form: Option<Form>,
+    pub form: Option<AnswerForm>,
     /// What its turn limit counts.
     pub turn_count: TurnCount,
     /// Whether its process ends with the turn. A helper's work always does.
@@ -146,7 +146,7 @@ pub struct Wanted {
     pub earlier_answers: EarlierAnswers,
 }
 
-impl Wanted {
+impl WantedAgent {
     /// An agent with all tools of the blueprint and none of its own, on its own.
     pub fn new(session: String, directory: PathBuf, workspace: WorkspaceSource) -> Self {
         Self {
@@ -226,7 +226,7 @@ fn knows_patches(model: &str) -> bool {
 
 impl Blueprint {
     /// The kit of one agent.
-    pub fn kit(&self, wanted: Wanted) -> Result<Kit, ComposeError> {
+    pub fn kit(&self, wanted: WantedAgent) -> Result<Kit, ComposeError> {
         let feed = Feed::observed(self.observers.as_ref().map(|observe| observe()));
         let own_asks = Asks::patient(self.ask_time);
         let price = self.price();
@@ -316,9 +316,9 @@ impl Blueprint {
             has_background: is_independent && has(background::TOOL),
             is_alone: self.attendance == Attendance::Nobody,
             standing: match wanted.kin {
-                Kin::Independent => Standing::Main,
-                Kin::SubAgent(_) => Standing::SubAgent,
-                Kin::Background(_) => Standing::Background,
+                Kin::Independent => AgentStanding::Main,
+                Kin::SubAgent(_) => AgentStanding::SubAgent,
+                Kin::Background(_) => AgentStanding::Background,
             },
             role: wanted.role,
             append: self.append.clone(),
@@ -332,7 +332,7 @@ impl Blueprint {
         }
         let mode = policy.read().unwrap_or_else(PoisonError::into_inner).mode;
         let is_the_callers = workspace.root() == self.cwd || self.repo.as_deref() == Some(workspace.root());
-        let place = Place {
+        let place = WorkplaceFacts {
             directory: workspace.root().to_owned(),
             repo: self.repo.clone().filter(|repo| workspace.root().starts_with(repo)),
             date: self.date.clone(),

@@ -18,21 +18,21 @@ use std::{
 };
 
 use caliban_core::{
-    budget::{AccountError, Estimate, Ledger, Limits, Millis, NearLimit, Refused, Reservation, Spent},
+    budget::{AccountError, Estimate, Ledger, Limits, Millis, NearLimit, Reservation, ReserveRefused, Spent},
     price::{MicroUsd, Price},
     usage::Usage,
 };
 use caliban_store::ledger;
 use tokio::time::Instant;
 
-pub use attempt::Attempt;
+pub use attempt::BudgetAttempt;
 pub(crate) use limit::Raisable;
 pub use limit::{AtLimit, OnLimit};
 use machine::MachineAccount;
 pub use machine::{MachineLedger, Terms, settle_dead};
 
 /// Why a request may not be made.
-pub type Refusal = Refused<String>;
+pub type BudgetRefusal = ReserveRefused<String>;
 
 /// An account in a shared ledger.
 #[derive(Debug, Clone)]
@@ -301,7 +301,7 @@ impl Purse {
     }
 
     /// The refusal, when the wall-time limit is reached.
-    pub fn time_is_up(&self) -> Option<Refusal> {
+    pub fn time_is_up(&self) -> Option<BudgetRefusal> {
         let nothing = Estimate { tokens: 0, cost: Some(Default::default()), turns: 0 };
         let mut book = self.lock();
         let now = self.now();

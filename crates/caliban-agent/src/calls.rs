@@ -18,17 +18,17 @@ use caliban_core::{
 };
 use caliban_fence::Fenced;
 use caliban_permissions::{Effect, Verdict as Rules};
-use caliban_tools::{Call, Tool, ToolOutput};
+use caliban_tools::{CallContext, Tool, ToolOutput};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, Attendance, Kit, Refused},
-    asks::{Asks, Shown, Waited},
+    agent::{Agent, Attendance, Kit, RefusedCall},
+    asks::{Asks, LiveAsk, Waited},
     conversation::{INTERRUPTED, OpenCall},
     event::{Answer, Ask, Author, Decision, Event, Outcome, Verdict},
-    feed::Entry,
+    feed::FeedEntry,
     guard::{ENDED_AFTER, Progress, TOLD_AFTER},
     hooks::{HookEvent, HookPermission},
     pictures,
@@ -153,7 +153,7 @@ impl Kit {
 }
 
 /// How far a call is.
-enum Status<'a> {
+enum CallStatus<'a> {
     /// Its hooks have not answered: it may yet touch anything.
     Waiting,
     /// They are asked.
@@ -175,9 +175,9 @@ struct Prepared<'a> {
 }
 
 /// What has come of a step.
-enum Step<'a> {
+enum CallStep<'a> {
     Prepared(Box<Prepared<'a>>),
-    Ended(Ended),
+    Ended(CallResult),
 }
 
 /// What a call touches, as far as order matters.
@@ -236,9 +236,9 @@ impl Touch {
 
 /// What came of one call.
 #[derive(Default)]
-struct Ended {
+struct CallResult {
     failed: bool,
-    refused: Option<Refused>,
+    refused: Option<RefusedCall>,
     /// A hook wants the turn to end.
     stop: Option<String>,
 }
@@ -260,7 +260,7 @@ impl Runner<'_> {
         &self,
         begun: &[OpenCall],
         calls: &[OpenCall],
-    ) -> Result<Vec<(usize, Ended)>, TranscriptError> {
+    ) -> Result<Vec<(usize, CallResult)>, TranscriptError> {
         for call in begun {
             // It may have done its work.
             self.record(interruption(call), Durability::Written).await?;
@@ -274,7 +274,7 @@ impl Runner<'_> {
         };
         let is_hooked: Vec<bool> = calls.iter().map(is_hooked).collect();
         let mut touches: Vec<Touch> = calls.iter().map(|call| Touch::claimed(self.kit, call)).collect();
-        let mut status: Vec<Status<'_>> = calls.iter().map(|_| Status::Waiting).collect();
+        let mut status: Vec<CallStatus<'_>> = calls.iter().map(|_| CallStatus::Waiting).collect();
         let mut running = FuturesUnordered::new();
         let mut ended = Vec::new();
         loop {
@@ -282,21 +282,21 @@ impl Runner<'_> {
                 let disturbed = |earlier: usize| touches[index].disturbs(&touches[earlier]);
                 let is_free = match &status[index] {
                     // A hook is asked right before its call, and so when nothing more is in the call's way.
-                    Status::Waiting => (0..index)
-                        .all(|earlier| matches!(status[earlier], Status::Ended) || !disturbed(earlier)),
-                    Status::Ready(_) => (0..index).all(|earlier| match status[earlier] {
-                        Status::Ended => true,
-                        Status::Waiting | Status::Asked => !is_hooked[earlier] && !disturbed(earlier),
-                        Status::Ready(_) | Status::Running => !disturbed(earlier),
+                    CallStatus::Waiting => (0..index)
+                        .all(|earlier| matches!(status[earlier], CallStatus::Ended) || !disturbed(earlier)),
+                    CallStatus::Ready(_) => (0..index).all(|earlier| match status[earlier] {
+                        CallStatus::Ended => true,
+                        CallStatus::Waiting | CallStatus::Asked => !is_hooked[earlier] && !disturbed(earlier),
+                        CallStatus::Ready(_) | CallStatus::Running => !disturbed(earlier),
                     }),
-                    Status::Asked | Status::Running | Status::Ended => false,
+                    CallStatus::Asked | CallStatus::Running | CallStatus::Ended => false,
                 };
                 if !is_free || running.len() >= PARALLEL_CALLS {
                     continue;
                 }
-                let prepared = match std::mem::replace(&mut status[index], Status::Asked) {
-                    Status::Ready(prepared) => {
-                        status[index] = Status::Running;
+                let prepared = match std::mem::replace(&mut status[index], CallStatus::Asked) {
+                    CallStatus::Ready(prepared) => {
+                        status[index] = CallStatus::Running;
                         Some(prepared)
                     }
                     _ => None,
@@ -305,12 +305,12 @@ impl Runner<'_> {
             }
             let Some((index, result)) = running.next().await else { break };
             match result? {
-                Step::Prepared(prepared) => {
+                CallStep::Prepared(prepared) => {
                     touches[index] = Touch::of(&prepared.accesses);
-                    status[index] = Status::Ready(prepared);
+                    status[index] = CallStatus::Ready(prepared);
                 }
-                Step::Ended(what) => {
-                    status[index] = Status::Ended;
+                CallStep::Ended(what) => {
+                    status[index] = CallStatus::Ended;
                     ended.push((index, what));
                 }
             }
@@ -324,22 +324,22 @@ impl Runner<'_> {
         &self,
         call: &OpenCall,
         prepared: Option<Box<Prepared<'_>>>,
-    ) -> Result<Step<'_>, TranscriptError> {
+    ) -> Result<CallStep<'_>, TranscriptError> {
         let _at_work = self.kit.purse.work();
         match prepared {
             None => self.prepare(call).await,
-            Some(prepared) => Ok(Step::Ended(self.run(call, *prepared).await?)),
+            Some(prepared) => Ok(CallStep::Ended(self.run(call, *prepared).await?)),
         }
     }
 
     /// Asks the call's hooks; what cannot be carried out whatever they say ends here.
-    async fn prepare(&self, call: &OpenCall) -> Result<Step<'_>, TranscriptError> {
-        let mut ended = Ended::default();
+    async fn prepare(&self, call: &OpenCall) -> Result<CallStep<'_>, TranscriptError> {
+        let mut ended = CallResult::default();
         let Some(tool) = self.kit.tools.iter().find(|tool| tool.spec().name == call.name) else {
             let names: Vec<&str> = self.kit.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             let why = format!("there is no tool {:?}; the tools are {}", call.name, names.join(", "));
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
-            return Ok(Step::Ended(ended));
+            return Ok(CallStep::Ended(ended));
         };
         if let Value::String(raw) = &call.input {
             let error = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string());
@@ -351,12 +351,12 @@ impl Runner<'_> {
             };
             let why = format!("the arguments are not a JSON object: {error}{cut}");
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
-            return Ok(Step::Ended(ended));
+            return Ok(CallStep::Ended(ended));
         }
         if call.has_gaps {
             let decision = refusal(Verdict::Invalid, NOT_WHOLE.to_owned());
             self.refuse(&mut ended, call, &call.input, decision, Vec::new()).await?;
-            return Ok(Step::Ended(ended));
+            return Ok(CallStep::Ended(ended));
         }
         let details = json!({"tool_name": call.name, "tool_input": call.input});
         let hook = self.kit.hooks.ask(HookEvent::PreToolUse, Some(&call.name), details, self.cancel).await;
@@ -366,23 +366,23 @@ impl Runner<'_> {
         if let Some(reason) = hook.block.or_else(|| ended.stop.clone()) {
             let why = format!("a hook blocked this call: {reason}");
             self.refuse(&mut ended, call, &input, refusal(Verdict::Blocked, why), Vec::new()).await?;
-            return Ok(Step::Ended(ended));
+            return Ok(CallStep::Ended(ended));
         }
         let accesses = match tool.access(&input) {
             Ok(accesses) => accesses,
             Err(why) => {
                 self.refuse(&mut ended, call, &input, refusal(Verdict::Invalid, why), Vec::new()).await?;
-                return Ok(Step::Ended(ended));
+                return Ok(CallStep::Ended(ended));
             }
         };
         let (permission, context) = (hook.permission, hook.context);
         let prepared = Prepared { tool: tool.as_ref(), input, accesses, permission, context };
-        Ok(Step::Prepared(Box::new(prepared)))
+        Ok(CallStep::Prepared(Box::new(prepared)))
     }
 
     /// Judges a call now, when all before it that could matter have ended, and carries it out.
-    async fn run(&self, call: &OpenCall, prepared: Prepared<'_>) -> Result<Ended, TranscriptError> {
-        let mut ended = Ended::default();
+    async fn run(&self, call: &OpenCall, prepared: Prepared<'_>) -> Result<CallResult, TranscriptError> {
+        let mut ended = CallResult::default();
         match self.judge(call, &prepared.input, &prepared.accesses, prepared.permission).await? {
             Judgement::May(decision) => match self.kit.fence(decision.fence, &prepared.accesses) {
                 Ok(fence) => self.carry_out(&mut ended, call, prepared, decision, fence).await?,
@@ -465,7 +465,7 @@ impl Runner<'_> {
         let mut parked = self.asks.park(ask);
         let ask = parked.ask().clone();
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
-        let _mirrored = self.kit.mirror.as_ref().map(|feed| Shown::new(feed, ask));
+        let _mirrored = self.kit.mirror.as_ref().map(|feed| LiveAsk::new(feed, ask));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
         let notify = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel);
         let answer_recorded = async {
@@ -516,7 +516,7 @@ impl Runner<'_> {
 
     async fn carry_out(
         &self,
-        ended: &mut Ended,
+        ended: &mut CallResult,
         call: &OpenCall,
         prepared: Prepared<'_>,
         decision: Decision,
@@ -534,8 +534,8 @@ impl Runner<'_> {
         let begun = Instant::now();
         let feed = self.transcript.feed();
         let progress =
-            |text: &str| feed.push(Entry::ToolOutput { id: call.id.clone(), text: text.to_owned() });
-        let going = Call { id: &call.id, cancel: self.cancel, progress: &progress, fence };
+            |text: &str| feed.push(FeedEntry::ToolOutput { id: call.id.clone(), text: text.to_owned() });
+        let going = CallContext { id: &call.id, cancel: self.cancel, progress: &progress, fence };
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
         pictures::fit_parts(&mut output.content).await;
@@ -569,7 +569,7 @@ impl Runner<'_> {
     /// `PostToolUse`: what the hook has to say goes to the model with the result.
     async fn after(
         &self,
-        ended: &mut Ended,
+        ended: &mut CallResult,
         call: &OpenCall,
         input: &Value,
         output: &mut ToolOutput,
@@ -589,7 +589,7 @@ impl Runner<'_> {
 
     async fn refuse(
         &self,
-        ended: &mut Ended,
+        ended: &mut CallResult,
         call: &OpenCall,
         input: &Value,
         decision: Decision,
@@ -601,7 +601,7 @@ impl Runner<'_> {
             message.push_str(&format!(" The user can allow it with {flags}."));
         }
         if !matches!(decision.verdict, Verdict::Invalid | Verdict::Cancelled) {
-            ended.refused = Some(Refused {
+            ended.refused = Some(RefusedCall {
                 tool: call.name.clone(),
                 what: quote(input),
                 why: decision.why.clone(),

@@ -39,9 +39,9 @@ pub struct Checkpoints {
 /// One line of the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum CheckpointLine {
     /// A call is about to write this file. `content` is none when there is no such file.
-    Before { turn: u32, path: PathBuf, content: Option<Kept> },
+    Before { turn: u32, path: PathBuf, content: Option<KeptContent> },
     /// The call has ended. `digest` is none when there is no such file.
     After { turn: u32, path: PathBuf, digest: Option<String> },
     /// The changes of this turn and of later ones were undone, but for these files, where it failed.
@@ -54,7 +54,7 @@ enum Line {
 
 /// A content that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct KeptContent {
     digest: String,
     mode: u32,
 }
@@ -95,10 +95,14 @@ impl Checkpoints {
     pub(crate) async fn before(self: &Arc<Self>, paths: Vec<PathBuf>) {
         self.note(paths, |this, path| {
             let content = match read(path)? {
-                Some((bytes, mode)) => Some(Kept { digest: this.keep(&bytes)?, mode }),
+                Some((bytes, mode)) => Some(KeptContent { digest: this.keep(&bytes)?, mode }),
                 None => None,
             };
-            Ok(Line::Before { turn: this.turn.load(Ordering::Relaxed), path: path.to_owned(), content })
+            Ok(CheckpointLine::Before {
+                turn: this.turn.load(Ordering::Relaxed),
+                path: path.to_owned(),
+                content,
+            })
         })
         .await;
     }
@@ -107,7 +111,11 @@ impl Checkpoints {
     pub(crate) async fn after(self: &Arc<Self>, paths: Vec<PathBuf>) {
         self.note(paths, |this, path| {
             let digest = read(path)?.map(|(bytes, _)| digest(&bytes));
-            Ok(Line::After { turn: this.turn.load(Ordering::Relaxed), path: path.to_owned(), digest })
+            Ok(CheckpointLine::After {
+                turn: this.turn.load(Ordering::Relaxed),
+                path: path.to_owned(),
+                digest,
+            })
         })
         .await;
     }
@@ -115,7 +123,7 @@ impl Checkpoints {
     async fn note(
         self: &Arc<Self>,
         paths: Vec<PathBuf>,
-        line: impl Fn(&Self, &Path) -> io::Result<Line> + Send + 'static,
+        line: impl Fn(&Self, &Path) -> io::Result<CheckpointLine> + Send + 'static,
     ) {
         if paths.is_empty() {
             return;
@@ -154,7 +162,7 @@ impl Checkpoints {
     }
 
     /// A content that was kept; an error when it is not what its name says.
-    fn content(&self, kept: &Kept) -> io::Result<Vec<u8>> {
+    fn content(&self, kept: &KeptContent) -> io::Result<Vec<u8>> {
         let path = self.directory.join(&kept.digest);
         let bytes = fs::read(&path)?;
         match digest(&bytes) == kept.digest {
@@ -163,7 +171,7 @@ impl Checkpoints {
         }
     }
 
-    fn append(&self, line: &Line) -> io::Result<()> {
+    fn append(&self, line: &CheckpointLine) -> io::Result<()> {
         // A line that a full disk has cut must not swallow this one: the newline before ends it, and empty lines say nothing.
         let text = format!("\n{}\n", serde_json::to_string(line)?);
         make_private_directory(&self.directory)?;
@@ -173,12 +181,12 @@ impl Checkpoints {
     }
 
     /// The lines that count: those of turns that were undone are left out.
-    fn lines(&self) -> Vec<Line> {
+    fn lines(&self) -> Vec<CheckpointLine> {
         let text = fs::read_to_string(self.directory.join(INDEX)).unwrap_or_default();
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<CheckpointLine> = Vec::new();
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
             match line {
-                Line::Undone { from, failed } => {
+                CheckpointLine::Undone { from, failed } => {
                     let stays = |path: Option<&PathBuf>| path.is_some_and(|path| failed.contains(path));
                     lines.retain(|line| turn_of(line) < from || stays(path_of(line)));
                 }
@@ -199,7 +207,7 @@ pub fn changed(session: &Path) -> Vec<Changed> {
     let kept = Checkpoints::new(session);
     let mut first: BTreeMap<PathBuf, Option<Vec<u8>>> = BTreeMap::new();
     for line in kept.lines() {
-        if let Line::Before { path, content, .. } = line {
+        if let CheckpointLine::Before { path, content, .. } = line {
             let before = || content.and_then(|content| kept.content(&content).ok());
             first.entry(path).or_insert_with(before);
         }
@@ -214,18 +222,18 @@ pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
     let mut files: BTreeMap<PathBuf, History> = BTreeMap::new();
     for line in kept.lines().into_iter().filter(|line| turn_of(line) >= from) {
         match line {
-            Line::Before { path, content, .. } => match files.get_mut(&path) {
+            CheckpointLine::Before { path, content, .. } => match files.get_mut(&path) {
                 Some(history) => history.begins_again(content.as_ref()),
                 None => {
                     files.insert(path, History { before: content, last: None, is_mixed: false });
                 }
             },
-            Line::After { path, digest, .. } => {
+            CheckpointLine::After { path, digest, .. } => {
                 if let Some(history) = files.get_mut(&path) {
                     history.last = Some(digest);
                 }
             }
-            Line::Undone { .. } => {}
+            CheckpointLine::Undone { .. } => {}
         }
     }
     let mut undone = Undone::default();
@@ -242,14 +250,14 @@ pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
             }
         }
     }
-    kept.append(&Line::Undone { from, failed })?;
+    kept.append(&CheckpointLine::Undone { from, failed })?;
     Ok(undone)
 }
 
 /// What the calls of the turns that are undone have made of one file.
 struct History {
     /// What it was before the first of them; none when it did not exist.
-    before: Option<Kept>,
+    before: Option<KeptContent>,
     /// What the last call has made of it: the digest, or none for no file. Unknown when the call was cut off.
     last: Option<Option<String>>,
     /// Whether something else has changed it between two calls: a person, or a command.
@@ -258,7 +266,7 @@ struct History {
 
 impl History {
     /// One more call is about to write the file, which is so now.
-    fn begins_again(&mut self, now: Option<&Kept>) {
+    fn begins_again(&mut self, now: Option<&KeptContent>) {
         let now = now.map(|now| now.digest.clone());
         self.is_mixed |= self.last.take() != Some(now);
     }
@@ -268,7 +276,7 @@ impl History {
 pub(crate) fn copy(from: &Path, to: &Path, before: u32) -> io::Result<()> {
     let (old, new) = (Checkpoints::new(from), Checkpoints::new(to));
     for line in old.lines().into_iter().filter(|line| turn_of(line) < before) {
-        if let Line::Before { content: Some(content), .. } = &line {
+        if let CheckpointLine::Before { content: Some(content), .. } = &line {
             make_private_directory(&new.directory)?;
             let (there, here) = (old.directory.join(&content.digest), new.directory.join(&content.digest));
             if !here.exists() && fs::hard_link(&there, &here).is_err() {
@@ -335,16 +343,18 @@ impl Checkpoints {
     }
 }
 
-fn turn_of(line: &Line) -> u32 {
+fn turn_of(line: &CheckpointLine) -> u32 {
     match line {
-        Line::Before { turn, .. } | Line::After { turn, .. } | Line::Undone { from: turn, .. } => *turn,
+        CheckpointLine::Before { turn, .. }
+        | CheckpointLine::After { turn, .. }
+        | CheckpointLine::Undone { from: turn, .. } => *turn,
     }
 }
 
-fn path_of(line: &Line) -> Option<&PathBuf> {
+fn path_of(line: &CheckpointLine) -> Option<&PathBuf> {
     match line {
-        Line::Before { path, .. } | Line::After { path, .. } => Some(path),
-        Line::Undone { .. } => None,
+        CheckpointLine::Before { path, .. } | CheckpointLine::After { path, .. } => Some(path),
+        CheckpointLine::Undone { .. } => None,
     }
 }
 

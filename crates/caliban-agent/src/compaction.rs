@@ -19,7 +19,7 @@ use crate::{
     agent::Agent,
     conversation::{CLEARED, Conversation, OpenCall, characters, has_results, part_characters},
     event::{Event, Outcome},
-    feed::Entry,
+    feed::FeedEntry,
     request::{Audience, Failed, Question},
     session_file,
     transcript::Durability,
@@ -156,7 +156,7 @@ impl Agent {
     async fn ask_for_summary(&mut self, cancel: &CancellationToken) -> Result<Option<(String, Usage)>, Halt> {
         let mut messages = self.conversation.messages().to_vec();
         let feed = self.transcript.feed();
-        feed.push(Entry::Waiting(Wait::Summary));
+        feed.push(FeedEntry::Waiting(Wait::Summary));
         // A server that takes too much without a word forgets the beginning. What came last is shortened first: it stays as it
         // is beside the summary, and the provider does not have it in its cache yet.
         let room = self.window().saturating_sub(self.summary_room());

@@ -7,7 +7,7 @@ use caliban_providers::ModelReply;
 
 /// What a reply without calls is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum FinalReply {
     /// The model has said what it wanted to say.
     Whole,
     /// The output limit cut it off.
@@ -23,16 +23,18 @@ pub(crate) enum Reply {
 }
 
 /// What this reply is.
-pub(crate) fn of(reply: &ModelReply) -> Reply {
+pub(crate) fn of(reply: &ModelReply) -> FinalReply {
     let is_empty = reply.message.text().trim().is_empty();
     match &reply.stop {
-        StopReason::MaxTokens => Reply::CutByLimit,
-        StopReason::Refusal(reason) => Reply::Declined(reason.clone()),
-        StopReason::Other(word) if word == "model_context_window_exceeded" => Reply::CutByWindow,
-        StopReason::Other(word) if word == "pause_turn" => Reply::Paused,
-        StopReason::Other(word) => Reply::Unusable(format!("it stopped with {word:?}")),
-        StopReason::EndTurn | StopReason::ToolUse if is_empty => Reply::Unusable("it was empty".to_owned()),
-        StopReason::EndTurn | StopReason::ToolUse => Reply::Whole,
+        StopReason::MaxTokens => FinalReply::CutByLimit,
+        StopReason::Refusal(reason) => FinalReply::Declined(reason.clone()),
+        StopReason::Other(word) if word == "model_context_window_exceeded" => FinalReply::CutByWindow,
+        StopReason::Other(word) if word == "pause_turn" => FinalReply::Paused,
+        StopReason::Other(word) => FinalReply::Unusable(format!("it stopped with {word:?}")),
+        StopReason::EndTurn | StopReason::ToolUse if is_empty => {
+            FinalReply::Unusable("it was empty".to_owned())
+        }
+        StopReason::EndTurn | StopReason::ToolUse => FinalReply::Whole,
     }
 }
 
@@ -51,13 +53,13 @@ mod tests {
             model: "m".into(),
         };
         let other = |word: &str| of(&reply("some text", StopReason::Other(word.into())));
-        assert_eq!(of(&reply("text", StopReason::EndTurn)), Reply::Whole);
-        assert_eq!(of(&reply(" \n", StopReason::EndTurn)), Reply::Unusable("it was empty".into()));
-        assert_eq!(of(&reply("text", StopReason::MaxTokens)), Reply::CutByLimit);
-        assert_eq!(other("model_context_window_exceeded"), Reply::CutByWindow);
-        assert_eq!(other("pause_turn"), Reply::Paused);
+        assert_eq!(of(&reply("text", StopReason::EndTurn)), FinalReply::Whole);
+        assert_eq!(of(&reply(" \n", StopReason::EndTurn)), FinalReply::Unusable("it was empty".into()));
+        assert_eq!(of(&reply("text", StopReason::MaxTokens)), FinalReply::CutByLimit);
+        assert_eq!(other("model_context_window_exceeded"), FinalReply::CutByWindow);
+        assert_eq!(other("pause_turn"), FinalReply::Paused);
         for word in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "LANGUAGE", "what else"] {
-            assert_eq!(other(word), Reply::Unusable(format!("it stopped with {word:?}")));
+            assert_eq!(other(word), FinalReply::Unusable(format!("it stopped with {word:?}")));
         }
     }
 }

@@ -23,7 +23,7 @@ const TOOL_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// One entry of the log.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum FeedEntry {
     /// Something that is in the transcript.
     Record(Arc<Record>),
     /// Text of the answer that is coming in; the `Reply` record that follows holds it whole.
@@ -65,7 +65,7 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl FeedEntry {
     /// The same kind of entry with other text.
     fn with_text(&self, text: &str) -> Self {
         match self {
@@ -86,7 +86,7 @@ pub struct Cursor {
 /// A handle to the log.
 #[derive(Clone)]
 pub struct Feed {
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<FeedLog>>,
     changed: watch::Sender<()>,
     /// Sees each record once.
     observer: Option<Arc<Mutex<Observer>>>,
@@ -99,8 +99,8 @@ impl std::fmt::Debug for Feed {
 }
 
 #[derive(Debug, Default)]
-struct Log {
-    entries: Vec<Entry>,
+struct FeedLog {
+    entries: Vec<FeedEntry>,
     closed: bool,
     /// How much is kept of the output of each running call.
     tool_output: BTreeMap<String, usize>,
@@ -123,32 +123,32 @@ impl Feed {
         if let Some(observer) = &self.observer {
             observer.lock().unwrap_or_else(PoisonError::into_inner)(&record, is_new);
         }
-        self.push(Entry::Record(Arc::new(record)));
+        self.push(FeedEntry::Record(Arc::new(record)));
     }
 
     /// Adds an entry; text goes into the last one while that is small.
-    pub fn push(&self, entry: Entry) {
+    pub fn push(&self, entry: FeedEntry) {
         let mut log = self.lock();
-        if let Entry::ToolOutput { id, text } = &entry {
+        if let FeedEntry::ToolOutput { id, text } = &entry {
             let kept = log.tool_output.entry(id.clone()).or_default();
             if *kept >= TOOL_OUTPUT_BYTES {
                 return;
             }
             *kept += text.len();
         }
-        if let Entry::Record(record) = &entry
+        if let FeedEntry::Record(record) = &entry
             && let Event::CallEnded { id, .. } = &record.event
         {
             log.tool_output.remove(id);
         }
         match (log.entries.last_mut(), &entry) {
-            (Some(Entry::Text(last)), Entry::Text(more))
-            | (Some(Entry::Thinking(last)), Entry::Thinking(more))
+            (Some(FeedEntry::Text(last)), FeedEntry::Text(more))
+            | (Some(FeedEntry::Thinking(last)), FeedEntry::Thinking(more))
                 if last.len() < COALESCE_BYTES =>
             {
                 last.push_str(more);
             }
-            (Some(Entry::ToolOutput { id, text }), Entry::ToolOutput { id: other, text: more })
+            (Some(FeedEntry::ToolOutput { id, text }), FeedEntry::ToolOutput { id: other, text: more })
                 if id == other && text.len() < COALESCE_BYTES =>
             {
                 text.push_str(more);
@@ -167,19 +167,21 @@ impl Feed {
 
     /// What comes next for this cursor, if it is there already. Of a text entry, the part that the
     /// cursor has not seen.
-    pub fn next(&self, cursor: &mut Cursor) -> Option<Entry> {
+    pub fn next(&self, cursor: &mut Cursor) -> Option<FeedEntry> {
         let log = self.lock();
         loop {
             let entry = log.entries.get(cursor.index)?;
             let text = match entry {
-                Entry::Text(text) | Entry::Thinking(text) | Entry::ToolOutput { text, .. } => text,
-                Entry::Record(_)
-                | Entry::ToolUse { .. }
-                | Entry::Restart { .. }
-                | Entry::SubAsked(_)
-                | Entry::SubAnswered { .. }
-                | Entry::Waiting(_)
-                | Entry::Broken { .. } => {
+                FeedEntry::Text(text) | FeedEntry::Thinking(text) | FeedEntry::ToolOutput { text, .. } => {
+                    text
+                }
+                FeedEntry::Record(_)
+                | FeedEntry::ToolUse { .. }
+                | FeedEntry::Restart { .. }
+                | FeedEntry::SubAsked(_)
+                | FeedEntry::SubAnswered { .. }
+                | FeedEntry::Waiting(_)
+                | FeedEntry::Broken { .. } => {
                     cursor.index += 1;
                     cursor.offset = 0;
                     return Some(entry.clone());
@@ -198,7 +200,7 @@ impl Feed {
     }
 
     /// Waits for what comes next; `None` when the log is closed and the cursor is at its end.
-    pub async fn wait(&self, cursor: &mut Cursor) -> Option<Entry> {
+    pub async fn wait(&self, cursor: &mut Cursor) -> Option<FeedEntry> {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
@@ -216,13 +218,15 @@ impl Feed {
     pub fn end(&self) -> Cursor {
         let log = self.lock();
         let offset = match log.entries.last() {
-            Some(Entry::Text(text) | Entry::Thinking(text) | Entry::ToolOutput { text, .. }) => text.len(),
+            Some(FeedEntry::Text(text) | FeedEntry::Thinking(text) | FeedEntry::ToolOutput { text, .. }) => {
+                text.len()
+            }
             _ => return Cursor { index: log.entries.len(), offset: 0 },
         };
         Cursor { index: log.entries.len() - 1, offset }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, FeedLog> {
         // A panic while holding the lock leaves the log as it was: every step is one push.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -236,7 +240,7 @@ mod tests {
         let mut seen = String::new();
         while let Some(entry) = feed.next(cursor) {
             match entry {
-                Entry::Text(text) | Entry::ToolOutput { text, .. } => seen.push_str(&text),
+                FeedEntry::Text(text) | FeedEntry::ToolOutput { text, .. } => seen.push_str(&text),
                 other => seen.push_str(&format!("<{other:?}>")),
             }
         }
@@ -247,11 +251,11 @@ mod tests {
     fn text_is_coalesced_and_each_watcher_sees_it_once() {
         let feed = Feed::default();
         let mut early = Cursor::default();
-        feed.push(Entry::Text("a".into()));
+        feed.push(FeedEntry::Text("a".into()));
         assert_eq!(drain(&feed, &mut early), "a");
-        feed.push(Entry::Text("b".into()));
-        feed.push(Entry::Waiting(Wait::Summary));
-        feed.push(Entry::Text("c".into()));
+        feed.push(FeedEntry::Text("b".into()));
+        feed.push(FeedEntry::Waiting(Wait::Summary));
+        feed.push(FeedEntry::Text("c".into()));
         let mut late = Cursor::default();
         let waiting = "<Waiting(Summary)>";
         assert_eq!(drain(&feed, &mut early), format!("b{waiting}c"));
@@ -264,7 +268,7 @@ mod tests {
     fn live_tool_output_is_bounded() {
         let feed = Feed::default();
         for _ in 0..100 {
-            feed.push(Entry::ToolOutput { id: "1".into(), text: "x".repeat(1024) });
+            feed.push(FeedEntry::ToolOutput { id: "1".into(), text: "x".repeat(1024) });
         }
         assert_eq!(drain(&feed, &mut Cursor::default()).len(), TOOL_OUTPUT_BYTES);
     }
@@ -273,7 +277,7 @@ mod tests {
     fn live_output_of_calls_side_by_side_is_bounded() {
         let feed = Feed::default();
         for number in 0..200 {
-            feed.push(Entry::ToolOutput { id: (number % 2).to_string(), text: "x".repeat(1024) });
+            feed.push(FeedEntry::ToolOutput { id: (number % 2).to_string(), text: "x".repeat(1024) });
         }
         assert_eq!(drain(&feed, &mut Cursor::default()).len(), 2 * TOOL_OUTPUT_BYTES);
     }
@@ -286,15 +290,15 @@ mod tests {
             async move {
                 let mut cursor = Cursor::default();
                 let mut seen = String::new();
-                while let Some(Entry::Text(text)) = feed.wait(&mut cursor).await {
+                while let Some(FeedEntry::Text(text)) = feed.wait(&mut cursor).await {
                     seen.push_str(&text);
                 }
                 seen
             }
         });
-        feed.push(Entry::Text("one ".into()));
+        feed.push(FeedEntry::Text("one ".into()));
         tokio::task::yield_now().await;
-        feed.push(Entry::Text("two".into()));
+        feed.push(FeedEntry::Text("two".into()));
         feed.close();
         assert_eq!(watcher.await.unwrap(), "one two");
     }

@@ -5,7 +5,7 @@ use caliban_core::{spec::AfterTurn, wait::Wait};
 use caliban_tools::{JobInfo, JobState};
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent::Agent, event::Outcome, feed::Entry, turn::Halt};
+use crate::{agent::Agent, event::Outcome, feed::FeedEntry, turn::Halt};
 
 /// Characters of a command that are quoted.
 const QUOTED_CHARACTERS: usize = 80;
@@ -43,7 +43,7 @@ impl Agent {
         if running.is_empty() || was_told {
             return Ok(Jobs::Over);
         }
-        self.transcript.feed().push(Entry::Waiting(Wait::Jobs { commands: running.clone() }));
+        self.transcript.feed().push(FeedEntry::Waiting(Wait::Jobs { commands: running.clone() }));
         let limit = self.kit.job_wait;
         tokio::select! {
             () = workspace.job_ended() => Ok(self.news_of_jobs().map_or(Jobs::Over, Jobs::News)),

@@ -39,7 +39,8 @@ mod turn;
 pub mod writers;
 
 pub use agent::{
-    Agent, Attendance, Change, EarlierAnswers, Fallback, Kit, Limits, Refused, TurnCount, TurnReport,
+    Agent, AgentChange, AgentLimits, Attendance, EarlierAnswers, Fallback, Kit, RefusedCall, TurnCount,
+    TurnReport,
 };
 pub use caliban_core::call_text::{Excerpt, excerpt, whole_call};
 pub use calls::quote as describe;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use caliban_core::wait::Wait;
 use caliban_providers::ProviderError;
-use caliban_store::ledger::{Closed, Turn};
+use caliban_store::ledger::{AskTurn, Closed};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use crate::{
     agent::{Agent, Attendance},
     budget::{AtLimit, Purse, Raisable},
     event::{Answer, Ask},
-    feed::Entry,
+    feed::FeedEntry,
     hooks::HookEvent,
     request::Failed,
 };
@@ -41,16 +41,16 @@ impl Agent {
         let mut has_waited = false;
         loop {
             match kit.purse.take_question(&about, since_ms).await.map_err(unwritten)? {
-                Turn::Denied => return Ok(false),
-                Turn::Ours if has_waited => {
+                AskTurn::Denied => return Ok(false),
+                AskTurn::Ours if has_waited => {
                     kit.purse.close_question(&about, Closed::Open).await;
                     return Ok(true);
                 }
-                Turn::Ours => return self.put(limit, about, cancel).await,
-                Turn::Others(who) => {
+                AskTurn::Ours => return self.put(limit, about, cancel).await,
+                AskTurn::Others(who) => {
                     if !has_waited {
                         let asked_by = who.to_string();
-                        self.transcript.feed().push(Entry::Waiting(Wait::Budget { asked_by }));
+                        self.transcript.feed().push(FeedEntry::Waiting(Wait::Budget { asked_by }));
                     }
                     has_waited = true;
                     tokio::select! {

@@ -7,7 +7,7 @@ use caliban_providers::ProviderError;
 use jiff::Zoned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent::Agent, feed::Entry, request::Failed, turn::milliseconds};
+use crate::{agent::Agent, feed::FeedEntry, request::Failed, turn::milliseconds};
 
 /// The longest sleep before the clock is looked at again: it may have been set.
 const LOOK: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ impl Agent {
                 let until_ms = u64::try_from(until.as_millisecond()).unwrap_or_default();
                 let reason = format!("quiet hours ({hours})");
                 let pause = Pause { reason, ms: milliseconds(left), until_ms };
-                self.transcript.feed().push(Entry::Waiting(Wait::QuietHours(pause)));
+                self.transcript.feed().push(FeedEntry::Waiting(Wait::QuietHours(pause)));
             }
             tokio::select! {
                 biased;

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Kit},
-    budget::{AtLimit, Attempt, Estimated, NotReserved, Reserved},
+    budget::{AtLimit, BudgetAttempt, Estimated, NotReserved, Reserved},
     event::{Event, Outcome},
-    feed::{Entry, Feed},
+    feed::{Feed, FeedEntry},
     transcript::{Durability, Transcript, TranscriptError},
     turn::{Halt, milliseconds},
 };
@@ -158,7 +158,7 @@ struct Meter<'a> {
     /// Whether an attempt is under way.
     is_sent: bool,
     /// What the attempt counts.
-    attempt: Attempt,
+    attempt: BudgetAttempt,
     recorded: Vec<Event>,
     stopped: Option<Failed>,
 }
@@ -175,7 +175,7 @@ impl<'a> Meter<'a> {
             reservation: None,
             counting: None,
             is_sent: false,
-            attempt: Attempt::new(estimate),
+            attempt: BudgetAttempt::new(estimate),
             recorded: Vec::new(),
             stopped: None,
         }
@@ -188,7 +188,7 @@ impl<'a> Meter<'a> {
     }
 
     async fn begin(&mut self) -> Result<(), Failed> {
-        (self.is_sent, self.attempt) = (true, Attempt::new(self.estimate));
+        (self.is_sent, self.attempt) = (true, BudgetAttempt::new(self.estimate));
         if self.reservation.is_some() {
             return Ok(());
         }
@@ -298,18 +298,18 @@ impl Watch for Meter<'_> {
     }
 }
 
-fn entry(delta: Delta, audience: Audience) -> Option<Entry> {
+fn entry(delta: Delta, audience: Audience) -> Option<FeedEntry> {
     let is_shown = audience == Audience::Everybody;
     match delta {
-        Delta::Text(text) => is_shown.then_some(Entry::Text(text)),
-        Delta::Thinking(text) => is_shown.then_some(Entry::Thinking(text)),
-        Delta::ToolUse { id, name } => is_shown.then_some(Entry::ToolUse { id, name }),
-        Delta::Restart { reason } => is_shown.then_some(Entry::Restart { reason }),
+        Delta::Text(text) => is_shown.then_some(FeedEntry::Text(text)),
+        Delta::Thinking(text) => is_shown.then_some(FeedEntry::Thinking(text)),
+        Delta::ToolUse { id, name } => is_shown.then_some(FeedEntry::ToolUse { id, name }),
+        Delta::Restart { reason } => is_shown.then_some(FeedEntry::Restart { reason }),
         Delta::Waiting { reason, wait, cause } => {
             let ms = milliseconds(wait);
             let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
             let pause = Pause { reason, ms, until_ms: now.saturating_add(ms) };
-            Some(Entry::Waiting(match cause {
+            Some(FeedEntry::Waiting(match cause {
                 WaitCause::RateLimit => Wait::RateLimit(pause),
                 WaitCause::Outage => Wait::Outage(pause),
                 WaitCause::Retry => Wait::Retry(pause),

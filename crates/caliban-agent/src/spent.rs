@@ -23,13 +23,13 @@ pub(crate) type ByModel = BTreeMap<String, Usage>;
 
 /// What helpers have spent in earlier processes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct HelperSpending {
     pub(crate) by_model: ByModel,
     /// How long the family had worked at the latest of their records.
     pub(crate) worked_ms: u64,
 }
 
-impl Spent {
+impl HelperSpending {
     fn add(&mut self, other: Self) {
         for (model, usage) in other.by_model {
             *self.by_model.entry(model).or_default() += usage;
@@ -58,8 +58,8 @@ pub fn usage_below(directory: &Path) -> Usage {
 }
 
 /// What the helpers of one kind have spent, with their own helpers.
-pub(crate) fn below(directory: &Path, kind: &str) -> Spent {
-    let mut spent = Spent::default();
+pub(crate) fn below(directory: &Path, kind: &str) -> HelperSpending {
+    let mut spent = HelperSpending::default();
     let Ok(entries) = std::fs::read_dir(directory.join(kind)) else { return spent };
     for path in entries.flatten().map(|entry| entry.path()) {
         match in_directory(&path) {
@@ -73,8 +73,8 @@ pub(crate) fn below(directory: &Path, kind: &str) -> Spent {
     spent
 }
 
-fn in_directory(directory: &Path) -> Result<Spent, TranscriptError> {
+fn in_directory(directory: &Path) -> Result<HelperSpending, TranscriptError> {
     let records = transcript::read(directory)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-    Ok(Spent { by_model: conversation.spent(), worked_ms: transcript::worked_ms(&records) })
+    Ok(HelperSpending { by_model: conversation.spent(), worked_ms: transcript::worked_ms(&records) })
 }

@@ -50,23 +50,23 @@ pub struct Spans {
     trace: String,
     agent: Vec<(&'static str, Value)>,
     provider: String,
-    turn: Option<Begun>,
-    request: Option<Request>,
+    turn: Option<SpanStart>,
+    request: Option<RequestSpan>,
     /// Calls that run, by their ids, with the tool.
-    calls: BTreeMap<String, (Begun, String)>,
+    calls: BTreeMap<String, (SpanStart, String)>,
     /// Questions that are open, by their ids, with the tool.
-    asks: BTreeMap<String, (Begun, String)>,
+    asks: BTreeMap<String, (SpanStart, String)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Begun {
+struct SpanStart {
     at: Timestamp,
     seq: u64,
 }
 
 #[derive(Debug)]
-struct Request {
-    begun: Begun,
+struct RequestSpan {
+    begun: SpanStart,
     model: String,
     usage: Usage,
 }
@@ -74,7 +74,7 @@ struct Request {
 impl Spans {
     /// Takes the next record; the spans that end with it.
     pub fn take(&mut self, record: &Record) -> Vec<Span> {
-        let now = Begun { at: record.at, seq: record.seq };
+        let now = SpanStart { at: record.at, seq: record.seq };
         match &record.event {
             Event::Started(header) => self.begin(header),
             Event::Resumed { provider, .. } => self.provider.clone_from(provider),
@@ -83,7 +83,7 @@ impl Spans {
             }
             Event::Asked { estimate, model } => {
                 let model = model.clone().unwrap_or_default();
-                self.request = Some(Request { begun: now, model, usage: *estimate });
+                self.request = Some(RequestSpan { begun: now, model, usage: *estimate });
             }
             Event::Counted { usage } => {
                 if let Some(request) = &mut self.request {
@@ -169,7 +169,7 @@ impl Spans {
     }
 
     /// A model request.
-    fn chat(&self, start: Timestamp, now: Begun, model: &str, usage: &Usage) -> Span {
+    fn chat(&self, start: Timestamp, now: SpanStart, model: &str, usage: &Usage) -> Span {
         let mut span = self.span("chat", model, start, now);
         span.is_client = true;
         // The convention's input tokens are all of them; ours are those that no cache had.
@@ -185,14 +185,14 @@ impl Spans {
         span
     }
 
-    fn unanswered(&mut self, now: Begun, usage: Usage, why: &str) -> Option<Span> {
+    fn unanswered(&mut self, now: SpanStart, usage: Usage, why: &str) -> Option<Span> {
         let request = self.request.take()?;
         let span = self.chat(request.begun.at, now, &request.model, &usage);
         Some(failed(span, "unanswered", why))
     }
 
     /// A tool call.
-    fn tool(&self, begun: Begun, now: Begun, id: &str, name: &str) -> Span {
+    fn tool(&self, begun: SpanStart, now: SpanStart, id: &str, name: &str) -> Span {
         let mut span = self.span("execute_tool", name, begun.at, now);
         span.attributes.extend([
             ("gen_ai.tool.name", json!(name)),
@@ -205,7 +205,7 @@ impl Spans {
     /// The turn is over, and everything in it that has no end of its own.
     fn end(
         &mut self,
-        now: Begun,
+        now: SpanStart,
         outcome: &Outcome,
         usage: &Usage,
         micro_usd: Option<u64>,
@@ -244,7 +244,7 @@ impl Spans {
         spans
     }
 
-    fn span(&self, operation: &'static str, object: &str, start: Timestamp, now: Begun) -> Span {
+    fn span(&self, operation: &'static str, object: &str, start: Timestamp, now: SpanStart) -> Span {
         Span {
             trace: self.trace.clone(),
             id: hex(&format!("{} {operation} {}", self.session, now.seq), 8),
@@ -258,7 +258,7 @@ impl Spans {
         }
     }
 
-    fn turn_id(&self, turn: Begun) -> String {
+    fn turn_id(&self, turn: SpanStart) -> String {
         hex(&format!("{} turn {}", self.session, turn.seq), 8)
     }
 }

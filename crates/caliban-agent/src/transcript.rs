@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use crate::{
     budget::Purse,
     event::{Event, Record, TRANSCRIPT_VERSION},
-    feed::{Entry, Feed},
+    feed::{Feed, FeedEntry},
     secrets,
 };
 
@@ -92,7 +92,7 @@ pub enum Durability {
 /// The writing end.
 #[derive(Clone)]
 pub struct Transcript {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<WriterJob>,
     feed: Feed,
     path: PathBuf,
     /// Says how long was worked, for each record.
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Transcript {
 }
 
 #[derive(Debug)]
-enum Job {
+enum WriterJob {
     Append {
         event: Box<Event>,
         worked_ms: Option<u64>,
@@ -153,23 +153,23 @@ impl Transcript {
     }
 
     fn start(mut writer: Writer, feed: Feed) -> Self {
-        let (jobs, inbox) = mpsc::channel::<Job>();
+        let (jobs, inbox) = mpsc::channel::<WriterJob>();
         let path = writer.path.clone();
         let transcript = Self { jobs, feed: feed.clone(), path, clock: None, workspace: Weak::new() };
         std::thread::spawn(move || {
             let mut closing = None;
             while let Ok(job) = inbox.recv() {
                 match job {
-                    Job::Append { event, worked_ms, stands_in, durability, done } => {
+                    WriterJob::Append { event, worked_ms, stands_in, durability, done } => {
                         let result = writer.append(*event, worked_ms, stands_in, durability);
                         if let (true, Err(error @ TranscriptError::Io { .. })) = (writer.broken, &result) {
-                            feed.push(Entry::Broken { reason: error.to_string() });
+                            feed.push(FeedEntry::Broken { reason: error.to_string() });
                         }
                         let result = result.map(|record| feed.record(record, true));
                         // The asker may have gone away; the record is there all the same.
                         let _gone = done.send(result);
                     }
-                    Job::Close { done } => {
+                    WriterJob::Close { done } => {
                         closing = Some(done);
                         break;
                     }
@@ -202,11 +202,12 @@ impl Transcript {
             let (done, result) = oneshot::channel();
             let worked_ms = self.clock.as_ref().map(Purse::worked_ms);
             let stands_in = self.workspace.upgrade().map(|workspace| workspace.cwd());
-            let job = Job::Append { event: Box::new(event.clone()), worked_ms, stands_in, durability, done };
+            let job =
+                WriterJob::Append { event: Box::new(event.clone()), worked_ms, stands_in, durability, done };
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {
-                    self.feed.push(Entry::Waiting(Wait::DiskFull { path }));
+                    self.feed.push(FeedEntry::Waiting(Wait::DiskFull { path }));
                     tokio::time::sleep(FULL_DISK_PAUSE).await;
                 }
                 other => return other,
@@ -220,7 +221,7 @@ impl Transcript {
         let (done, _nobody_waits) = oneshot::channel();
         let worked_ms = self.clock.as_ref().map(Purse::worked_ms);
         let durability = Durability::Written;
-        let job = Job::Append { event: Box::new(event), worked_ms, stands_in: None, durability, done };
+        let job = WriterJob::Append { event: Box::new(event), worked_ms, stands_in: None, durability, done };
         let _closed = self.jobs.send(job);
     }
 
@@ -228,7 +229,7 @@ impl Transcript {
     /// take the conversation up.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        if self.jobs.send(Job::Close { done }).is_ok() {
+        if self.jobs.send(WriterJob::Close { done }).is_ok() {
             // An error means that it was closed already.
             let _closed = closed.await;
         }
@@ -259,18 +260,18 @@ pub(crate) fn worked_ms(records: &[Record]) -> u64 {
 
 /// Where an agent stood when the last of these was written.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct TranscriptPosition {
     /// The directory in which it works.
     pub(crate) root: PathBuf,
     /// Where its next command would have started.
     pub(crate) here: PathBuf,
 }
 
-pub(crate) fn standing(records: &[Record]) -> Option<Standing> {
+pub(crate) fn standing(records: &[Record]) -> Option<TranscriptPosition> {
     let mut standing = None;
     for record in records {
         if let Some(root) = own_directory(&record.event) {
-            standing = Some(Standing { root: root.to_owned(), here: root.to_owned() });
+            standing = Some(TranscriptPosition { root: root.to_owned(), here: root.to_owned() });
         }
         if let (Some(standing), Some(here)) = (&mut standing, &record.stands_in) {
             standing.here.clone_from(here);

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, Change, Heard, TurnCount, TurnReport},
+    agent::{Agent, AgentChange, PromptFate, TurnCount, TurnReport},
     answer::FORM_ROUNDS,
     budget::Estimated,
-    ending::{self, Reply},
+    ending::{self, FinalReply},
     event::{Author, Event, Outcome},
     jobs::Jobs,
     prompt,
@@ -98,8 +98,8 @@ impl Agent {
 
     async fn take_prompt(&mut self, message: Message, author: Author) -> Result<(), Halt> {
         match self.hear(message, author, None).await? {
-            Heard::Taken => Ok(()),
-            Heard::Blocked(reason) => Err(Halt::Outcome(Outcome::failed(reason))),
+            PromptFate::Taken => Ok(()),
+            PromptFate::Blocked(reason) => Err(Halt::Outcome(Outcome::failed(reason))),
         }
     }
 
@@ -132,7 +132,7 @@ impl Agent {
             let reply = self.ask_model(is_last, cancel).await?;
             self.is_continued |= !reply.message.text().is_empty();
             let has_called = reply.message.tool_uses().next().is_some();
-            if is_last && (has_called || ending::of(&reply) == Reply::Whole) {
+            if is_last && (has_called || ending::of(&reply) == FinalReply::Whole) {
                 return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
             }
             if has_called {
@@ -142,7 +142,7 @@ impl Agent {
                 continue;
             }
             match ending::of(&reply) {
-                Reply::Whole => {
+                FinalReply::Whole => {
                     if self.steering_waits() {
                         continue;
                     }
@@ -152,20 +152,20 @@ impl Agent {
                     // What comes now is another answer.
                     self.begun_answer.clear();
                 }
-                Reply::CutByLimit if rounds.continued < CONTINUATIONS => {
+                FinalReply::CutByLimit if rounds.continued < CONTINUATIONS => {
                     rounds.continued += 1;
                     self.go_on_with(&reply, GO_ON).await?;
                 }
-                Reply::CutByWindow if rounds.continued < CONTINUATIONS => {
+                FinalReply::CutByWindow if rounds.continued < CONTINUATIONS => {
                     rounds.continued += 1;
                     self.go_on_with(&reply, GO_ON).await?;
                     self.compact_now(cancel).await?;
                 }
-                Reply::Paused if rounds.paused < PAUSES => {
+                FinalReply::Paused if rounds.paused < PAUSES => {
                     rounds.paused += 1;
                     self.go_on_with(&reply, "Go on.").await?;
                 }
-                Reply::Unusable(why) if rounds.asked_again < ASKED_AGAIN => {
+                FinalReply::Unusable(why) if rounds.asked_again < ASKED_AGAIN => {
                     rounds.asked_again += 1;
                     let text = format!(
                         "[Your last answer could not be used: {why}. Answer again: go on with the work, or say what came \
@@ -173,11 +173,11 @@ impl Agent {
                     );
                     self.say(text, Author::Caliban).await?;
                 }
-                Reply::Declined(reason) => {
+                FinalReply::Declined(reason) => {
                     let error = format!("the model declined to answer: {reason}");
                     return Err(Halt::Outcome(Outcome::failed(error)));
                 }
-                Reply::CutByLimit => {
+                FinalReply::CutByLimit => {
                     return Err(half_an_answer(
                         format!(
                             "the answer is not whole: the output limit cut it off {} times",
@@ -186,19 +186,19 @@ impl Agent {
                         "raise max_output_tokens in settings, or ask for less at once",
                     ));
                 }
-                Reply::CutByWindow => {
+                FinalReply::CutByWindow => {
                     return Err(half_an_answer(
                         "the answer is not whole: the model's window is full".to_owned(),
                         "begin a new session, or use a model with a larger window",
                     ));
                 }
-                Reply::Paused => {
+                FinalReply::Paused => {
                     return Err(half_an_answer(
                         format!("the answer is not whole: the model paused {} times", PAUSES + 1),
                         "go on with `caliban --continue -p \"go on\"`",
                     ));
                 }
-                Reply::Unusable(why) => {
+                FinalReply::Unusable(why) => {
                     return Err(half_an_answer(
                         format!("the model gave no answer, {} times in a row: {why}", ASKED_AGAIN + 1),
                         "try again, or use another model",
@@ -329,7 +329,7 @@ impl Agent {
         {
             let note = format!("{error}; going on with {}", fallback.model);
             self.kit.provider = fallback.provider;
-            self.configure(&Change { model: Some(fallback.model), effort: None }).await?;
+            self.configure(&AgentChange { model: Some(fallback.model), effort: None }).await?;
             self.add_note(note).await?;
             reply = self.request_once(calls, cancel).await;
         }

@@ -11,10 +11,10 @@ use crate::{event::Author, handle::Handle};
 
 /// The agents of one session that work beside each other, and what they have written.
 #[derive(Debug, Default)]
-pub struct Writers(Mutex<Inner>);
+pub struct Writers(Mutex<WritersInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct WritersInner {
     /// By their sessions.
     members: BTreeMap<String, Member>,
     /// Who wrote a file last.
@@ -66,12 +66,12 @@ impl Writers {
         told
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, WritersInner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl WritersInner {
     /// The file is this one's from now on; who wrote it and who had it, when that was another agent.
     fn take(&mut self, session: &str, path: &Path) -> Option<(Member, Member)> {
         let real = crate::checkpoint::real(path);

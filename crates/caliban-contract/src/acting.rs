@@ -1,10 +1,10 @@
 //! For whom a process speaks to the broker (a11): read from the processes above it, its mark and its view of the machine. What
 //! its environment says can only take rights away.
 
-use caliban_process::{PidNamespace, View};
+use caliban_process::{PidNamespace, ProcView};
 
 use crate::ancestry::{self, AgentAbove, Ancestry};
-use crate::mark::{self, Mark};
+use crate::mark::{self, AgentMark};
 
 /// For whom a process speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub enum Acting {
 /// it proves nothing for its bearer, but a process that has it is no person's. No more is one with a mark, whatever stands
 /// above it. For the broker a command of an agent in the foreground speaks for its person.
 #[must_use]
-pub fn acting(view: &View, own: Option<i32>, marker: Option<&str>) -> Acting {
-    let mark = mark::found().filter(|mark| *mark != Mark::Command);
+pub fn acting(view: &ProcView, own: Option<i32>, marker: Option<&str>) -> Acting {
+    let mark = mark::found().filter(|mark| *mark != AgentMark::Command);
     match (ancestry::fleet_above(own.unwrap_or_default()), mark, view) {
         (Ancestry::Agents(agents), ..) => Acting::Agents(agents),
         _ if marker.is_some() => Acting::Nobody,
-        (Ancestry::Person, Some(Mark::Member), View::Whole | View::Within(_)) => Acting::Member,
-        (Ancestry::Person, None, View::Whole) => Acting::Person,
-        (Ancestry::Person, None, View::Within(namespace)) => Acting::PersonWithin(namespace.clone()),
+        (Ancestry::Person, Some(AgentMark::Member), ProcView::Whole | ProcView::Within(_)) => Acting::Member,
+        (Ancestry::Person, None, ProcView::Whole) => Acting::Person,
+        (Ancestry::Person, None, ProcView::Within(namespace)) => Acting::PersonWithin(namespace.clone()),
         (Ancestry::Person | Ancestry::Unknown, ..) => Acting::Nobody,
     }
 }

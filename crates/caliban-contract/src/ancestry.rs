@@ -15,7 +15,7 @@ use caliban_process::{boot_id, stat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::mark::{self, Mark};
+use crate::mark::{self, AgentMark};
 use crate::modes;
 use crate::records::{self, ShimRecord};
 
@@ -99,7 +99,7 @@ pub fn fleet_above(pid: i32) -> Ancestry {
 pub fn own() -> Ancestry {
     let found = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, above);
     match (found, mark::found()) {
-        (Ancestry::Person, Some(Mark::Agent | Mark::Command)) => Ancestry::Agents(Vec::new()),
+        (Ancestry::Person, Some(AgentMark::Agent | AgentMark::Command)) => Ancestry::Agents(Vec::new()),
         (found, _) => found,
     }
 }

@@ -32,13 +32,13 @@ pub struct Archived {
     #[serde(with = "caliban_core::instant")]
     pub at: u64,
     /// Why.
-    pub why: Why,
+    pub why: ArchiveReason,
 }
 
 /// Why an agent is in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum ArchiveReason {
     /// A person removed it.
     Removed,
     /// Another agent was started anew from its request.

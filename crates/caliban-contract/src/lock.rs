@@ -19,11 +19,11 @@ const SOCKET: &[u8] = b"\nsocket ";
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldLock {
     file: File,
 }
 
-impl Held {
+impl HeldLock {
     /// Takes the lock if nobody holds it.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = OpenOptions::new()
@@ -111,7 +111,7 @@ mod tests {
     fn a_lock_says_who_and_where_and_again() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("lock");
-        let mut held = Held::try_take(&path).unwrap().unwrap();
+        let mut held = HeldLock::try_take(&path).unwrap().unwrap();
         assert!(is_held(&path));
         let line = daemon_line(12, 345);
         held.say(&line, None).unwrap();

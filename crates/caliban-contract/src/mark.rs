@@ -17,7 +17,7 @@ const COMMAND: u64 = AGENT + 2;
 
 /// Beneath whom a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum AgentMark {
     /// An agent of the fleet.
     Agent,
     /// A member of a broker's team, in its pane.
@@ -30,14 +30,14 @@ pub enum Mark {
 ///
 /// # Errors
 /// When the system refuses; then a process beneath is not told from a person's in a pid namespace.
-pub fn put(mark: Mark) -> std::io::Result<()> {
+pub fn put(mark: AgentMark) -> std::io::Result<()> {
     if found().is_some() {
         return Ok(());
     }
     let limit = match mark {
-        Mark::Agent => AGENT,
-        Mark::Member => MEMBER,
-        Mark::Command => COMMAND,
+        AgentMark::Agent => AGENT,
+        AgentMark::Member => MEMBER,
+        AgentMark::Command => COMMAND,
     };
     setrlimit(Resource::Rttime, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     Ok(())
@@ -45,10 +45,10 @@ pub fn put(mark: Mark) -> std::io::Result<()> {
 
 /// The mark that this process has.
 #[must_use]
-pub fn found() -> Option<Mark> {
+pub fn found() -> Option<AgentMark> {
     getrlimit(Resource::Rttime).maximum.map(|limit| match limit {
-        MEMBER => Mark::Member,
-        COMMAND => Mark::Command,
-        _ => Mark::Agent,
+        MEMBER => AgentMark::Member,
+        COMMAND => AgentMark::Command,
+        _ => AgentMark::Agent,
     })
 }

@@ -173,7 +173,7 @@ pub struct WorkerStatus {
     /// What it cannot go on without.
     pub waiting_for: Option<Waiting>,
     /// Calls that wait for a person.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<AskRecord>,
     /// Turns so far.
     pub turns: u64,
     /// Tokens so far.
@@ -269,7 +269,7 @@ pub enum Waiting {
 /// A call that waits for a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ask {
+pub struct AskRecord {
     /// Names it in an answer.
     pub id: String,
     /// The sub-agent that asks, by its label or id; the agent itself when absent.
@@ -440,7 +440,7 @@ impl ResumeOrder {
 
 /// What `__notify` reads on its standard input: an end that only the daemon saw.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
+pub struct EndNotice {
     /// The agent's directory.
     pub directory: PathBuf,
     /// `failed`, `killed` or `crashed`.

@@ -35,4 +35,4 @@ mod client;
 pub mod protocol;
 pub mod words;
 
-pub use client::{Client, ClientError, Ended, Events, StartOptions, end_by_signal};
+pub use client::{Client, ClientError, DaemonEvents, SignalResult, StartOptions, end_by_signal};

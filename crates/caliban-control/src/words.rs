@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use caliban_contract::records::Ask;
+use caliban_contract::records::AskRecord;
 use caliban_core::{
     inert,
     lifecycle::{State, WaitingFor},
@@ -17,7 +17,7 @@ use crate::protocol::AgentRow;
 
 /// An agent as lists show it; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shown<'a> {
+pub struct ShownAgent<'a> {
     /// What the daemon says.
     #[serde(flatten)]
     pub row: &'a AgentRow,
@@ -27,7 +27,7 @@ pub struct Shown<'a> {
     pub doing: String,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownAgent<'a> {
     /// The row, and what it means at `now_ms` (milliseconds since 1970).
     pub fn new(row: &'a AgentRow, now_ms: u64) -> Self {
         Self { row, needs_you: needs_you(row), doing: doing_within(row, now_ms) }
@@ -139,7 +139,7 @@ fn what(row: &AgentRow, now_ms: u64) -> String {
 }
 
 /// `refused in 12m`, for a question that does not wait for ever.
-pub fn refused_in(ask: &Ask, now_ms: u64) -> Option<String> {
+pub fn refused_in(ask: &AskRecord, now_ms: u64) -> Option<String> {
     let left = Duration::from_millis(ask.expires_at?.saturating_sub(now_ms));
     Some(format!("refused in {}", time(left)))
 }
@@ -273,14 +273,14 @@ mod tests {
         AgentRow::new("a3f8b2c1".parse().unwrap(), state)
     }
 
-    fn ask(what: &str) -> Ask {
-        Ask { what: format!("Bash {what}"), ..Ask::default() }
+    fn ask(what: &str) -> AskRecord {
+        AskRecord { what: format!("Bash {what}"), ..AskRecord::default() }
     }
 
     #[test]
     fn what_an_agent_does_is_one_harmless_line() {
         let running = row(State::Running);
-        let asks = |asks: Vec<Ask>| AgentRow {
+        let asks = |asks: Vec<AskRecord>| AgentRow {
             waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
             asks,
             ..row(State::Running)

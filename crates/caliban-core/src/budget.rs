@@ -53,7 +53,7 @@ pub enum Scope<Id> {
 
 /// Why nothing was reserved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused<Id: fmt::Display + fmt::Debug> {
+pub enum ReserveRefused<Id: fmt::Display + fmt::Debug> {
     /// A limit would be passed.
     #[error(
         "the {kind} budget of {} is used up: {}",
@@ -82,9 +82,9 @@ pub enum Refused<Id: fmt::Display + fmt::Debug> {
     NoAccount(Id),
 }
 
-impl<Id: fmt::Display + fmt::Debug> Refused<Id> {
+impl<Id: fmt::Display + fmt::Debug> ReserveRefused<Id> {
     /// The same with the names as they are shown.
-    pub fn in_names(self) -> Refused<String> {
+    pub fn in_names(self) -> ReserveRefused<String> {
         let named = |scope: Scope<Id>| match scope {
             Scope::Agent => Scope::Agent,
             Scope::Tree(id) => Scope::Tree(id.to_string()),
@@ -94,10 +94,10 @@ impl<Id: fmt::Display + fmt::Debug> Refused<Id> {
         };
         match self {
             Self::Over { scope, kind, limit, spent, reserved, asked } => {
-                Refused::Over { scope: named(scope), kind, limit, spent, reserved, asked }
+                ReserveRefused::Over { scope: named(scope), kind, limit, spent, reserved, asked }
             }
-            Self::NoPrice(scope) => Refused::NoPrice(named(scope)),
-            Self::NoAccount(id) => Refused::NoAccount(id.to_string()),
+            Self::NoPrice(scope) => ReserveRefused::NoPrice(named(scope)),
+            Self::NoAccount(id) => ReserveRefused::NoAccount(id.to_string()),
         }
     }
 }
@@ -267,7 +267,12 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
     }
 
     /// Reserves the estimate of a request, or says which limit is in the way.
-    pub fn reserve(&mut self, id: &Id, estimate: Estimate, now: Millis) -> Result<Reservation, Refused<Id>> {
+    pub fn reserve(
+        &mut self,
+        id: &Id,
+        estimate: Estimate,
+        now: Millis,
+    ) -> Result<Reservation, ReserveRefused<Id>> {
         self.count_time(now);
         self.check(id, estimate)?;
         let held = Held::from(estimate);
@@ -315,9 +320,9 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
 
     /// Books what was spent where this ledger did not look: by an earlier process of the same conversation, or
     /// while no daemon ran. It is a fact, so no limit stands in its way.
-    pub fn carry_over(&mut self, id: &Id, spent: Spent) -> Result<(), Refused<Id>> {
+    pub fn carry_over(&mut self, id: &Id, spent: Spent) -> Result<(), ReserveRefused<Id>> {
         if !self.accounts.contains_key(id) {
-            return Err(Refused::NoAccount(id.clone()));
+            return Err(ReserveRefused::NoAccount(id.clone()));
         }
         self.each_meter(id, |meter| meter.book(Held::default(), spent));
         Ok(())
@@ -423,8 +428,8 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
     }
 
     /// Every limit in the way, the agent's first.
-    fn check(&self, id: &Id, estimate: Estimate) -> Result<(), Refused<Id>> {
-        let account = self.accounts.get(id).ok_or_else(|| Refused::NoAccount(id.clone()))?;
+    fn check(&self, id: &Id, estimate: Estimate) -> Result<(), ReserveRefused<Id>> {
+        let account = self.accounts.get(id).ok_or_else(|| ReserveRefused::NoAccount(id.clone()))?;
         let own = (Scope::Agent, &account.own, account.limits);
         let trees =
             self.chain(id).map(|(id, above)| (Scope::Tree(id.clone()), &above.tree, above.tree_limits));

@@ -103,7 +103,7 @@ pub enum Ending {
 /// What happens to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+pub enum LifecycleEvent {
     /// Its worker is up and at work.
     Started,
     /// The worker could not be started.
@@ -166,7 +166,7 @@ pub enum Outcome {
 /// An event that does not fit the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an agent that is {state} cannot be {event}")]
-pub struct Refused {
+pub struct EventRefused {
     /// The state, which stays.
     pub state: State,
     /// The event's name.
@@ -174,63 +174,64 @@ pub struct Refused {
 }
 
 /// The one way from state to state.
-pub fn apply(state: State, event: &Event) -> Result<State, Refused> {
-    let refused = || Refused { state, event: event.name() };
+pub fn apply(state: State, event: &LifecycleEvent) -> Result<State, EventRefused> {
+    let refused = || EventRefused { state, event: event.name() };
     match state {
         State::Spawning => match event {
-            Event::Started => Ok(State::Running),
-            Event::SpawnFailed { .. } | Event::TimedOut { .. } => Ok(State::Failed),
-            Event::Killed { .. } => Ok(State::Killed),
-            Event::Lost { .. } => Ok(State::Crashed),
-            Event::TurnStarted
-            | Event::TurnEnded
-            | Event::Waits(_)
-            | Event::GoesOn
-            | Event::Ended(_)
-            | Event::Resumed => Err(refused()),
+            LifecycleEvent::Started => Ok(State::Running),
+            LifecycleEvent::SpawnFailed { .. } | LifecycleEvent::TimedOut { .. } => Ok(State::Failed),
+            LifecycleEvent::Killed { .. } => Ok(State::Killed),
+            LifecycleEvent::Lost { .. } => Ok(State::Crashed),
+            LifecycleEvent::TurnStarted
+            | LifecycleEvent::TurnEnded
+            | LifecycleEvent::Waits(_)
+            | LifecycleEvent::GoesOn
+            | LifecycleEvent::Ended(_)
+            | LifecycleEvent::Resumed => Err(refused()),
         },
         State::Running => match event {
-            Event::TurnEnded => Ok(State::Idle),
-            Event::Waits(_) | Event::GoesOn => Ok(State::Running),
-            Event::Ended(outcome) => Ok(outcome.state()),
-            Event::TimedOut { .. } => Ok(State::Failed),
-            Event::Killed { .. } => Ok(State::Killed),
-            Event::Lost { .. } => Ok(State::Crashed),
-            Event::Started | Event::SpawnFailed { .. } | Event::TurnStarted | Event::Resumed => {
-                Err(refused())
-            }
+            LifecycleEvent::TurnEnded => Ok(State::Idle),
+            LifecycleEvent::Waits(_) | LifecycleEvent::GoesOn => Ok(State::Running),
+            LifecycleEvent::Ended(outcome) => Ok(outcome.state()),
+            LifecycleEvent::TimedOut { .. } => Ok(State::Failed),
+            LifecycleEvent::Killed { .. } => Ok(State::Killed),
+            LifecycleEvent::Lost { .. } => Ok(State::Crashed),
+            LifecycleEvent::Started
+            | LifecycleEvent::SpawnFailed { .. }
+            | LifecycleEvent::TurnStarted
+            | LifecycleEvent::Resumed => Err(refused()),
         },
         State::Idle => match event {
-            Event::TurnStarted => Ok(State::Running),
-            Event::Waits(WaitingFor::Input) | Event::GoesOn => Ok(State::Idle),
-            Event::Ended(outcome) => Ok(outcome.state()),
-            Event::TimedOut { .. } => Ok(State::Failed),
-            Event::Killed { .. } => Ok(State::Killed),
-            Event::Lost { .. } => Ok(State::Crashed),
+            LifecycleEvent::TurnStarted => Ok(State::Running),
+            LifecycleEvent::Waits(WaitingFor::Input) | LifecycleEvent::GoesOn => Ok(State::Idle),
+            LifecycleEvent::Ended(outcome) => Ok(outcome.state()),
+            LifecycleEvent::TimedOut { .. } => Ok(State::Failed),
+            LifecycleEvent::Killed { .. } => Ok(State::Killed),
+            LifecycleEvent::Lost { .. } => Ok(State::Crashed),
             // Approvals and rate limits are met within a turn.
-            Event::Waits(
+            LifecycleEvent::Waits(
                 WaitingFor::Approval { .. }
                 | WaitingFor::RateLimit { .. }
                 | WaitingFor::Model { .. }
                 | WaitingFor::QuietHours { .. },
             )
-            | Event::Started
-            | Event::SpawnFailed { .. }
-            | Event::TurnEnded
-            | Event::Resumed => Err(refused()),
+            | LifecycleEvent::Started
+            | LifecycleEvent::SpawnFailed { .. }
+            | LifecycleEvent::TurnEnded
+            | LifecycleEvent::Resumed => Err(refused()),
         },
         State::Killed | State::Done | State::Failed | State::Crashed => match event {
-            Event::Resumed => Ok(State::Spawning),
-            Event::Started
-            | Event::SpawnFailed { .. }
-            | Event::TurnStarted
-            | Event::TurnEnded
-            | Event::Waits(_)
-            | Event::GoesOn
-            | Event::Ended(_)
-            | Event::TimedOut { .. }
-            | Event::Killed { .. }
-            | Event::Lost { .. } => Err(refused()),
+            LifecycleEvent::Resumed => Ok(State::Spawning),
+            LifecycleEvent::Started
+            | LifecycleEvent::SpawnFailed { .. }
+            | LifecycleEvent::TurnStarted
+            | LifecycleEvent::TurnEnded
+            | LifecycleEvent::Waits(_)
+            | LifecycleEvent::GoesOn
+            | LifecycleEvent::Ended(_)
+            | LifecycleEvent::TimedOut { .. }
+            | LifecycleEvent::Killed { .. }
+            | LifecycleEvent::Lost { .. } => Err(refused()),
         },
     }
 }
@@ -294,18 +295,20 @@ impl Status {
     }
 
     /// The status after `event`.
-    pub fn apply(&self, event: Event) -> Result<Self, Refused> {
+    pub fn apply(&self, event: LifecycleEvent) -> Result<Self, EventRefused> {
         let state = apply(self.state, &event)?;
         let (waiting_for, ending) = match event {
-            Event::Waits(what) => (Some(what), None),
-            Event::Started | Event::TurnStarted | Event::TurnEnded | Event::GoesOn | Event::Resumed => {
-                (None, None)
-            }
-            Event::SpawnFailed { text } => (None, Some(Ending::Error { text })),
-            Event::Ended(outcome) => (None, Some(outcome.into())),
-            Event::TimedOut { after_ms } => (None, Some(Ending::TimedOut { after_ms })),
-            Event::Killed { signal } => (None, Some(by_signal(signal, Ending::Stopped))),
-            Event::Lost { signal } => (None, Some(by_signal(signal, Ending::Unknown))),
+            LifecycleEvent::Waits(what) => (Some(what), None),
+            LifecycleEvent::Started
+            | LifecycleEvent::TurnStarted
+            | LifecycleEvent::TurnEnded
+            | LifecycleEvent::GoesOn
+            | LifecycleEvent::Resumed => (None, None),
+            LifecycleEvent::SpawnFailed { text } => (None, Some(Ending::Error { text })),
+            LifecycleEvent::Ended(outcome) => (None, Some(outcome.into())),
+            LifecycleEvent::TimedOut { after_ms } => (None, Some(Ending::TimedOut { after_ms })),
+            LifecycleEvent::Killed { signal } => (None, Some(by_signal(signal, Ending::Stopped))),
+            LifecycleEvent::Lost { signal } => (None, Some(by_signal(signal, Ending::Unknown))),
         };
         Ok(Self { state, waiting_for, ending })
     }
@@ -357,7 +360,7 @@ impl FromStr for State {
     }
 }
 
-impl Event {
+impl LifecycleEvent {
     /// The event in a word, as it fits "cannot be …".
     pub fn name(&self) -> &'static str {
         match self {

@@ -150,12 +150,12 @@ struct File {
     _notes: Vec<String>,
     sources: Vec<Source>,
     families: Vec<Family>,
-    models: Vec<Line>,
+    models: Vec<CatalogLine>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct CatalogLine {
     name: String,
     price: [u64; 4],
     long: Option<Long>,

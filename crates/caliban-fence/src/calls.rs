@@ -7,7 +7,7 @@ use seccompiler::{
     TargetArch,
 };
 
-use crate::helper::Words;
+use crate::helper::StepError;
 
 /// Refused with "operation not permitted", whatever their arguments are.
 const REFUSED: &[libc::c_long] = &[
@@ -96,7 +96,7 @@ const X32: Option<libc::c_long> = None;
 /// The rules of a filter: none for a call means always.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-pub(crate) fn enforce() -> Result<(), Words> {
+pub(crate) fn enforce() -> Result<(), StepError> {
     let words = |error: &dyn std::fmt::Display| format!("no seccomp: {error}");
     for program in programs().map_err(|error| words(&error))? {
         seccompiler::apply_filter(&program).map_err(|error| words(&error))?;

@@ -29,7 +29,7 @@ use rustix::{
 use crate::{
     NOT_FENCED, REFUSAL, init, loopback,
     sys::{self, Disposition},
-    value::{Network, Order},
+    value::{FencedCommand, Network},
 };
 
 /// The largest order.
@@ -42,9 +42,9 @@ const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 const ONE_THREAD: u64 = 3;
 
 /// A step that failed, in words.
-pub(crate) type Words = String;
+pub(crate) type StepError = String;
 
-/// Runs the mode: call it first thing in `main`. The argument is the number of a descriptor that holds an [`Order`].
+/// Runs the mode: call it first thing in `main`. The argument is the number of a descriptor that holds an [`FencedCommand`].
 pub fn fence_main(arguments: &[OsString]) -> ExitCode {
     let parent = rustix::process::getppid();
     ExitCode::from(said(order(arguments).and_then(|order| run(&order, parent))))
@@ -52,7 +52,7 @@ pub fn fence_main(arguments: &[OsString]) -> ExitCode {
 
 /// Carries an order out in a child of this process, which leads a group of its own and ends as the program does. The child
 /// has these streams. Only for a process with one thread and an empty environment; with more threads it is an error.
-pub fn fence_child(order: &Order, streams: [OwnedFd; 3]) -> io::Result<Pid> {
+pub fn fence_child(order: &FencedCommand, streams: [OwnedFd; 3]) -> io::Result<Pid> {
     if std::fs::metadata("/proc/self/task")?.nlink() != ONE_THREAD {
         return Err(io::Error::other("a process with several threads cannot fork a fence"));
     }
@@ -83,7 +83,7 @@ fn take_over([stdin, stdout, stderr]: &[OwnedFd; 3]) -> io::Result<()> {
 }
 
 /// The exit code; a reason is said.
-fn said(carried_out: Result<u8, Words>) -> u8 {
+fn said(carried_out: Result<u8, StepError>) -> u8 {
     carried_out.unwrap_or_else(|reason| {
         let line = format!("{REFUSAL}: {}\n", reason.replace('\n', " "));
         // Nobody may be left to read it.
@@ -92,7 +92,7 @@ fn said(carried_out: Result<u8, Words>) -> u8 {
     })
 }
 
-fn run(order: &Order, parent: Option<Pid>) -> Result<u8, Words> {
+fn run(order: &FencedCommand, parent: Option<Pid>) -> Result<u8, StepError> {
     close_others(&order.descriptors)?;
     // The first line that comes back is why the program did not start; its end without one says that it did.
     let (reason, tell_reason) = pipe()?;
@@ -134,7 +134,7 @@ fn run(order: &Order, parent: Option<Pid>) -> Result<u8, Words> {
     }
 }
 
-fn order(arguments: &[OsString]) -> Result<Order, Words> {
+fn order(arguments: &[OsString]) -> Result<FencedCommand, StepError> {
     let number: RawFd = arguments
         .first()
         .and_then(|number| number.to_str()?.parse().ok())
@@ -147,7 +147,7 @@ fn order(arguments: &[OsString]) -> Result<Order, Words> {
 }
 
 /// Closes every descriptor that the program must not get.
-fn close_others(kept: &[RawFd]) -> Result<(), Words> {
+fn close_others(kept: &[RawFd]) -> Result<(), StepError> {
     let mut kept: Vec<RawFd> = kept.iter().copied().filter(|number| *number > 2).collect();
     kept.sort_unstable();
     let mut first = 3;
@@ -158,12 +158,12 @@ fn close_others(kept: &[RawFd]) -> Result<(), Words> {
     Ok(())
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Words> {
+fn pipe() -> Result<(OwnedFd, OwnedFd), StepError> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("no pipe: {error}"))
 }
 
 /// New namespaces but that of mounts, which the first process in them makes. Where there is a proxy, what listens for it.
-fn namespaces(network: &Network) -> Result<Option<std::net::TcpListener>, Words> {
+fn namespaces(network: &Network) -> Result<Option<std::net::TcpListener>, StepError> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
     if *network != Network::On {
@@ -188,14 +188,14 @@ fn namespaces(network: &Network) -> Result<Option<std::net::TcpListener>, Words>
 }
 
 /// Ends with the process that started us. The kernel forgets this wish when the user namespace changes.
-pub(crate) fn dies_with(parent: Option<Pid>) -> Result<(), Words> {
+pub(crate) fn dies_with(parent: Option<Pid>) -> Result<(), StepError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| format!("no death signal: {error}"))?;
     if rustix::process::getppid() == parent { Ok(()) } else { Err("who asked for it is gone".to_owned()) }
 }
 
 /// Lets go of the program's streams: who reads them waits for their end.
-pub(crate) fn silence() -> Result<(), Words> {
+pub(crate) fn silence() -> Result<(), StepError> {
     let words = |error: io::Error| format!("/dev/null: {error}");
     let null = File::options().read(true).write(true).open("/dev/null").map_err(words)?;
     for dup in [rustix::stdio::dup2_stdin, rustix::stdio::dup2_stdout, rustix::stdio::dup2_stderr] {

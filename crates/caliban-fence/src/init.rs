@@ -19,10 +19,10 @@ use rustix::{
 
 use crate::{
     NOT_FENCED, calls,
-    helper::{Words, dies_with, silence},
+    helper::{StepError, dies_with, silence},
     paths,
     sys::{self, Disposition},
-    value::{Network, Order},
+    value::{FencedCommand, Network},
     view,
 };
 
@@ -51,7 +51,7 @@ fn is_kept(name: &OsStr, value: &OsStr, home: &Path) -> bool {
     !is_in(&SOCKETS) && (!is_in(&DIRECTORIES) || Path::new(value).starts_with(home))
 }
 
-pub(crate) fn run(order: &Order, tell_reason: OwnedFd, tell_ended: OwnedFd) -> u8 {
+pub(crate) fn run(order: &FencedCommand, tell_reason: OwnedFd, tell_ended: OwnedFd) -> u8 {
     match start(order, &tell_reason) {
         Ok(Some(program)) => {
             drop(tell_reason);
@@ -72,7 +72,7 @@ fn say(tell_reason: &OwnedFd, reason: &str) {
 }
 
 /// The program's process; none in a child that could not become the program.
-fn start(order: &Order, tell_reason: &OwnedFd) -> Result<Option<rustix::process::Pid>, Words> {
+fn start(order: &FencedCommand, tell_reason: &OwnedFd) -> Result<Option<rustix::process::Pid>, StepError> {
     // Its parent is in another namespace, where it has no number.
     dies_with(None)?;
     rustix::process::setsid().map_err(|error| format!("no session: {error}"))?;
@@ -92,7 +92,7 @@ fn start(order: &Order, tell_reason: &OwnedFd) -> Result<Option<rustix::process:
 }
 
 /// The fence's settings of git, behind those that the environment has: git takes the last one of a name.
-fn git_settings(order: &Order) -> Vec<(String, OsString)> {
+fn git_settings(order: &FencedCommand) -> Vec<(String, OsString)> {
     const COUNT: &str = "GIT_CONFIG_COUNT";
     let settings = &order.fence.git;
     let given = order.environment.iter().find(|(name, _)| name.0 == COUNT);
@@ -110,7 +110,7 @@ fn git_settings(order: &Order) -> Vec<(String, OsString)> {
 }
 
 /// Returns only with the reason why it could not.
-fn become_program(order: &Order) -> Words {
+fn become_program(order: &FencedCommand) -> StepError {
     for signal in RESET {
         sys::dispose(signal, Disposition::Default);
     }
@@ -131,7 +131,7 @@ fn become_program(order: &Order) -> Words {
 }
 
 /// Also those that this process could get again.
-pub(crate) fn drop_capabilities() -> Result<(), Words> {
+pub(crate) fn drop_capabilities() -> Result<(), StepError> {
     let words = |error: rustix::io::Errno| format!("capabilities stay: {error}");
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);

@@ -1,6 +1,6 @@
 //! The fence: what a program can do that nobody has looked at.
 //!
-//! [`Fence`] says what a fenced program finds. [`Order`] adds the program; a process of our own, forked by a keeper
+//! [`Fence`] says what a fenced program finds. [`FencedCommand`] adds the program; a process of our own, forked by a keeper
 //! ([`fence_child`]) or started in a hidden mode ([`fence_main`]), puts the fence up and starts the program in it. Every step
 //! has to succeed: otherwise one line says which one did not, the exit code is [`NOT_FENCED`], and nothing was started.
 //!
@@ -43,8 +43,8 @@ pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
 pub use remedy::remedy;
 pub use text::Text;
-pub use value::{Access, Bind, Fence, Network, Order, SYSTEM, SYSTEM_MASKS};
-pub use witness::{Seen, Witness};
+pub use value::{Access, Bind, Fence, FencedCommand, Network, SYSTEM, SYSTEM_MASKS};
+pub use witness::{SeenPlaces, Witness};
 
 /// The exit code when the fence could not be put up, or the program not started in it.
 pub const NOT_FENCED: u8 = 125;

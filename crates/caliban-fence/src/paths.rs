@@ -11,7 +11,7 @@ use landlock::{
 };
 
 use crate::{
-    helper::Words,
+    helper::StepError,
     value::{Access, Fence, Network, SYSTEM},
     view::PRIVATE,
 };
@@ -21,7 +21,7 @@ const KNOWN: [ABI; 7] = [ABI::V7, ABI::V6, ABI::V5, ABI::V4, ABI::V3, ABI::V2, A
 /// The first ABI with scopes.
 const SCOPES: ABI = ABI::V6;
 
-pub(crate) fn enforce(fence: &Fence) -> Result<(), Words> {
+pub(crate) fn enforce(fence: &Fence) -> Result<(), StepError> {
     let mut last = String::new();
     for abi in KNOWN {
         if fence.network == Network::On && abi < SCOPES {
@@ -46,11 +46,11 @@ fn ruleset(abi: ABI) -> Result<landlock::RulesetCreated, landlock::RulesetError>
     if abi >= SCOPES { ruleset.scope(Scope::from_all(abi))?.create() } else { ruleset.create() }
 }
 
-fn restrict(mut ruleset: landlock::RulesetCreated, abi: ABI, fence: &Fence) -> Result<(), Words> {
+fn restrict(mut ruleset: landlock::RulesetCreated, abi: ABI, fence: &Fence) -> Result<(), StepError> {
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
     let read = AccessFs::from_read(abi);
     let write = AccessFs::from_all(abi) & !devices;
-    let mut allow = |path: &Path, access: BitFlags<AccessFs>| -> Result<(), Words> {
+    let mut allow = |path: &Path, access: BitFlags<AccessFs>| -> Result<(), StepError> {
         let words = |error: &dyn std::fmt::Display| format!("Landlock, {}: {error}", path.display());
         let Ok(file) = PathFd::new(path) else { return Ok(()) };
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(abi) };

@@ -13,7 +13,7 @@ use caliban_core::fence::Profile;
 use crate::{
     REFUSAL,
     text::Text,
-    value::{Fence, Order},
+    value::{Fence, FencedCommand},
 };
 
 /// Tries it once in the life of this process; the words say why it cannot be done. `helper` is our own program.
@@ -24,7 +24,7 @@ pub fn probe(helper: &Path) -> Result<(), String> {
 
 /// Tries it now.
 pub fn tried(helper: &Path) -> Result<(), String> {
-    let order = Order {
+    let order = FencedCommand {
         fence: Fence::new(Profile::Read, "/nonexistent/home"),
         program: Text::from("true"),
         arguments: Vec::new(),
@@ -44,7 +44,7 @@ pub fn tried(helper: &Path) -> Result<(), String> {
     Err(said.strip_prefix(REFUSAL).map_or(said, |reason| reason.trim_start_matches([':', ' '])).to_owned())
 }
 
-impl Order {
+impl FencedCommand {
     /// The command that carries the order out, and the file that holds the order: keep it until the command was started.
     pub fn command(&self, helper: &Path) -> std::io::Result<(Command, std::fs::File)> {
         use std::os::fd::AsRawFd;

@@ -143,7 +143,7 @@ fn answer(mut stream: UnixStream, hosts: &Hosts, private: PrivateAddresses) -> i
         {}
     }
     let text = String::from_utf8_lossy(&head).into_owned();
-    let Some(request) = Request::parse(&text) else {
+    let Some(request) = ProxyRequest::parse(&text) else {
         return refuse(&mut stream, "400 Bad Request", "the proxy understands CONNECT and http://");
     };
     if !hosts.allow(&request.host) {
@@ -181,14 +181,14 @@ fn refuse(stream: &mut UnixStream, status: &str, why: &str) -> io::Result<()> {
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct ProxyRequest {
     host: String,
     port: u16,
     /// The head for the server, when it is plain HTTP.
     forward: Option<String>,
 }
 
-impl Request {
+impl ProxyRequest {
     fn parse(head: &str) -> Option<Self> {
         let (line, rest) = head.split_once("\r\n").or_else(|| head.split_once('\n'))?;
         let mut words = line.split(' ');
@@ -283,13 +283,13 @@ mod tests {
 
     #[test]
     fn requests_are_read() {
-        let connect = Request::parse("CONNECT crates.io:443 HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(connect, Some(Request { host: "crates.io".into(), port: 443, forward: None }));
-        let plain = Request::parse(
+        let connect = ProxyRequest::parse("CONNECT crates.io:443 HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(connect, Some(ProxyRequest { host: "crates.io".into(), port: 443, forward: None }));
+        let plain = ProxyRequest::parse(
             "GET http://a.b/c?d HTTP/1.1\r\nHost: a.b\r\nProxy-Connection: keep-alive\r\n\r\n",
         );
         let forward = Some("GET /c?d HTTP/1.1\r\nHost: a.b\r\nConnection: close\r\n\r\n".to_owned());
-        assert_eq!(plain, Some(Request { host: "a.b".into(), port: 80, forward }));
+        assert_eq!(plain, Some(ProxyRequest { host: "a.b".into(), port: 80, forward }));
         for bad in [
             "",
             "GET / HTTP/1.1\r\n\r\n",
@@ -297,7 +297,7 @@ mod tests {
             "CONNECT a b:1 H\r\n",
             "CONNECT x@y:1 H\r\n",
         ] {
-            assert_eq!(Request::parse(bad), None, "{bad}");
+            assert_eq!(ProxyRequest::parse(bad), None, "{bad}");
         }
     }
 

@@ -120,7 +120,7 @@ impl Fence {
 /// A command, and the fence that it runs in: what the helper reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct FencedCommand {
     /// The fence.
     pub fence: Fence,
     /// The program; a bare name is looked up in the `PATH` of `environment`.

@@ -22,7 +22,7 @@ use rustix::{
 };
 
 use crate::{
-    helper::Words,
+    helper::StepError,
     sys::{MountAttributes, set_mount},
     value::{Access, Fence, SYSTEM},
 };
@@ -39,21 +39,21 @@ pub(crate) const PRIVATE: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 const FIXED: MountAttributes = MountAttributes { read_only: true, keeps_devices: false };
 
 /// A handle on something that is shown, and where.
-struct Shown {
+struct ShownMount {
     mount: OwnedFd,
     target: PathBuf,
     is_directory: bool,
 }
 
 /// Builds the new root and makes it the root of this process. Needs a mount namespace of its own.
-pub(crate) fn build(fence: &Fence) -> Result<(), Words> {
+pub(crate) fn build(fence: &Fence) -> Result<(), StepError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(|error| format!("mounts stay shared: {error}"))?;
     let system = system()?;
     let mut devices = Vec::new();
     for name in DEVICES {
         let mount = handle(&Path::new("/dev").join(name), true, true)?;
-        devices.push(Shown { mount, target: Path::new("/dev").join(name), is_directory: false });
+        devices.push(ShownMount { mount, target: Path::new("/dev").join(name), is_directory: false });
     }
     let binds = binds(fence)?;
     let tmp = fence.tmp.as_ref().map(|tmp| handle(tmp.path(), false, false)).transpose()?;
@@ -74,7 +74,7 @@ pub(crate) fn build(fence: &Fence) -> Result<(), Words> {
         }
     }
     if let Some(mount) = tmp {
-        put(&Shown { mount, target: PathBuf::from("/tmp"), is_directory: true })?;
+        put(&ShownMount { mount, target: PathBuf::from("/tmp"), is_directory: true })?;
     }
     for device in &devices {
         put(device)?;
@@ -97,10 +97,10 @@ pub(crate) fn build(fence: &Fence) -> Result<(), Words> {
 enum System {
     /// `/bin` is often a link.
     Link(PathBuf, PathBuf),
-    Tree(Shown),
+    Tree(ShownMount),
 }
 
-fn system() -> Result<Vec<System>, Words> {
+fn system() -> Result<Vec<System>, StepError> {
     let mut found = Vec::new();
     for place in SYSTEM {
         let place = PathBuf::from(place);
@@ -111,7 +111,7 @@ fn system() -> Result<Vec<System>, Words> {
             }
             Ok(_) => {
                 let mount = handle(&place, true, false)?;
-                found.push(System::Tree(Shown { mount, target: place, is_directory: true }));
+                found.push(System::Tree(ShownMount { mount, target: place, is_directory: true }));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(words("cannot look at", &place, &error)),
@@ -122,12 +122,12 @@ fn system() -> Result<Vec<System>, Words> {
         && !file.starts_with("/etc")
     {
         let mount = handle(&file, true, false)?;
-        found.push(System::Tree(Shown { mount, target: file, is_directory: false }));
+        found.push(System::Tree(ShownMount { mount, target: file, is_directory: false }));
     }
     Ok(found)
 }
 
-fn binds(fence: &Fence) -> Result<Vec<Shown>, Words> {
+fn binds(fence: &Fence) -> Result<Vec<ShownMount>, StepError> {
     let mut binds = Vec::new();
     for bind in &fence.binds {
         let source = bind.source.path();
@@ -138,10 +138,10 @@ fn binds(fence: &Fence) -> Result<Vec<Shown>, Words> {
             Err(error) => return Err(words("cannot show", source, &error)),
         };
         let mount = handle(source, bind.access == Access::ReadOnly, false)?;
-        binds.push(Shown { mount, target: bind.target.path().to_owned(), is_directory });
+        binds.push(ShownMount { mount, target: bind.target.path().to_owned(), is_directory });
     }
     // Outer ones first. The order of those for the same place stays.
-    binds.sort_by_key(|shown: &Shown| shown.target.components().count());
+    binds.sort_by_key(|shown: &ShownMount| shown.target.components().count());
     Ok(binds)
 }
 
@@ -151,7 +151,7 @@ fn is_out_of_sight(error: &io::Error) -> bool {
 }
 
 /// A detached copy of what is mounted at a place, with all mounts in it.
-fn handle(path: &Path, read_only: bool, keeps_devices: bool) -> Result<OwnedFd, Words> {
+fn handle(path: &Path, read_only: bool, keeps_devices: bool) -> Result<OwnedFd, StepError> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let mount = open_tree(CWD, path, flags).map_err(|error| words("cannot show", path, &error.into()))?;
@@ -168,7 +168,7 @@ fn below(path: &Path) -> &Path {
     }
 }
 
-fn put(shown: &Shown) -> Result<(), Words> {
+fn put(shown: &ShownMount) -> Result<(), StepError> {
     let (target, place) = (&shown.target, below(&shown.target));
     match fs::metadata(place) {
         Ok(found) if found.is_dir() == shown.is_directory => {}
@@ -182,17 +182,17 @@ fn put(shown: &Shown) -> Result<(), Words> {
     attach(shown.mount.as_fd(), target)
 }
 
-fn attach(handle: impl AsFd, target: &Path) -> Result<(), Words> {
+fn attach(handle: impl AsFd, target: &Path) -> Result<(), StepError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
     move_mount(handle, "", CWD, below(target), flags)
         .map_err(|error| words("cannot show", target, &error.into()))
 }
 
-fn make_directory(path: &Path) -> Result<(), Words> {
+fn make_directory(path: &Path) -> Result<(), StepError> {
     fs::create_dir_all(below(path)).map_err(|error| words("cannot make", path, &error))
 }
 
-fn private_directory(path: &str) -> Result<(), Words> {
+fn private_directory(path: &str) -> Result<(), StepError> {
     let path = Path::new(path);
     make_directory(path)?;
     fs::set_permissions(below(path), fs::Permissions::from_mode(0o1777))
@@ -200,7 +200,7 @@ fn private_directory(path: &str) -> Result<(), Words> {
 }
 
 /// Terminals of its own: programs that open one (`script`, a test of a terminal program) find none of the machine's.
-fn terminals() -> Result<(), Words> {
+fn terminals() -> Result<(), StepError> {
     make_directory(Path::new("/dev/pts"))?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("devpts", "dev/pts", "devpts", flags, c"newinstance,ptmxmode=0666,mode=0620")
@@ -218,7 +218,7 @@ fn terminals() -> Result<(), Words> {
 }
 
 /// An empty home directory in memory.
-fn home(home: &Path) -> Result<(), Words> {
+fn home(home: &Path) -> Result<(), StepError> {
     if home.parent().is_none() {
         return Ok(());
     }
@@ -239,7 +239,7 @@ fn home(home: &Path) -> Result<(), Words> {
 }
 
 /// Puts an empty file or directory that nobody can read over what is masked. What is not in the view needs no mask.
-fn masks(fence: &Fence) -> Result<(), Words> {
+fn masks(fence: &Fence) -> Result<(), StepError> {
     let (file, directory) = (Path::new(".mask-file"), Path::new(".mask-directory"));
     let made = || -> io::Result<()> {
         fs::write(file, "")?;
@@ -273,6 +273,6 @@ fn masks(fence: &Fence) -> Result<(), Words> {
     Ok(())
 }
 
-fn words(what: &str, path: &Path, error: &io::Error) -> Words {
+fn words(what: &str, path: &Path, error: &io::Error) -> StepError {
     format!("{what} {}: {error}", path.display())
 }

@@ -28,7 +28,7 @@ pub struct Witness {
 
 /// What was in those places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen(Vec<(Text, u64, u64)>);
+pub struct SeenPlaces(Vec<(Text, u64, u64)>);
 
 impl Witness {
     /// Writes down what is there now.
@@ -37,11 +37,11 @@ impl Witness {
             let found = place.path().symlink_metadata().ok()?;
             Some((place.clone(), found.dev(), found.ino()))
         });
-        fs::write(self.record.path(), serde_json::to_vec(&Seen(seen.collect()))?)
+        fs::write(self.record.path(), serde_json::to_vec(&SeenPlaces(seen.collect()))?)
     }
 }
 
-impl Seen {
+impl SeenPlaces {
     /// What a keeper wrote down; none when it could not.
     pub fn read(record: &Path) -> Option<Self> {
         let small = fs::metadata(record).is_ok_and(|found| found.len() <= CAP);

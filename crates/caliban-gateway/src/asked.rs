@@ -8,7 +8,7 @@ const MODEL_CAP: usize = 200;
 /// The part of a body that is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Asked {
+pub(crate) struct AskedBody {
     pub(crate) model: String,
     max_tokens: Option<u64>,
     max_completion_tokens: Option<u64>,
@@ -16,7 +16,7 @@ pub(crate) struct Asked {
     background: Option<bool>,
 }
 
-impl Asked {
+impl AskedBody {
     /// What a body asks for; nothing when it is no request.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let asked: Self = serde_json::from_slice(body).ok()?;
@@ -43,12 +43,14 @@ mod tests {
 
     #[test]
     fn the_model_and_the_limit_are_read_in_each_protocols_words() {
-        let read = |text: &str| Asked::read(text.as_bytes()).map(|asked| (asked.max_output(), asked.model));
+        let read =
+            |text: &str| AskedBody::read(text.as_bytes()).map(|asked| (asked.max_output(), asked.model));
         let expected = |limit| Some((limit, "m".to_owned()));
         assert_eq!(read(r#"{"model":"m","max_tokens":5,"messages":[{"content":"ä"}]}"#), expected(Some(5)));
         assert_eq!(read(r#"{"max_completion_tokens":6,"model":"m"}"#), expected(Some(6)));
         assert_eq!(read(r#"{"model":"m","max_output_tokens":null}"#), expected(None));
-        let background = |text: &str| Asked::read(text.as_bytes()).is_some_and(|asked| asked.is_background());
+        let background =
+            |text: &str| AskedBody::read(text.as_bytes()).is_some_and(|asked| asked.is_background());
         assert!(background(r#"{"model":"m","background":true}"#));
         assert!(!background(r#"{"model":"m","background":false}"#) && !background(r#"{"model":"m"}"#));
         for wrong in ["", "[]", r#"{"messages":[]}"#, r#"{"model":"a\nb"}"#, r#"{"model":"m""#] {

@@ -15,16 +15,16 @@ use tokio::sync::mpsc;
 pub(crate) struct Cut;
 
 /// A body of an answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, Cut>;
+pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, Cut>;
 
 /// A body that is there already.
-pub(crate) fn whole(bytes: Bytes) -> Body {
+pub(crate) fn whole(bytes: Bytes) -> AnswerBody {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A piece of an answer that passes by.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum AnswerPiece {
     /// More of it.
     Data(Bytes),
     /// It was all.
@@ -32,11 +32,11 @@ pub(crate) enum Piece {
 }
 
 /// A body that comes through this channel. One whose sender goes before the end is cut.
-pub(crate) fn passing(receiver: mpsc::Receiver<Piece>) -> Body {
+pub(crate) fn passing(receiver: mpsc::Receiver<AnswerPiece>) -> AnswerBody {
     Passing(receiver).boxed_unsync()
 }
 
-struct Passing(mpsc::Receiver<Piece>);
+struct Passing(mpsc::Receiver<AnswerPiece>);
 
 impl http_body::Body for Passing {
     type Data = Bytes;
@@ -47,8 +47,8 @@ impl http_body::Body for Passing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         self.0.poll_recv(context).map(|next| match next {
-            Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
-            Some(Piece::End) => None,
+            Some(AnswerPiece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(AnswerPiece::End) => None,
             None => Some(Err(Cut)),
         })
     }

@@ -1,27 +1,27 @@
 //! One request on its way: reserved, sent when it is its turn, forwarded as it comes, settled.
 //!
-//! What was sent counts, as for our own agents ([`Attempt`]): an answer that is cut, by the provider or by the client, counts what
+//! What was sent counts, as for our own agents ([`BudgetAttempt`]): an answer that is cut, by the provider or by the client, counts what
 //! it has said, at least what was reserved. Runs in a task of its own, so that it settles whoever goes away.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use caliban_agent::budget::{Attempt, Estimated, NotReserved, Purse, Refusal as Limit, Reserved};
-use caliban_core::budget::{Refused as Over, Scope};
+use caliban_agent::budget::{BudgetAttempt, BudgetRefusal, Estimated, NotReserved, Purse, Reserved};
+use caliban_core::budget::{ReserveRefused, Scope};
 use caliban_core::price;
 use caliban_core::usage::Usage;
 use caliban_providers::Billed;
-use caliban_providers::relay::{Answered, NoTurn, Reader, Refused};
+use caliban_providers::relay::{NoTurn, RelayOutcome, RelayReader, RelayRefused};
 use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::asked::Asked;
-use crate::body::{Body, Piece, passing, whole};
+use crate::asked::AskedBody;
+use crate::body::{AnswerBody, AnswerPiece, passing, whole};
 use crate::headers;
-use crate::refusal::Refusal;
+use crate::refusal::GatewayRefusal;
 use crate::route::{Protocol, Route};
 use crate::server::{Gate, UnderWay, Upstream};
 use crate::tokens::Token;
@@ -41,52 +41,52 @@ pub(crate) struct Asker {
 }
 
 /// The way back to who made it.
-pub(crate) type Reply = oneshot::Sender<Response<Body>>;
+pub(crate) type GatewayReply = oneshot::Sender<Response<AnswerBody>>;
 
 /// How a request goes on after its head was answered.
-enum Begun {
+enum BegunAnswer {
     /// The provider answers.
     Answer(caliban_http::Response, Option<Box<Metered>>),
     /// The provider has refused; its words go through.
-    Refused(Refused),
+    Refused(RelayRefused),
 }
 
 /// Why the provider's answer does not go through.
-enum Ended {
+enum ExchangeEnd {
     /// The gateway refuses.
-    Refused(Refusal),
+    Refused(GatewayRefusal),
     /// The client is gone.
     Gone,
 }
 
-impl From<Refusal> for Ended {
-    fn from(refusal: Refusal) -> Self {
+impl From<GatewayRefusal> for ExchangeEnd {
+    fn from(refusal: GatewayRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
 /// Carries a request out.
-pub(crate) async fn run(asker: Asker, route: Route, mut reply: Reply) {
+pub(crate) async fn run(asker: Asker, route: Route, mut reply: GatewayReply) {
     let (begun, cut) = (asker.begin(route, &mut reply).await, &asker.gate.cut);
     // Where nobody waits for the answer any more, nobody misses it.
     let _gone = match begun {
-        Ok(Begun::Answer(response, metered)) => {
+        Ok(BegunAnswer::Answer(response, metered)) => {
             let (pieces, receiver) = mpsc::channel(PIECES);
             let answered = reply.send(answer(response.status, &response.headers, passing(receiver)));
             forward(response, pieces, metered, cut).await;
             answered
         }
-        Ok(Begun::Refused(mut refused)) => {
+        Ok(BegunAnswer::Refused(mut refused)) => {
             // Of a long one only the beginning was read.
             refused.headers.remove(http::header::CONTENT_LENGTH);
             reply.send(answer(refused.status, &refused.headers, whole(refused.body)))
         }
-        Err(Ended::Refused(refusal)) => reply.send(refusal.answer(asker.protocol)),
-        Err(Ended::Gone) => Ok(()),
+        Err(ExchangeEnd::Refused(refusal)) => reply.send(refusal.answer(asker.protocol)),
+        Err(ExchangeEnd::Gone) => Ok(()),
     };
 }
 
-fn answer(status: u16, headers: &HeaderMap, body: Body) -> Response<Body> {
+fn answer(status: u16, headers: &HeaderMap, body: AnswerBody) -> Response<AnswerBody> {
     let mut answer = Response::new(body);
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     *answer.headers_mut() = headers::of_answer(headers);
@@ -94,21 +94,22 @@ fn answer(status: u16, headers: &HeaderMap, body: Body) -> Response<Body> {
 }
 
 impl Asker {
-    async fn begin(&self, route: Route, reply: &mut Reply) -> Result<Begun, Ended> {
+    async fn begin(&self, route: Route, reply: &mut GatewayReply) -> Result<BegunAnswer, ExchangeEnd> {
         let upstream = self.gate.upstream(self.protocol, route)?;
         let Route::Ask(_) = route else {
             return match self.send(upstream, reply).await? {
-                Answered::Begun(response) => Ok(Begun::Answer(response, None)),
-                Answered::Refused(refused) => Ok(Begun::Refused(refused)),
-                Answered::Failed { reason, .. } => Err(unanswered(upstream, &reason).into()),
+                RelayOutcome::Begun(response) => Ok(BegunAnswer::Answer(response, None)),
+                RelayOutcome::Refused(refused) => Ok(BegunAnswer::Refused(refused)),
+                RelayOutcome::Failed { reason, .. } => Err(unanswered(upstream, &reason).into()),
             };
         };
-        let asked = Asked::read(&self.body)
-            .ok_or_else(|| Refusal::Bad("the body is no request in JSON that names a model".to_owned()))?;
+        let asked = AskedBody::read(&self.body).ok_or_else(|| {
+            GatewayRefusal::Bad("the body is no request in JSON that names a model".to_owned())
+        })?;
         if asked.is_background() {
             let why =
                 "a response in the background cannot be counted here: ask for it without \"background\"";
-            return Err(Refusal::Bad(why.to_owned()).into());
+            return Err(GatewayRefusal::Bad(why.to_owned()).into());
         }
         let (purse, under_way) = self.gate.purse(&self.token);
         let mut estimate = Estimated::of_characters(self.body.len() as u64, asked.max_output());
@@ -127,29 +128,32 @@ impl Asker {
         estimate: Estimated,
         model: &str,
         under_way: UnderWay,
-    ) -> Result<Metered, Refusal> {
+    ) -> Result<Metered, GatewayRefusal> {
         let (reserved, near) = purse.reserve(estimate, model).await.map_err(|error| match error {
-            NotReserved::Limit(limit) => Refusal::Budget(self.in_words(&limit.refusal)),
-            NotReserved::Ledger(_) => Refusal::NoLedger(error.to_string()),
+            NotReserved::Limit(limit) => GatewayRefusal::Budget(self.in_words(&limit.refusal)),
+            NotReserved::Ledger(_) => GatewayRefusal::NoLedger(error.to_string()),
         })?;
         for notice in near {
             (self.gate.tell)(&format!("{}: {notice}", self.token.label));
         }
-        let attempt = Attempt::new(estimate);
+        let attempt = BudgetAttempt::new(estimate);
         Ok(Metered { purse, reserved, attempt, reader: None, counting: None, _under_way: under_way })
     }
 
     /// The limit that is in the way, and how it is raised.
-    fn in_words(&self, limit: &Limit) -> String {
+    fn in_words(&self, limit: &BudgetRefusal) -> String {
         let account = self.token.account();
         let whose = match limit {
-            Over::Over { scope: Scope::Tree(id), .. } | Over::NoPrice(Scope::Tree(id)) => id.as_str(),
-            Over::Over { scope: Scope::RepoDay, .. } | Over::NoPrice(Scope::RepoDay) => "repo",
-            Over::Over { scope: Scope::Day, .. } | Over::NoPrice(Scope::Day) => "day",
-            Over::Over { .. } | Over::NoPrice(_) => {
+            ReserveRefused::Over { scope: Scope::Tree(id), .. }
+            | ReserveRefused::NoPrice(Scope::Tree(id)) => id.as_str(),
+            ReserveRefused::Over { scope: Scope::RepoDay, .. } | ReserveRefused::NoPrice(Scope::RepoDay) => {
+                "repo"
+            }
+            ReserveRefused::Over { scope: Scope::Day, .. } | ReserveRefused::NoPrice(Scope::Day) => "day",
+            ReserveRefused::Over { .. } | ReserveRefused::NoPrice(_) => {
                 return format!("{limit} (the limit is `[budget] per_agent` in the settings)");
             }
-            Over::NoAccount(_) => account.as_str(),
+            ReserveRefused::NoAccount(_) => account.as_str(),
         };
         format!("{limit}; a person raises it with `caliban budget set {whose} --usd N` or `--tokens N`")
     }
@@ -160,8 +164,8 @@ impl Asker {
         upstream: &Upstream,
         mut metered: Metered,
         model: &str,
-        reply: &mut Reply,
-    ) -> Result<Begun, Ended> {
+        reply: &mut GatewayReply,
+    ) -> Result<BegunAnswer, ExchangeEnd> {
         let end = Instant::now() + self.gate.max_wait;
         loop {
             if let Err(ended) = self.turn(upstream, end, reply).await {
@@ -176,16 +180,16 @@ impl Asker {
                 }
             };
             match answered {
-                Answered::Begun(response) => {
+                RelayOutcome::Begun(response) => {
                     metered.reader = Some(upstream.relay.reader(&response, model));
-                    return Ok(Begun::Answer(response, Some(Box::new(metered))));
+                    return Ok(BegunAnswer::Answer(response, Some(Box::new(metered))));
                 }
-                Answered::Refused(refused) if refused.is_limited => {}
-                Answered::Refused(refused) => {
+                RelayOutcome::Refused(refused) if refused.is_limited => {}
+                RelayOutcome::Refused(refused) => {
                     metered.over(refused.billed).await;
-                    return Ok(Begun::Refused(refused));
+                    return Ok(BegunAnswer::Refused(refused));
                 }
-                Answered::Failed { reason, billed } => {
+                RelayOutcome::Failed { reason, billed } => {
                     metered.over(billed).await;
                     return Err(unanswered(upstream, &reason).into());
                 }
@@ -193,7 +197,12 @@ impl Asker {
         }
     }
 
-    async fn turn(&self, upstream: &Upstream, end: Instant, reply: &mut Reply) -> Result<(), Ended> {
+    async fn turn(
+        &self,
+        upstream: &Upstream,
+        end: Instant,
+        reply: &mut GatewayReply,
+    ) -> Result<(), ExchangeEnd> {
         let gone = CancellationToken::new();
         let passed = {
             let turn = upstream.relay.turn(end.saturating_duration_since(Instant::now()), &gone);
@@ -208,39 +217,39 @@ impl Asker {
             }
         };
         passed.map_err(|no_turn| match no_turn {
-            NoTurn::Cancelled => Ended::Gone,
-            NoTurn::TooLong { wait, reason } => Refusal::Limited { wait, reason }.into(),
+            NoTurn::Cancelled => ExchangeEnd::Gone,
+            NoTurn::TooLong { wait, reason } => GatewayRefusal::Limited { wait, reason }.into(),
         })
     }
 
     /// Ends when the client goes away, or the gateway does.
-    async fn gone(&self, reply: &mut Reply) {
+    async fn gone(&self, reply: &mut GatewayReply) {
         tokio::select! {
             () = reply.closed() => {}
             () = self.gate.cut.cancelled() => {}
         }
     }
 
-    async fn send(&self, upstream: &Upstream, reply: &mut Reply) -> Result<Answered, Ended> {
+    async fn send(&self, upstream: &Upstream, reply: &mut GatewayReply) -> Result<RelayOutcome, ExchangeEnd> {
         let all = self.head.uri.path_and_query().map_or("", |all| all.as_str());
         let path = all.strip_prefix("/v1").unwrap_or(all);
         let headers = headers::of_request(&self.head.headers);
         tokio::select! {
             biased;
             answered = upstream.relay.send(self.head.method.clone(), path, &headers, self.body.clone()) => Ok(answered),
-            () = self.gone(reply) => Err(Ended::Gone),
+            () = self.gone(reply) => Err(ExchangeEnd::Gone),
         }
     }
 }
 
-fn unanswered(upstream: &Upstream, reason: &str) -> Refusal {
-    Refusal::Unanswered(format!("{} did not answer: {reason}", upstream.relay.shown_base()))
+fn unanswered(upstream: &Upstream, reason: &str) -> GatewayRefusal {
+    GatewayRefusal::Unanswered(format!("{} did not answer: {reason}", upstream.relay.shown_base()))
 }
 
 /// Forwards an answer as it comes, and settles at its end.
 async fn forward(
     mut response: caliban_http::Response,
-    pieces: mpsc::Sender<Piece>,
+    pieces: mpsc::Sender<AnswerPiece>,
     mut metered: Option<Box<Metered>>,
     cut: &CancellationToken,
 ) {
@@ -257,7 +266,7 @@ async fn forward(
                     metered.see(&bytes);
                 }
                 tokio::select! {
-                    sent = pieces.send(Piece::Data(bytes)) => if sent.is_err() { break false },
+                    sent = pieces.send(AnswerPiece::Data(bytes)) => if sent.is_err() { break false },
                     () = cut.cancelled() => break false,
                 }
             }
@@ -268,14 +277,14 @@ async fn forward(
     let settle = async {
         if let Some(mut metered) = metered {
             // Where the server has counted nothing, at least what was reserved counts.
-            let usage = metered.reader.take().filter(|_| is_whole).and_then(Reader::finish);
+            let usage = metered.reader.take().filter(|_| is_whole).and_then(RelayReader::finish);
             metered.settle(usage).await;
         }
     };
     let end = async {
         if is_whole {
             tokio::select! {
-                _gone = pieces.send(Piece::End) => {}
+                _gone = pieces.send(AnswerPiece::End) => {}
                 () = cut.cancelled() => {}
             }
         }
@@ -289,9 +298,9 @@ async fn forward(
 struct Metered {
     purse: Purse,
     reserved: Reserved,
-    attempt: Attempt,
+    attempt: BudgetAttempt,
     /// Reads along in the answer.
-    reader: Option<Reader>,
+    reader: Option<RelayReader>,
     /// Writes down that the request takes more than was reserved.
     counting: Option<JoinHandle<()>>,
     _under_way: UnderWay,

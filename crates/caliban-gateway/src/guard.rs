@@ -3,37 +3,43 @@
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 
-use crate::refusal::Refusal;
+use crate::refusal::GatewayRefusal;
 use crate::tokens::{Keys, Token};
 
 /// The names by which a program on this machine reaches us.
 const NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// Whether a request is meant for us: a page that was led here by its own name server is not (DNS rebinding), nor is any page.
-pub(crate) fn check_place(headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
+pub(crate) fn check_place(headers: &HeaderMap, port: u16) -> Result<(), GatewayRefusal> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_ours = host.rsplit_once(':').is_some_and(|(name, at)| {
         NAMES.iter().any(|ours| name.eq_ignore_ascii_case(ours)) && at.parse() == Ok(port)
     });
     if !is_ours {
-        return Err(Refusal::Forbidden(
+        return Err(GatewayRefusal::Forbidden(
             "the gateway answers only at its own address on this machine".to_owned(),
         ));
     }
     if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
-        return Err(Refusal::Forbidden("the gateway is for programs, not for pages of a browser".to_owned()));
+        return Err(GatewayRefusal::Forbidden(
+            "the gateway is for programs, not for pages of a browser".to_owned(),
+        ));
     }
     Ok(())
 }
 
 /// Whose request it is: the token is where the client has its key.
-pub(crate) fn token(headers: &HeaderMap, keys: &Keys) -> Result<Token, Refusal> {
+pub(crate) fn token(headers: &HeaderMap, keys: &Keys) -> Result<Token, GatewayRefusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(AUTHORIZATION.as_str()).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    [text("x-api-key"), bearer].into_iter().flatten().find_map(|text| keys.find(text)).ok_or(Refusal::NoToken)
+    [text("x-api-key"), bearer]
+        .into_iter()
+        .flatten()
+        .find_map(|text| keys.find(text))
+        .ok_or(GatewayRefusal::NoToken)
 }
 
 #[cfg(test)]

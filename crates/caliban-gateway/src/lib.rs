@@ -14,5 +14,5 @@ mod route;
 mod server;
 mod tokens;
 
-pub use server::{DEFAULT_PORT, Gateway, MAX_WAIT, Options, StartError, Upstream, Upstreams};
+pub use server::{DEFAULT_PORT, Gateway, GatewayOptions, MAX_WAIT, StartError, Upstream, Upstreams};
 pub use tokens::{Keys, NewToken, Token, TokenError, Tokens};

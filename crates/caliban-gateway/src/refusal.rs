@@ -10,12 +10,12 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::body::{Body, whole};
+use crate::body::{AnswerBody, whole};
 use crate::route::Protocol;
 
 /// Why a request was not passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum GatewayRefusal {
     /// Not for this address, or not from a page.
     Forbidden(String),
     /// No token, or a wrong one.
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     NoLedger(String),
 }
 
-impl Refusal {
+impl GatewayRefusal {
     fn status(&self, protocol: Protocol) -> StatusCode {
         match self {
             Self::Forbidden(_) | Self::NoUpstream(_) => StatusCode::FORBIDDEN,
@@ -93,7 +93,7 @@ impl Refusal {
     }
 
     /// The answer to a client that speaks this protocol.
-    pub(crate) fn answer(&self, protocol: Protocol) -> Response<Body> {
+    pub(crate) fn answer(&self, protocol: Protocol) -> Response<AnswerBody> {
         let (message, (anthropic, openai)) = (self.words(), self.kind());
         let value = match protocol {
             Protocol::Anthropic => {

@@ -22,10 +22,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::{Body, whole};
+use crate::body::{AnswerBody, whole};
 use crate::exchange::{self, Asker};
 use crate::guard;
-use crate::refusal::Refusal;
+use crate::refusal::GatewayRefusal;
 use crate::route::{Protocol, Route};
 use crate::tokens::{Keys, Token};
 
@@ -71,7 +71,7 @@ impl Upstreams {
 }
 
 /// What a gateway is made of.
-pub struct Options {
+pub struct GatewayOptions {
     /// The port; 0 takes any that is free.
     pub port: u16,
     /// How long a request waits for a rate limit.
@@ -129,7 +129,7 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub async fn bind(options: Options) -> Result<Self, StartError> {
+    pub async fn bind(options: GatewayOptions) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { port: options.port, source };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -226,7 +226,7 @@ async fn connection(stream: TcpStream, gate: Arc<Gate>, stop: CancellationToken)
     }
 }
 
-async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Body> {
+async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<AnswerBody> {
     let (head, body) = request.into_parts();
     let route = Route::of(&head.method, head.uri.path(), &head.headers);
     let (Route::Ask(protocol) | Route::Free(protocol) | Route::Unknown(protocol)) = route else {
@@ -243,20 +243,20 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Body> 
     };
     if let Route::Unknown(_) = route {
         let why = format!("{} {} does not go through the gateway", head.method, head.uri.path());
-        return Refusal::NotFound(why).answer(protocol);
+        return GatewayRefusal::NotFound(why).answer(protocol);
     }
     if head.headers.contains_key(http::header::CONTENT_ENCODING) {
         let why = "send the body as it is: a compressed one cannot be counted";
-        return Refusal::Bad(why.to_owned()).answer(protocol);
+        return GatewayRefusal::Bad(why.to_owned()).answer(protocol);
     }
     let body = match Limited::new(body, BODY_CAP).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            return Refusal::TooLarge(BODY_CAP).answer(protocol);
+            return GatewayRefusal::TooLarge(BODY_CAP).answer(protocol);
         }
-        Err(_) => return Refusal::Bad("the body ended before its end".to_owned()).answer(protocol),
+        Err(_) => return GatewayRefusal::Bad("the body ended before its end".to_owned()).answer(protocol),
     };
-    let ends = || Refusal::Unanswered("the gateway ends".to_owned());
+    let ends = || GatewayRefusal::Unanswered("the gateway ends".to_owned());
     if gate.cut.is_cancelled() {
         return ends().answer(protocol);
     }
@@ -272,7 +272,7 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Body> 
 
 impl Gate {
     /// Where requests of a protocol go.
-    pub(crate) fn upstream(&self, protocol: Protocol, route: Route) -> Result<&Upstream, Refusal> {
+    pub(crate) fn upstream(&self, protocol: Protocol, route: Route) -> Result<&Upstream, GatewayRefusal> {
         let Upstreams { anthropic, responses, chat } = &self.upstreams;
         let upstream = match (protocol, route) {
             (Protocol::Anthropic, _) => anthropic,
@@ -281,7 +281,7 @@ impl Gate {
             (Protocol::Responses, _) => responses,
             (Protocol::Chat, _) => chat,
         };
-        upstream.as_ref().map_err(|why| Refusal::NoUpstream(why.clone()))
+        upstream.as_ref().map_err(|why| GatewayRefusal::NoUpstream(why.clone()))
     }
 
     /// The purse of a token, for a request that is under way from now on.

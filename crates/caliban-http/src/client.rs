@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     AddressPolicy, Error, Proxy, Response,
     connect::{authority, connect},
-    pool::{Connection, Pool},
+    pool::{Pool, PooledConnection},
     proxy::{Hop, basic},
     tls::Tls,
 };
@@ -28,7 +28,7 @@ const DEFAULT_USER_AGENT: &str = concat!("caliban/", env!("CARGO_PKG_VERSION"));
 
 /// How a client behaves.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ClientOptions {
     /// Proxies.
     pub proxy: Proxy,
     /// For everything before the request is sent: DNS, TCP, proxy and TLS together.
@@ -39,7 +39,7 @@ pub struct Options {
     pub extra_roots_pem: Option<Vec<u8>>,
 }
 
-impl Default for Options {
+impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             proxy: Proxy::default(),
@@ -52,7 +52,7 @@ impl Default for Options {
 
 /// An HTTP client. Cheap to make: nothing is read or opened before the first request.
 #[derive(Debug)]
-pub struct Client {
+pub struct HttpClient {
     proxy: Proxy,
     connect_timeout: Duration,
     policy: AddressPolicy,
@@ -60,9 +60,9 @@ pub struct Client {
     pool: Arc<Pool>,
 }
 
-impl Client {
+impl HttpClient {
     /// A client with these options.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: ClientOptions) -> Self {
         Self {
             proxy: options.proxy,
             connect_timeout: options.connect_timeout,
@@ -91,7 +91,7 @@ impl Client {
             // request is made again on a new one: if nothing of it was written, or if twice is as good as once.
             match exchange(connection, request.clone()).await {
                 Ok((response, connection)) => return Ok(self.response(response, connection, host, origin)),
-                Err(Broken { sent: Sent::Nothing, .. }) => {}
+                Err(Broken { sent: SentRequest::Nothing, .. }) => {}
                 Err(broken) if was_closed(&broken.error) && request.method().is_idempotent() => {}
                 Err(broken) => return Err(broken.into_error(host)),
             }
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    async fn open(&self, url: &Url, hop: Option<&Hop>, host: &str) -> Result<Connection, Error> {
+    async fn open(&self, url: &Url, hop: Option<&Hop>, host: &str) -> Result<PooledConnection, Error> {
         let limit = self.connect_timeout;
         let stream = tokio::time::timeout(limit, connect(url, hop, self.policy, &self.tls))
             .await
@@ -115,13 +115,13 @@ impl Client {
         let driver = tokio::spawn(async move {
             let _reported_to_the_request = connection.await;
         });
-        Ok(Connection { sender, _driver: AbortOnDropHandle::new(driver) })
+        Ok(PooledConnection { sender, _driver: AbortOnDropHandle::new(driver) })
     }
 
     fn response(
         &self,
         response: http::Response<Incoming>,
-        connection: Connection,
+        connection: PooledConnection,
         host: String,
         origin: String,
     ) -> Response {
@@ -139,12 +139,12 @@ impl Client {
 
 /// How an exchange failed.
 struct Broken {
-    sent: Sent,
+    sent: SentRequest,
     error: hyper::Error,
 }
 
 /// What the other side can have seen of a request.
-enum Sent {
+enum SentRequest {
     Nothing,
     Something,
 }
@@ -156,14 +156,15 @@ impl Broken {
 }
 
 async fn exchange(
-    mut connection: Connection,
+    mut connection: PooledConnection,
     request: Request<Full<Bytes>>,
-) -> Result<(http::Response<Incoming>, Connection), Broken> {
+) -> Result<(http::Response<Incoming>, PooledConnection), Broken> {
     match connection.sender.try_send_request(request).await {
         Ok(response) => Ok((response, connection)),
         Err(mut failed) => {
             // hyper gives the request back only when it had not begun to write it.
-            let sent = if failed.take_message().is_some() { Sent::Nothing } else { Sent::Something };
+            let sent =
+                if failed.take_message().is_some() { SentRequest::Nothing } else { SentRequest::Something };
             Err(Broken { sent, error: failed.into_error() })
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns connections, TLS, proxies, the pool and the address policy. It refuses to follow redirects
 //! (the caller does, so that each hop is checked), to decompress, to retry (except once on a kept
-//! connection that the server had closed) and to read the environment: everything comes in [`Options`].
+//! connection that the server had closed) and to read the environment: everything comes in [`ClientOptions`].
 
 mod address;
 mod client;
@@ -14,7 +14,7 @@ mod response;
 mod tls;
 
 pub use address::{AddressPolicy, is_public};
-pub use client::{Client, DEFAULT_CONNECT_TIMEOUT, Options};
+pub use client::{ClientOptions, DEFAULT_CONNECT_TIMEOUT, HttpClient};
 pub use error::Error;
 pub use http::{HeaderMap, Method};
 pub use proxy::Proxy;

@@ -22,14 +22,14 @@ const DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// A connection and the task that moves its bytes. Dropping it closes the socket.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct PooledConnection {
     pub(crate) sender: SendRequest<Full<Bytes>>,
     pub(crate) _driver: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
 struct Idle {
-    connection: Connection,
+    connection: PooledConnection,
     /// The end of the last body, if nobody has read it yet.
     rest: Option<Incoming>,
     since: Instant,
@@ -42,7 +42,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn put(&self, origin: &str, connection: Connection, rest: Option<Incoming>) {
+    pub(crate) fn put(&self, origin: &str, connection: PooledConnection, rest: Option<Incoming>) {
         if connection.sender.is_closed() {
             return;
         }
@@ -54,7 +54,7 @@ impl Pool {
     }
 
     /// A connection that can take a request now, as far as one can know.
-    pub(crate) async fn take(&self, origin: &str) -> Option<Connection> {
+    pub(crate) async fn take(&self, origin: &str) -> Option<PooledConnection> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).remove(origin)?;
         if idle.since.elapsed() > IDLE_LIMIT {
             return None;

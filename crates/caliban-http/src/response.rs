@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use crate::{
     Error,
-    pool::{Connection, Pool},
+    pool::{Pool, PooledConnection},
 };
 
 /// The answer to one request. Dropping it closes the connection, unless the body was read to its end
@@ -22,7 +22,7 @@ pub struct Response {
     pub headers: HeaderMap,
     pub(crate) host: String,
     pub(crate) origin: String,
-    pub(crate) body: Option<(Incoming, Connection)>,
+    pub(crate) body: Option<(Incoming, PooledConnection)>,
     pub(crate) pool: Arc<Pool>,
 }
 

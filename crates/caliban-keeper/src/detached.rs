@@ -16,7 +16,7 @@ use std::{
 
 use caliban_contract::{
     detached::{DetachedEnd, DetachedRecord, DetachedState, LOCK, OUTPUT, RECORD, list},
-    lock::Held,
+    lock::HeldLock,
     modes, records,
     variables::{AGENT_ID, JOB},
     wall_ms,
@@ -33,7 +33,7 @@ use crate::{
     launch::{Environment, Launch},
     memory::{COMMAND_SCORE, goes_first},
     reaper::{KILL_LIMIT, STOP_GRACE},
-    report::Outcome,
+    report::ExitOutcome,
     strays::{Traces, end_strays},
     tree::{Subreaper, own_pid},
 };
@@ -213,7 +213,7 @@ async fn keep(directory: &Path) -> io::Result<()> {
     // Before anything is started, so that it is in no agent's group either.
     leave_agent();
     let launch = Launch::read(&mut io::stdin().lock())?;
-    let Some(_lock) = Held::try_take(&directory.join(LOCK))? else {
+    let Some(_lock) = HeldLock::try_take(&directory.join(LOCK))? else {
         return Err(io::Error::other("it is kept already"));
     };
     let mut record: DetachedRecord =
@@ -223,7 +223,7 @@ async fn keep(directory: &Path) -> io::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // The terminal of whoever started the agent may go; this stays.
     let _ignored = signal(SignalKind::hangup())?;
-    let output = Log::open(directory.join(OUTPUT))?;
+    let output = OutputLog::open(directory.join(OUTPUT))?;
     let (said, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let spared = match &launch.environment {
         Environment::Exactly(variables) => Keepers::of_environment(variables),
@@ -244,10 +244,10 @@ async fn keep(directory: &Path) -> io::Result<()> {
         // A service that forks and lets its first process end is still there.
         _gone = tree.gone_within(&mut forever) => {}
     }
-    let code = match Outcome::of(tree.status()) {
-        Outcome::Exited(code) => Some(code),
-        Outcome::Killed(signal) => Some(128 + signal),
-        Outcome::NotStarted(_) => None,
+    let code = match ExitOutcome::of(tree.status()) {
+        ExitOutcome::Exited(code) => Some(code),
+        ExitOutcome::Killed(signal) => Some(128 + signal),
+        ExitOutcome::NotStarted(_) => None,
     };
     record.ended = Some(DetachedEnd { code, at: wall_ms() });
     records::write(directory, RECORD, &record)
@@ -260,13 +260,13 @@ fn say(line: &str) {
 }
 
 /// A command's output in a file, which begins anew when it is too large; the one before is kept.
-struct Log {
+struct OutputLog {
     path: PathBuf,
     file: File,
     written: u64,
 }
 
-impl Log {
+impl OutputLog {
     fn open(path: PathBuf) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         Ok(Self { path, file, written: 0 })

@@ -119,15 +119,15 @@ impl Group {
 
 /// The group that a shim is in, and the one that it made.
 #[derive(Debug)]
-pub struct Standing {
-    home: Option<Place>,
+pub struct ShimGroups {
+    home: Option<OwnGroup>,
     group: Option<Group>,
 }
 
-impl Standing {
+impl ShimGroups {
     /// Makes the group of a run and joins it. Everything else works without one, too.
     pub fn join(agent: &str, nonce: &str) -> Self {
-        let home = Place::own();
+        let home = OwnGroup::own();
         let group = home.as_ref().and_then(|home| {
             let name = name_of(agent, nonce, own_pid());
             let group = Group { dir: home.outside().join(&name), name };
@@ -165,14 +165,14 @@ pub fn leave_agent() {
     if own_score().is_some_and(|score| score >= WORKER_SCORE) {
         let _stays = put(Path::new(OWN_SCORE), "0");
     }
-    if let Some(place) = Place::own().filter(|place| place.outside() != place.dir) {
+    if let Some(place) = OwnGroup::own().filter(|place| place.outside() != place.dir) {
         let _stays = put(&place.outside().join(place.version.join_file()), "0");
     }
 }
 
 /// Removes empty groups whose shims are gone: killed together with their daemon, and their agents removed.
 pub fn sweep() {
-    let Some(place) = Place::own() else { return };
+    let Some(place) = OwnGroup::own() else { return };
     for entry in fs::read_dir(place.outside()).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(shim) = name.to_str().filter(|name| is_ours(name)).and_then(|name| name.rsplit('-').next())
@@ -189,7 +189,7 @@ pub fn sweep() {
 
 /// The group that this process is in, as a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct OwnGroup {
     version: Version,
     dir: PathBuf,
 }
@@ -217,7 +217,7 @@ impl Version {
     }
 }
 
-impl Place {
+impl OwnGroup {
     pub(crate) fn own() -> Option<Self> {
         let groups = read_text("/proc/self/cgroup").ok()?;
         let mounts = read_text("/proc/self/mountinfo").ok()?;
@@ -254,7 +254,7 @@ impl Place {
 }
 
 /// From `/proc/self/cgroup` and `/proc/self/mountinfo`.
-fn locate(groups: &str, mounts: &str) -> Option<Place> {
+fn locate(groups: &str, mounts: &str) -> Option<OwnGroup> {
     let one = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "memory").then_some(path)
@@ -262,7 +262,7 @@ fn locate(groups: &str, mounts: &str) -> Option<Place> {
     let two = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let at = |version, path: Option<&str>| {
         let path = path?;
-        mounts.lines().rev().find_map(|line| Some(Place { version, dir: directory(version, path, line)? }))
+        mounts.lines().rev().find_map(|line| Some(OwnGroup { version, dir: directory(version, path, line)? }))
     };
     at(Version::One, one).or_else(|| at(Version::Two, two))
 }
@@ -345,7 +345,7 @@ mod tests {
 
     #[track_caller]
     fn check(groups: &str, mounts: &str, expected: Option<(Version, &str)>) {
-        let expected = expected.map(|(version, dir)| Place { version, dir: dir.into() });
+        let expected = expected.map(|(version, dir)| OwnGroup { version, dir: dir.into() });
         assert_eq!(locate(groups, mounts), expected);
     }
 
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn our_groups_are_made_outside_of_each_other() {
-        let place = |dir: &str| Place { version: Version::Two, dir: dir.into() };
+        let place = |dir: &str| OwnGroup { version: Version::Two, dir: dir.into() };
         let ours = "caliban-0000aaaa-00ff-7";
         assert_eq!(place("/c/a").outside(), Path::new("/c/a"));
         assert_eq!(place(&format!("/c/a/{ours}")).outside(), Path::new("/c/a"));

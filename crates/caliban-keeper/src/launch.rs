@@ -19,7 +19,7 @@ use std::{
     process::Command,
 };
 
-use caliban_fence::{Fence, Order, Text};
+use caliban_fence::{Fence, FencedCommand, Text};
 
 /// The largest encoded launch; a hook's input may hold pictures.
 const ENCODED_BYTES: u32 = 64 << 20;
@@ -105,13 +105,17 @@ impl Launch {
     /// What the helper of the fence carries out, of a program that has one.
     ///
     /// `more` is an argument that only the keeper knows, `descriptors` are those that the program gets besides its streams.
-    pub(crate) fn order(&self, more: Option<OsString>, descriptors: &[i32]) -> io::Result<Option<Order>> {
+    pub(crate) fn order(
+        &self,
+        more: Option<OsString>,
+        descriptors: &[i32],
+    ) -> io::Result<Option<FencedCommand>> {
         let Some(fence) = &self.fence else { return Ok(None) };
         let Environment::Exactly(variables) = &self.environment else {
             return Err(io::Error::other("a fenced program inherits no environment"));
         };
         let text = |text: &OsString| Text(text.clone());
-        Ok(Some(Order {
+        Ok(Some(FencedCommand {
             fence: fence.clone(),
             program: text(&self.program),
             arguments: self.arguments.iter().chain(&more).map(text).collect(),

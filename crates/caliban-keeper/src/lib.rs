@@ -27,11 +27,11 @@ mod terminal;
 mod tree;
 
 pub use detached::{Detach, detached_gone_within, detached_main, stop_detached};
-pub use group::{Group, Standing, leave_agent, sweep};
+pub use group::{Group, ShimGroups, leave_agent, sweep};
 pub use launch::{Environment, Launch, Streams, Variables};
 pub use memory::{COMMAND_SCORE, OomCount, WORKER_SCORE, goes_first};
 pub use reaper::{KILL_LIMIT, LEFT_GRACE, NATURAL, STOP_GRACE, reaper_main, start_reaper};
-pub use report::{Outcome, Report};
+pub use report::{ExitOutcome, Report};
 pub use strays::{Strays, Traces, end_strays};
-pub use supervised::{Keep, Serving, ServingEnd, Supervised, SupervisedEnd, Why};
+pub use supervised::{CommandEnd, KeptOutput, Serving, ServingEnd, Supervised, SupervisedEnd};
 pub use tree::{Subreaper, Tree};

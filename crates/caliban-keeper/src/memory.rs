@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_contract::records::ToldBy;
 
-use crate::group::Place;
+use crate::group::OwnGroup;
 
 /// The `oom_score_adj` of a worker: it goes before the user's other programs.
 pub const WORKER_SCORE: i32 = 300;
@@ -28,7 +28,7 @@ pub struct OomCount {
 impl OomCount {
     /// The count of the control group that this process is in, else the machine's.
     pub fn here() -> Option<Self> {
-        Place::own().and_then(|place| place.shared_count()).or_else(Self::machine)
+        OwnGroup::own().and_then(|place| place.shared_count()).or_else(Self::machine)
     }
 
     pub(crate) fn of(told_by: ToldBy, file: PathBuf) -> Option<Self> {

@@ -18,7 +18,7 @@ use std::{
 };
 
 use caliban_contract::{
-    mark::{self, Mark},
+    mark::{self, AgentMark},
     modes,
 };
 use caliban_process::{Keepers, Patience};
@@ -32,7 +32,7 @@ use tokio::{
 use crate::{
     launch::{Environment, Launch, Streams},
     memory::{COMMAND_SCORE, OomCount, goes_first},
-    report::{Outcome, Report},
+    report::{ExitOutcome, Report},
     terminal::Terminal,
     tree::{Subreaper, Tree},
 };
@@ -72,25 +72,25 @@ pub fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
 /// gone, with the command's exit code (128 + signal when it was killed).
 pub fn reaper_main() -> ExitCode {
     // Best effort: without the mark only the processes above tell whose a command is.
-    let _unmarked = mark::put(Mark::Command);
+    let _unmarked = mark::put(AgentMark::Command);
     let mut streams = Streams::Shell;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.and_then(|runtime| {
         let begun = {
             let _for_its_signals = runtime.enter();
-            Begun::new(&mut streams)?
+            BegunCommand::new(&mut streams)?
         };
         runtime.block_on(begun.keep())
     });
-    let report = report.unwrap_or_else(|error| Report::bare(Outcome::NotStarted(error.to_string())));
+    let report = report.unwrap_or_else(|error| Report::bare(ExitOutcome::NotStarted(error.to_string())));
     let code = match report.outcome {
-        Outcome::Exited(code) => u8::try_from(code & 0xff).unwrap_or(NOT_STARTED),
-        Outcome::Killed(signal) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(NOT_STARTED),
-        Outcome::NotStarted(_) => NOT_STARTED,
+        ExitOutcome::Exited(code) => u8::try_from(code & 0xff).unwrap_or(NOT_STARTED),
+        ExitOutcome::Killed(signal) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(NOT_STARTED),
+        ExitOutcome::NotStarted(_) => NOT_STARTED,
     };
     let last = match (streams, report) {
         (streams, report) if streams.is_shell() => report.encode(),
-        (_, Report { outcome: Outcome::NotStarted(reason), .. }) => reason.into_bytes(),
+        (_, Report { outcome: ExitOutcome::NotStarted(reason), .. }) => reason.into_bytes(),
         _ => Vec::new(),
     };
     // Nobody may be left to read it.
@@ -99,7 +99,7 @@ pub fn reaper_main() -> ExitCode {
 }
 
 /// A command that was started.
-struct Begun {
+struct BegunCommand {
     launch: Launch,
     tree: Tree,
     stops: Stops,
@@ -110,7 +110,7 @@ struct Begun {
     oom_count: Option<OomCount>,
 }
 
-impl Begun {
+impl BegunCommand {
     /// Reads the launch and starts it. The streams are told first, because they say who hears of an error.
     fn new(streams: &mut Streams) -> io::Result<Self> {
         let subreaper = Subreaper::new()?;
@@ -167,7 +167,7 @@ impl Begun {
             let _best_effort = tokio::time::timeout(SHOWN, shown).await;
         }
         Ok(Report {
-            outcome: Outcome::of(tree.status()),
+            outcome: ExitOutcome::of(tree.status()),
             left,
             names,
             stuck: tree.left().len(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// How the main process ended.
-    pub outcome: Outcome,
+    pub outcome: ExitOutcome,
     /// How many processes the command left running; they were ended.
     pub left: usize,
     /// The names of some of them.
@@ -23,7 +23,7 @@ pub struct Report {
 
 /// How the main process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum ExitOutcome {
     /// With this code.
     Exited(i32),
     /// By this signal.
@@ -32,7 +32,7 @@ pub enum Outcome {
     NotStarted(String),
 }
 
-impl Outcome {
+impl ExitOutcome {
     pub(crate) fn of(status: Option<WaitStatus>) -> Self {
         match status.map(|status| (status.exit_status(), status.terminating_signal())) {
             Some((Some(code), _)) => Self::Exited(code),
@@ -46,7 +46,7 @@ impl Outcome {
 
 impl Report {
     /// A report of nothing but how the main process ended.
-    pub(crate) fn bare(outcome: Outcome) -> Self {
+    pub(crate) fn bare(outcome: ExitOutcome) -> Self {
         Self { outcome, left: 0, names: Vec::new(), stuck: 0, cwd: None, out_of_memory: None }
     }
 
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_report_comes_through_unchanged() {
         let report = Report {
-            outcome: Outcome::Killed(9),
+            outcome: ExitOutcome::Killed(9),
             left: 2,
             names: vec!["sleep".into()],
             stuck: 1,

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use caliban_process::{Keeper, Keepers, Spent, Stat, is_ours, open, try_stat};
+use caliban_process::{ElapsedTime, Keeper, Keepers, Stat, is_ours, open, try_stat};
 use rustix::process::Signal;
 
 use crate::group::Group;
@@ -40,7 +40,7 @@ pub struct Traces {
 ///
 /// An error says nothing about the processes (out of file descriptors).
 pub fn end_strays(trees: &[Traces], spared: Option<&Keepers>) -> io::Result<Strays> {
-    let mut spent = Spent::new();
+    let mut spent = ElapsedTime::new();
     let mut seen = BTreeSet::new();
     // A shim carries the marker of its own run only: with ours it belongs to the tree.
     let is_spared = |pid: i32, is_marked: bool| match spared.and_then(|spared| spared.who(pid)) {

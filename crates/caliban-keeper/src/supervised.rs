@@ -37,12 +37,12 @@ pub struct Supervised {
     /// How long it may take.
     pub limit: Duration,
     /// What is kept of each output; the rest is read and dropped.
-    pub keep: Keep,
+    pub keep: KeptOutput,
 }
 
 /// Which part of an output is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptOutput {
     /// This many bytes at its beginning.
     First(usize),
     /// This many bytes at its end.
@@ -53,7 +53,7 @@ pub enum Keep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupervisedEnd {
     /// Why it ended.
-    pub why: Why,
+    pub why: CommandEnd,
     /// Its exit code, 128 + signal when it was killed; none when its reaper was killed.
     pub code: Option<i32>,
     /// The kept part of its standard output.
@@ -64,7 +64,7 @@ pub struct SupervisedEnd {
 
 /// Why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum CommandEnd {
     /// By itself.
     Itself,
     /// Its time was over. If it ended by itself at the same moment, it has the exit code of that.
@@ -160,7 +160,7 @@ async fn follow(
     launch: &[u8],
     limit: Duration,
     cancel: &CancellationToken,
-) -> (Why, Option<ExitStatus>) {
+) -> (CommandEnd, Option<ExitStatus>) {
     let mut control = reaper.stdin.take();
     let why = {
         let reaped = async {
@@ -174,9 +174,9 @@ async fn follow(
         let mut patience = Patience::new(limit);
         tokio::select! {
             biased;
-            status = reaped => return (Why::Itself, status),
-            () = cancel.cancelled() => Why::Cancelled,
-            () = patience.over() => Why::Timeout,
+            status = reaped => return (CommandEnd::Itself, status),
+            () = cancel.cancelled() => CommandEnd::Cancelled,
+            () = patience.over() => CommandEnd::Timeout,
         }
     };
     drop(control);
@@ -185,15 +185,15 @@ async fn follow(
 }
 
 /// Reads to the end and keeps a part.
-async fn read(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, keep: Keep) {
+async fn read(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, keep: KeptOutput) {
     let Some(mut pipe) = pipe else { return };
     let mut chunk = vec![0; CHUNK];
     // What was read before an error is all there is.
     while let Ok(n @ 1..) = pipe.read(&mut chunk).await {
         kept.extend_from_slice(&chunk[..n]);
         match keep {
-            Keep::First(bytes) => kept.truncate(bytes),
-            Keep::Last(bytes) => drop(kept.drain(..kept.len().saturating_sub(bytes))),
+            KeptOutput::First(bytes) => kept.truncate(bytes),
+            KeptOutput::Last(bytes) => drop(kept.drain(..kept.len().saturating_sub(bytes))),
         }
     }
 }

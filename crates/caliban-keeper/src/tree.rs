@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use caliban_process::{Keepers, Patience, Spent, children, listed_children, scanned_children, stat};
+use caliban_process::{ElapsedTime, Keepers, Patience, children, listed_children, scanned_children, stat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -124,7 +124,7 @@ impl Tree {
 
     /// KILL until the tree is empty. Processes that no signal can end (stuck in the kernel) outlive this.
     pub async fn kill(&mut self) {
-        let mut spent = Spent::new();
+        let mut spent = ElapsedTime::new();
         let mut pause = Duration::from_millis(1);
         self.forced = self.ended.is_none();
         while spent.so_far() < KILL_LIMIT {

@@ -147,7 +147,7 @@ fn client(directory: PathBuf) -> ExitCode {
         return ExitCode::FAILURE;
     };
     runtime.block_on(async {
-        let http = Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
+        let http = Arc::new(caliban_http::HttpClient::new(caliban_http::ClientOptions::default()));
         let _connected = connect(&[config], &http, None, &CancellationToken::new()).await;
         std::future::pending().await
     })

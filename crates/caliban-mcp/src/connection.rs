@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use caliban_http::Client;
+use caliban_http::HttpClient;
 use caliban_keeper::{Environment, Launch, Streams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Endpoint, error::McpError, heard::Heard, http::HttpConnection, message, stdio::StdioConnection,
-    stream::StreamConnection,
+    config::Endpoint, error::McpError, heard::Unrequested, http::HttpConnection, message,
+    stdio::StdioConnection, stream::StreamConnection,
 };
 
 /// The version that we ask for.
@@ -28,10 +28,10 @@ const KNOWN_VERSIONS: [&str; 4] = ["2025-11-25", VERSION, "2025-03-26", "2024-11
 /// However often a call says that it goes on, it ends.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-pub(crate) struct Connection {
+pub(crate) struct McpConnection {
     way: Way,
     next: AtomicU64,
-    heard: Arc<Heard>,
+    heard: Arc<Unrequested>,
 }
 
 enum Way {
@@ -48,7 +48,7 @@ pub(crate) struct Offers {
 }
 
 /// When a request ends without an answer.
-pub(crate) struct Limits<'a> {
+pub(crate) struct RequestLimits<'a> {
     pub(crate) what: &'static str,
     /// From the start, or from the last sign of progress.
     pub(crate) timeout: Duration,
@@ -57,12 +57,12 @@ pub(crate) struct Limits<'a> {
     pub(crate) progress: &'a (dyn Fn(&str) + Send + Sync),
 }
 
-impl Connection {
+impl McpConnection {
     /// Connects and agrees on a version; tells what there is.
     pub(crate) async fn open(
         endpoint: &Endpoint,
-        http: &Arc<Client>,
-        heard: Heard,
+        http: &Arc<HttpClient>,
+        heard: Unrequested,
     ) -> Result<(Self, Offers), McpError> {
         let heard = Arc::new(heard);
         let way = match endpoint {
@@ -115,7 +115,7 @@ impl Connection {
         &self,
         method: &str,
         params: &Value,
-        limits: Limits<'_>,
+        limits: RequestLimits<'_>,
     ) -> Result<Value, McpError> {
         let id = self.next();
         let mut beats = self.heard.beats(id);

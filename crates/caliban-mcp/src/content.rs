@@ -34,36 +34,41 @@ impl Outputs {
 
     /// The result of `tools/call`.
     pub(crate) fn output(&self, result: &Value) -> ToolOutput {
-        let mut parts: Vec<Part> =
-            result.get("content").and_then(Value::as_array).into_iter().flatten().map(Part::of).collect();
+        let mut parts: Vec<ContentPart> = result
+            .get("content")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(ContentPart::of)
+            .collect();
         if parts.is_empty()
             && let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
         {
-            parts.push(Part::Text(serde_json::to_string_pretty(structured).unwrap_or_default()));
+            parts.push(ContentPart::Text(serde_json::to_string_pretty(structured).unwrap_or_default()));
         }
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         self.parts(parts, is_error)
     }
 
     /// Texts and pictures in the server's order, within the cap.
-    pub(crate) fn parts(&self, parts: Vec<Part>, is_error: bool) -> ToolOutput {
+    pub(crate) fn parts(&self, parts: Vec<ContentPart>, is_error: bool) -> ToolOutput {
         let texts = parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(..) => None,
+            ContentPart::Text(text) => Some(text.as_str()),
+            ContentPart::Image(..) => None,
         });
         let all = texts.collect::<Vec<_>>().join("\n");
         let (mut content, mut room, mut images) = (Vec::<ResultPart>::new(), self.chars, 0);
         for part in parts {
             let text = match part {
-                Part::Image(media_type, data) if images < IMAGES => {
+                ContentPart::Image(media_type, data) if images < IMAGES => {
                     images += 1;
                     content.push(ResultPart::Image { media_type, data });
                     continue;
                 }
-                Part::Image(..) => "[one more picture left out]".to_owned(),
+                ContentPart::Image(..) => "[one more picture left out]".to_owned(),
                 // Of what follows a text that is too long nothing more is shown.
-                Part::Text(_) if room == 0 => continue,
-                Part::Text(text) => {
+                ContentPart::Text(_) if room == 0 => continue,
+                ContentPart::Text(text) => {
                     let shown = cap::middle(&text, Cap::Chars(room)).into_owned();
                     room =
                         if shown.len() < text.len() { 0 } else { room.saturating_sub(text.chars().count()) };
@@ -129,12 +134,12 @@ impl Outputs {
 }
 
 /// A part of an answer.
-pub(crate) enum Part {
+pub(crate) enum ContentPart {
     Text(String),
     Image(String, String),
 }
 
-impl Part {
+impl ContentPart {
     /// What a resource holds.
     pub(crate) fn of_resource(resource: &Value) -> Self {
         let field = |name: &str| resource.get(name).and_then(Value::as_str);

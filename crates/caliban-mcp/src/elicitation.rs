@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 const MESSAGE_CHARS: usize = 2_000;
 
 /// Puts a question to a person.
-pub type Elicit = Arc<dyn Fn(Question) -> BoxFuture<'static, Reply> + Send + Sync>;
+pub type Elicit = Arc<dyn Fn(Question) -> BoxFuture<'static, ElicitationReply> + Send + Sync>;
 
 /// A question of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,12 +20,12 @@ pub struct Question {
     /// Its words.
     pub message: String,
     /// What kind of answer it wants.
-    pub form: Form,
+    pub form: ElicitationForm,
 }
 
 /// What kind of answer a server wants.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Form {
+pub enum ElicitationForm {
     /// Yes or no.
     Confirm(Map<String, Value>),
     /// One value, as text.
@@ -43,7 +43,7 @@ pub enum Form {
 
 /// What a person said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum ElicitationReply {
     /// Yes.
     Yes,
     /// This.
@@ -61,33 +61,39 @@ impl Question {
     }
 
     /// The result for the server.
-    pub(crate) fn result(&self, reply: Reply) -> Value {
+    pub(crate) fn result(&self, reply: ElicitationReply) -> Value {
         match (&self.form, reply) {
-            (Form::Confirm(content), Reply::Yes) => json!({"action": "accept", "content": content}),
-            (Form::Text { name, kind, choices }, Reply::Text(text)) => match value(&text, kind, choices) {
-                Some(value) => json!({"action": "accept", "content": {name: value}}),
-                None => json!({"action": "decline"}),
-            },
+            (ElicitationForm::Confirm(content), ElicitationReply::Yes) => {
+                json!({"action": "accept", "content": content})
+            }
+            (ElicitationForm::Text { name, kind, choices }, ElicitationReply::Text(text)) => {
+                match value(&text, kind, choices) {
+                    Some(value) => json!({"action": "accept", "content": {name: value}}),
+                    None => json!({"action": "decline"}),
+                }
+            }
             _ => json!({"action": "decline"}),
         }
     }
 }
 
-fn form(schema: Option<&Value>) -> Form {
+fn form(schema: Option<&Value>) -> ElicitationForm {
     let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
-    let Some(properties) = properties else { return Form::Confirm(Map::new()) };
+    let Some(properties) = properties else { return ElicitationForm::Confirm(Map::new()) };
     let kind = |field: &Value| field.get("type").and_then(Value::as_str).unwrap_or("string").to_owned();
     if properties.values().all(|field| kind(field) == "boolean") {
-        return Form::Confirm(properties.keys().map(|name| (name.clone(), Value::Bool(true))).collect());
+        return ElicitationForm::Confirm(
+            properties.keys().map(|name| (name.clone(), Value::Bool(true))).collect(),
+        );
     }
     let mut fields = properties.iter();
     match (fields.next(), fields.next()) {
         (Some((name, field)), None) if ["string", "number", "integer"].contains(&kind(field).as_str()) => {
             let choices = field.get("enum").and_then(Value::as_array).into_iter().flatten();
             let choices = choices.filter_map(Value::as_str).map(str::to_owned).collect();
-            Form::Text { name: name.clone(), kind: kind(field), choices }
+            ElicitationForm::Text { name: name.clone(), kind: kind(field), choices }
         }
-        _ => Form::Other,
+        _ => ElicitationForm::Other,
     }
 }
 
@@ -114,24 +120,27 @@ mod tests {
     fn what_was_said_becomes_what_the_server_wants() {
         let decline = json!({"action": "decline"});
         let confirm = question(json!({"type": "object", "properties": {"ok": {"type": "boolean"}}}));
-        assert_eq!(confirm.result(Reply::Yes), json!({"action": "accept", "content": {"ok": true}}));
-        assert_eq!(confirm.result(Reply::No), decline);
+        assert_eq!(
+            confirm.result(ElicitationReply::Yes),
+            json!({"action": "accept", "content": {"ok": true}})
+        );
+        assert_eq!(confirm.result(ElicitationReply::No), decline);
         let bare = question(json!({"type": "object", "properties": {}}));
-        assert_eq!(bare.result(Reply::Yes), json!({"action": "accept", "content": {}}));
+        assert_eq!(bare.result(ElicitationReply::Yes), json!({"action": "accept", "content": {}}));
         let name = question(json!({"properties": {"name": {"type": "string", "enum": ["a", "b"]}}}));
         assert_eq!(
-            name.result(Reply::Text(" b".into())),
+            name.result(ElicitationReply::Text(" b".into())),
             json!({"action": "accept", "content": {"name": "b"}})
         );
-        assert_eq!(name.result(Reply::Text("c".into())), decline);
-        assert_eq!(name.result(Reply::Yes), decline);
+        assert_eq!(name.result(ElicitationReply::Text("c".into())), decline);
+        assert_eq!(name.result(ElicitationReply::Yes), decline);
         let count = question(json!({"properties": {"count": {"type": "integer"}}}));
         assert_eq!(
-            count.result(Reply::Text("3".into())),
+            count.result(ElicitationReply::Text("3".into())),
             json!({"action": "accept", "content": {"count": 3}})
         );
-        assert_eq!(count.result(Reply::Text("x".into())), decline);
+        assert_eq!(count.result(ElicitationReply::Text("x".into())), decline);
         let two = question(json!({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}));
-        assert_eq!((two.form.clone(), two.result(Reply::Yes)), (Form::Other, decline));
+        assert_eq!((two.form.clone(), two.result(ElicitationReply::Yes)), (ElicitationForm::Other, decline));
     }
 }

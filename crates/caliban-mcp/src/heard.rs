@@ -21,7 +21,7 @@ const MESSAGE_CHARS: usize = 500;
 
 /// See the module. One for each connection.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct Unrequested {
     beats: Mutex<HashMap<u64, mpsc::UnboundedSender<String>>>,
     has_other_tools: AtomicBool,
     /// The server's name, and who puts its questions to a person.
@@ -32,12 +32,12 @@ pub(crate) struct Heard {
 
 /// Listens for the progress of one request; forgotten when this is dropped.
 pub(crate) struct Beats<'a> {
-    heard: &'a Heard,
+    heard: &'a Unrequested,
     id: u64,
     pub(crate) next: mpsc::UnboundedReceiver<String>,
 }
 
-impl Heard {
+impl Unrequested {
     /// Listens for the progress of the request with this id, which is its token, too.
     pub(crate) fn beats(&self, id: u64) -> Beats<'_> {
         let (send, next) = mpsc::unbounded_channel();

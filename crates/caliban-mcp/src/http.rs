@@ -8,15 +8,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use caliban_http::{Client, Method, Response};
+use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
 
 use crate::{
     connection::CANCEL,
     error::McpError,
-    heard::Heard,
+    heard::Unrequested,
     message::{self, Incoming, MESSAGE_BYTES},
-    sse::Events,
+    sse::SseParser,
 };
 
 /// How much of an error's body is passed on.
@@ -27,11 +27,11 @@ const NOTIFICATION: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(1);
 
 pub(crate) struct HttpConnection {
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     url: String,
     headers: Vec<(String, String)>,
     session: Mutex<Session>,
-    heard: Arc<Heard>,
+    heard: Arc<Unrequested>,
 }
 
 #[derive(Default, Clone)]
@@ -43,10 +43,10 @@ struct Session {
 
 impl HttpConnection {
     pub(crate) fn new(
-        client: Arc<Client>,
+        client: Arc<HttpClient>,
         url: &str,
         headers: &[(String, String)],
-        heard: Arc<Heard>,
+        heard: Arc<Unrequested>,
     ) -> Self {
         Self { client, url: url.to_owned(), headers: headers.to_vec(), session: Mutex::default(), heard }
     }
@@ -177,7 +177,7 @@ impl HttpConnection {
     }
 
     async fn answer_in_events(&self, id: u64, response: &mut Response) -> Result<Value, McpError> {
-        let mut events = Events::default();
+        let mut events = SseParser::default();
         while let Some(piece) = response.chunk().await? {
             for event in events.push(&piece, MESSAGE_BYTES).map_err(|_| too_large())? {
                 let messages = message::read(&event.data)

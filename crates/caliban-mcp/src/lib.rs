@@ -24,8 +24,8 @@ mod tool;
 
 pub use config::{DEFAULT_STARTUP_TIMEOUT, DEFAULT_TIMEOUT, Endpoint, ServerConfig};
 pub use content::Outputs;
-pub use elicitation::{Elicit, Form, Question, Reply};
+pub use elicitation::{Elicit, ElicitationForm, ElicitationReply, Question};
 pub use error::McpError;
 pub use resources::{NAME as RESOURCE_TOOL, expanded, resource_tool};
-pub use server::{RemoteTool, Server, connect};
+pub use server::{ConnectedServer, RemoteTool, connect};
 pub use tool::tools;

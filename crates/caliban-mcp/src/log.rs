@@ -11,11 +11,11 @@ const LOG_BYTES: usize = 64 << 10;
 const TAIL_CHARS: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct ServerLog {
     bytes: Mutex<VecDeque<u8>>,
 }
 
-impl Log {
+impl ServerLog {
     pub(crate) fn add(&self, new: &[u8]) {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         bytes.extend(new);

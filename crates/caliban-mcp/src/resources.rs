@@ -7,14 +7,14 @@ use caliban_core::{
     cap::{self, Cap},
     message::ToolSpec,
 };
-use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    content::{Outputs, Part},
+    content::{ContentPart, Outputs},
     error::McpError,
-    server::Server,
+    server::ConnectedServer,
 };
 
 /// The tool's name.
@@ -27,8 +27,9 @@ const PROMPT_CHARS: usize = 50_000;
 const PAGES: usize = 20;
 
 /// The tool by which the model lists and reads resources; none when no server has any.
-pub fn resource_tool(servers: &[Arc<Server>], outputs: &Arc<Outputs>) -> Option<Arc<dyn Tool>> {
-    let servers: Vec<Arc<Server>> = servers.iter().filter(|server| server.has_resources()).cloned().collect();
+pub fn resource_tool(servers: &[Arc<ConnectedServer>], outputs: &Arc<Outputs>) -> Option<Arc<dyn Tool>> {
+    let servers: Vec<Arc<ConnectedServer>> =
+        servers.iter().filter(|server| server.has_resources()).cloned().collect();
     if servers.is_empty() {
         return None;
     }
@@ -46,7 +47,11 @@ pub fn resource_tool(servers: &[Arc<Server>], outputs: &Arc<Outputs>) -> Option<
 }
 
 /// What the `@server:uri` of a prompt stand for, one text for each; what cannot be read says why.
-pub async fn expanded(servers: &[Arc<Server>], prompt: &str, cancel: &CancellationToken) -> Vec<String> {
+pub async fn expanded(
+    servers: &[Arc<ConnectedServer>],
+    prompt: &str,
+    cancel: &CancellationToken,
+) -> Vec<String> {
     let mut texts = Vec::new();
     for word in prompt.split_whitespace() {
         let Some((name, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else {
@@ -57,7 +62,7 @@ pub async fn expanded(servers: &[Arc<Server>], prompt: &str, cancel: &Cancellati
         let uri = uri.trim_end_matches([',', ';', '!', '?', ')']);
         let text = match read(server, uri, cancel).await {
             Ok(parts) => {
-                let text = parts.into_iter().map(Part::into_text).collect::<Vec<_>>().join("\n");
+                let text = parts.into_iter().map(ContentPart::into_text).collect::<Vec<_>>().join("\n");
                 cap::middle(&text, Cap::Chars(PROMPT_CHARS)).into_owned()
             }
             Err(error) => format!("cannot be read: {error}"),
@@ -67,15 +72,19 @@ pub async fn expanded(servers: &[Arc<Server>], prompt: &str, cancel: &Cancellati
     texts
 }
 
-async fn read(server: &Server, uri: &str, cancel: &CancellationToken) -> Result<Vec<Part>, McpError> {
+async fn read(
+    server: &ConnectedServer,
+    uri: &str,
+    cancel: &CancellationToken,
+) -> Result<Vec<ContentPart>, McpError> {
     let answer = server.ask("resources/read", &json!({"uri": uri}), cancel).await?;
     match answer.get("contents").and_then(Value::as_array) {
-        Some(contents) => Ok(contents.iter().map(Part::of_resource).collect()),
+        Some(contents) => Ok(contents.iter().map(ContentPart::of_resource).collect()),
         None => Err(McpError::Protocol("its resource has no contents".to_owned())),
     }
 }
 
-async fn list(server: &Server, cancel: &CancellationToken) -> Result<String, McpError> {
+async fn list(server: &ConnectedServer, cancel: &CancellationToken) -> Result<String, McpError> {
     let (mut lines, mut params) = (Vec::new(), json!({}));
     for _ in 0..PAGES {
         let page = server.ask("resources/list", &params, cancel).await?;
@@ -99,12 +108,12 @@ async fn list(server: &Server, cancel: &CancellationToken) -> Result<String, Mcp
 
 struct ResourceTool {
     spec: ToolSpec,
-    servers: Vec<Arc<Server>>,
+    servers: Vec<Arc<ConnectedServer>>,
     outputs: Arc<Outputs>,
 }
 
 impl ResourceTool {
-    fn parse<'a>(&'a self, input: &'a Value) -> Result<(&'a Arc<Server>, Option<&'a str>), String> {
+    fn parse<'a>(&'a self, input: &'a Value) -> Result<(&'a Arc<ConnectedServer>, Option<&'a str>), String> {
         let field = |name: &str| input.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = field("server").ok_or_else(|| format!("{NAME}: missing field `server`"))?;
         let server = self.servers.iter().find(|server| server.name() == name).ok_or_else(|| {
@@ -129,7 +138,7 @@ impl Tool for ResourceTool {
         }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let (server, uri) = match self.parse(&input) {
                 Ok(parsed) => parsed,
@@ -137,7 +146,7 @@ impl Tool for ResourceTool {
             };
             let parts = match uri {
                 Some(uri) => read(server, uri, call.cancel).await,
-                None => list(server, call.cancel).await.map(|text| vec![Part::Text(text)]),
+                None => list(server, call.cancel).await.map(|text| vec![ContentPart::Text(text)]),
             };
             match parts {
                 Ok(parts) => self.outputs.parts(parts, false),

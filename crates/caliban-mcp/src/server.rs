@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use caliban_core::cap::{self, Cap};
-use caliban_http::Client;
+use caliban_http::HttpClient;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::ServerConfig,
-    connection::{Connection, Limits},
+    connection::{McpConnection, RequestLimits},
     elicitation::Elicit,
     error::McpError,
-    heard::Heard,
+    heard::Unrequested,
 };
 
 /// Pages of a tool list that are asked for.
@@ -26,12 +26,12 @@ const DESCRIPTION_CHARS: usize = 2_000;
 /// The largest schema that is passed on.
 const SCHEMA_BYTES: usize = 64 << 10;
 
-/// A connected server. Dropping it ends its process; [`Server::close`] does so with grace.
-pub struct Server {
+/// A connected server. Dropping it ends its process; [`ConnectedServer::close`] does so with grace.
+pub struct ConnectedServer {
     config: ServerConfig,
-    http: Arc<Client>,
+    http: Arc<HttpClient>,
     elicit: Option<Elicit>,
-    connection: Mutex<Arc<Connection>>,
+    connection: Mutex<Arc<McpConnection>>,
     /// One connects again at a time.
     reconnecting: Semaphore,
     tools: Vec<RemoteTool>,
@@ -56,29 +56,30 @@ pub struct RemoteTool {
 /// person.
 pub async fn connect(
     servers: &[ServerConfig],
-    http: &Arc<Client>,
+    http: &Arc<HttpClient>,
     elicit: Option<&Elicit>,
     cancel: &CancellationToken,
-) -> Vec<(String, Result<Arc<Server>, McpError>)> {
+) -> Vec<(String, Result<Arc<ConnectedServer>, McpError>)> {
     join_all(servers.iter().map(async |config| {
-        let server = Server::connect(config.clone(), Arc::clone(http), elicit.cloned(), cancel).await;
+        let server =
+            ConnectedServer::connect(config.clone(), Arc::clone(http), elicit.cloned(), cancel).await;
         (config.name.clone(), server.map(Arc::new))
     }))
     .await
 }
 
-impl Server {
+impl ConnectedServer {
     async fn connect(
         config: ServerConfig,
-        http: Arc<Client>,
+        http: Arc<HttpClient>,
         elicit: Option<Elicit>,
         cancel: &CancellationToken,
     ) -> Result<Self, McpError> {
         let starting = async {
-            let heard = Heard::new(&config.name, elicit.clone());
-            let (connection, offers) = Connection::open(&config.endpoint, &http, heard).await?;
+            let heard = Unrequested::new(&config.name, elicit.clone());
+            let (connection, offers) = McpConnection::open(&config.endpoint, &http, heard).await?;
             let listed =
-                if offers.tools { list(&connection, &config, cancel).await? } else { Listed::default() };
+                if offers.tools { list(&connection, &config, cancel).await? } else { ListedTools::default() };
             Ok((connection, listed, offers.resources))
         };
         let (connection, listed, has_resources) = within(&config, cancel, starting).await?;
@@ -100,7 +101,7 @@ impl Server {
     }
 
     /// What it offered when it was connected, by name. The tool list stands at the beginning of every request, and changing
-    /// it would cost the whole prompt cache: of later changes the model is told ([`Server::call`]).
+    /// it would cost the whole prompt cache: of later changes the model is told ([`ConnectedServer::call`]).
     pub fn remote_tools(&self) -> &[RemoteTool] {
         &self.tools
     }
@@ -123,7 +124,7 @@ impl Server {
         cancel: &CancellationToken,
     ) -> Result<Value, McpError> {
         let limits =
-            || Limits { what: "the request", timeout: self.config.timeout, cancel, progress: &|_| {} };
+            || RequestLimits { what: "the request", timeout: self.config.timeout, cancel, progress: &|_| {} };
         let connection = self.living(cancel).await?;
         match connection.request(method, params, limits()).await {
             Err(McpError::SessionOver) => self.living(cancel).await?.request(method, params, limits()).await,
@@ -164,7 +165,7 @@ impl Server {
         progress: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Value, McpError> {
         let params = json!({"name": tool, "arguments": arguments});
-        let limits = || Limits { what: "the call", timeout: self.config.timeout, cancel, progress };
+        let limits = || RequestLimits { what: "the call", timeout: self.config.timeout, cancel, progress };
         let connection = self.living(cancel).await?;
         match connection.request("tools/call", &params, limits()).await {
             // The server refused it before doing anything.
@@ -181,11 +182,11 @@ impl Server {
         self.current().close().await;
     }
 
-    fn current(&self) -> Arc<Connection> {
+    fn current(&self) -> Arc<McpConnection> {
         Arc::clone(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn living(&self, cancel: &CancellationToken) -> Result<Arc<Connection>, McpError> {
+    async fn living(&self, cancel: &CancellationToken) -> Result<Arc<McpConnection>, McpError> {
         let connection = self.current();
         if !connection.is_over() {
             return Ok(connection);
@@ -195,8 +196,8 @@ impl Server {
         if !connection.is_over() {
             return Ok(connection);
         }
-        let heard = Heard::new(&self.config.name, self.elicit.clone());
-        let opening = Connection::open(&self.config.endpoint, &self.http, heard);
+        let heard = Unrequested::new(&self.config.name, self.elicit.clone());
+        let opening = McpConnection::open(&self.config.endpoint, &self.http, heard);
         let (connection, _) = within(&self.config, cancel, opening).await?;
         let connection = Arc::new(connection);
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&connection);
@@ -219,21 +220,21 @@ async fn within<T>(
 }
 
 #[derive(Default)]
-struct Listed {
+struct ListedTools {
     tools: Vec<RemoteTool>,
     left_out: Vec<String>,
 }
 
 async fn list(
-    connection: &Connection,
+    connection: &McpConnection,
     config: &ServerConfig,
     cancel: &CancellationToken,
-) -> Result<Listed, McpError> {
-    let mut listed = Listed::default();
+) -> Result<ListedTools, McpError> {
+    let mut listed = ListedTools::default();
     let mut params = json!({});
     for _ in 0..PAGES {
         let timeout = config.startup_timeout;
-        let limits = Limits { what: "listing the tools", timeout, cancel, progress: &|_| {} };
+        let limits = RequestLimits { what: "listing the tools", timeout, cancel, progress: &|_| {} };
         let mut page = connection.request("tools/list", &params, limits).await?;
         let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
             return Err(McpError::Protocol("its tool list is no list".to_owned()));
@@ -258,7 +259,7 @@ async fn list(
 }
 
 /// By name, so that the same tools give the same bytes in every session.
-fn sorted(mut listed: Listed) -> Listed {
+fn sorted(mut listed: ListedTools) -> ListedTools {
     listed.tools.sort_by(|a, b| a.name.cmp(&b.name));
     listed.tools.dedup_by(|a, b| a.name == b.name);
     listed

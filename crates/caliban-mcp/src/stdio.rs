@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
-    heard::Heard,
-    log::Log,
+    heard::Unrequested,
+    log::ServerLog,
     message::{self, Incoming, MESSAGE_BYTES, RpcError},
 };
 
@@ -35,17 +35,17 @@ const REST: Duration = Duration::from_millis(500);
 
 pub(crate) struct StdioConnection {
     outgoing: mpsc::Sender<String>,
-    shared: Arc<Shared>,
+    shared: Arc<StdioShared>,
     /// Asks the owner of the process to end it.
     end: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
 
-struct Shared {
-    heard_unasked: Arc<Heard>,
+struct StdioShared {
+    heard_unasked: Arc<Unrequested>,
     program: String,
     pending: Mutex<Pending>,
-    log: Log,
+    log: ServerLog,
     /// Cancelled when nothing will come any more.
     over: CancellationToken,
     /// Cancelled when the process and its tree are gone.
@@ -60,17 +60,17 @@ struct Shared {
 struct Pending {
     waiting: HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>,
     /// How the connection ended, once it has.
-    end: Option<End>,
+    end: Option<StdioEnd>,
 }
 
 /// How a connection ended, with the last that the server said.
-enum End {
+enum StdioEnd {
     /// The program could not be run.
     NotStarted(String),
     Gone(String),
 }
 
-impl End {
+impl StdioEnd {
     fn error(&self, program: &str) -> McpError {
         match self {
             Self::NotStarted(why) => {
@@ -85,17 +85,17 @@ impl StdioConnection {
     pub(crate) async fn start(
         helper: &Path,
         launch: &Launch,
-        heard_unasked: Arc<Heard>,
+        heard_unasked: Arc<Unrequested>,
     ) -> Result<Self, McpError> {
         let program = launch.program.to_string_lossy().into_owned();
         let failed = |source| McpError::Start { program: program.clone(), source };
         let (serving, stdout, stderr) = Serving::start(helper, launch).await.map_err(failed)?;
         let (outgoing, messages) = mpsc::channel(OUTGOING);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StdioShared {
             heard_unasked,
             program,
             pending: Mutex::default(),
-            log: Log::default(),
+            log: ServerLog::default(),
             over: CancellationToken::new(),
             ended: CancellationToken::new(),
             heard: CancellationToken::new(),
@@ -150,7 +150,7 @@ impl StdioConnection {
     }
 }
 
-impl Shared {
+impl StdioShared {
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// Nothing will come any more: everybody who waits is told.
-    fn finish(&self, end: End) {
+    fn finish(&self, end: StdioEnd) {
         let mut pending = self.pending();
         if pending.end.is_none() {
             pending.end = Some(end);
@@ -176,7 +176,7 @@ impl Shared {
 
 /// Takes a request off the list when its caller is gone.
 struct Forget<'a> {
-    shared: &'a Shared,
+    shared: &'a StdioShared,
     id: u64,
 }
 
@@ -189,7 +189,7 @@ impl Drop for Forget<'_> {
 async fn own(
     mut process: Serving,
     mut messages: mpsc::Receiver<String>,
-    shared: Arc<Shared>,
+    shared: Arc<StdioShared>,
     end: CancellationToken,
 ) {
     // Tells whoever waits also when this task is dropped.
@@ -224,19 +224,19 @@ async fn own(
     }
     let how = match (how, ended) {
         (_, Some(ServingEnd::NotStarted)) => {
-            return shared.finish(End::NotStarted(shared.log.tail().unwrap_or_default()));
+            return shared.finish(StdioEnd::NotStarted(shared.log.tail().unwrap_or_default()));
         }
         (Some("it was closed") | None, _) | (_, None) => how.unwrap_or_default().to_owned(),
         (Some(_), Some(ServingEnd::Exited(code))) => format!("it ended (exit status: {code})"),
         (Some(_), Some(ServingEnd::Killed(signal))) => format!("it was killed (signal: {signal})"),
     };
-    shared.finish(End::Gone(match shared.log.tail() {
+    shared.finish(StdioEnd::Gone(match shared.log.tail() {
         Some(tail) if !how.is_empty() => format!("{how}; it said: {tail}"),
         _ => how,
     }));
 }
 
-async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc<Shared>) {
+async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc<StdioShared>) {
     let _heard = shared.heard.clone().drop_guard();
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();
@@ -248,7 +248,7 @@ async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc
             Ok(0) | Err(_) => return,
             Ok(read) if read >= MESSAGE_BYTES => {
                 let how = format!("it sent a message of more than {} MiB", MESSAGE_BYTES >> 20);
-                return shared.finish(End::Gone(how));
+                return shared.finish(StdioEnd::Gone(how));
             }
             Ok(_) => {}
         }
@@ -283,7 +283,7 @@ async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc
     }
 }
 
-async fn note(mut stderr: ChildStderr, shared: Arc<Shared>) {
+async fn note(mut stderr: ChildStderr, shared: Arc<StdioShared>) {
     let _noted = shared.noted.clone().drop_guard();
     let mut buffer = vec![0; 4 << 10];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use caliban_http::{Client, Method, Response};
+use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
 use tokio::{
     sync::oneshot,
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
-    heard::Heard,
+    heard::Unrequested,
     http::too_large,
     message::{self, Incoming, MESSAGE_BYTES, RpcError},
-    sse::Events,
+    sse::SseParser,
 };
 
 /// How long a notification may take.
@@ -29,20 +29,20 @@ const NOTIFICATION: Duration = Duration::from_secs(10);
 
 pub(crate) struct StreamConnection {
     outgoing: Outgoing,
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
     listening: AbortHandle,
 }
 
 /// Where our messages go.
 #[derive(Clone)]
 struct Outgoing {
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     headers: Vec<(String, String)>,
     url: String,
 }
 
 #[derive(Default)]
-struct Shared {
+struct StreamShared {
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>>,
     over: CancellationToken,
 }
@@ -50,10 +50,10 @@ struct Shared {
 impl StreamConnection {
     /// Opens the stream and waits for the address of our messages.
     pub(crate) async fn open(
-        client: Arc<Client>,
+        client: Arc<HttpClient>,
         url: &str,
         headers: &[(String, String)],
-        heard: Arc<Heard>,
+        heard: Arc<Unrequested>,
     ) -> Result<Self, McpError> {
         let mut all: Vec<(&str, &str)> =
             headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -66,7 +66,7 @@ impl StreamConnection {
             };
             return Err(McpError::Status { status: response.status, hint });
         }
-        let mut events = Events::default();
+        let mut events = SseParser::default();
         let mut early = Vec::new();
         let address = loop {
             let Some(piece) = response.chunk().await? else {
@@ -84,7 +84,7 @@ impl StreamConnection {
             }
         };
         let outgoing = Outgoing { client, headers: headers.to_vec(), url: beside(url, address.trim())? };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(StreamShared::default());
         let listening: JoinHandle<()> =
             tokio::spawn(listen(response, events, early, outgoing.clone(), Arc::clone(&shared), heard));
         Ok(Self { outgoing, shared, listening: listening.abort_handle() })
@@ -125,7 +125,7 @@ impl Drop for StreamConnection {
     }
 }
 
-impl Shared {
+impl StreamShared {
     fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +139,7 @@ impl Shared {
 
 /// Takes a request off the list when its caller is gone.
 struct Forget<'a> {
-    shared: &'a Shared,
+    shared: &'a StreamShared,
     id: u64,
 }
 
@@ -172,11 +172,11 @@ impl Outgoing {
 
 async fn listen(
     mut response: Response,
-    mut events: Events,
+    mut events: SseParser,
     early: Vec<Vec<u8>>,
     outgoing: Outgoing,
-    shared: Arc<Shared>,
-    heard: Arc<Heard>,
+    shared: Arc<StreamShared>,
+    heard: Arc<Unrequested>,
 ) {
     let mut waiting = early;
     loop {

@@ -7,13 +7,13 @@ use caliban_core::{
     message::{ResultPart, ToolSpec},
 };
 use caliban_http::Error as HttpError;
-use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde_json::Value;
 
-use crate::{content::Outputs, error::McpError, names::Names, server::Server};
+use crate::{content::Outputs, error::McpError, names::Names, server::ConnectedServer};
 
 /// All tools of these servers, as the agent uses them. The same servers in the same order give the same names.
-pub fn tools(servers: &[Arc<Server>], outputs: &Arc<Outputs>) -> Vec<Arc<dyn Tool>> {
+pub fn tools(servers: &[Arc<ConnectedServer>], outputs: &Arc<Outputs>) -> Vec<Arc<dyn Tool>> {
     let mut names = Names::default();
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     for server in servers {
@@ -37,7 +37,7 @@ pub fn tools(servers: &[Arc<Server>], outputs: &Arc<Outputs>) -> Vec<Arc<dyn Too
 
 struct McpTool {
     spec: ToolSpec,
-    server: Arc<Server>,
+    server: Arc<ConnectedServer>,
     /// Its name on the server.
     name: String,
     read_only: bool,
@@ -60,7 +60,7 @@ impl Tool for McpTool {
         }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let arguments = if input.is_null() { Value::Object(serde_json::Map::new()) } else { input };
             let progress = |text: &str| (call.progress)(&format!("{text}\n"));

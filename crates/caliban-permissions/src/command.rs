@@ -11,7 +11,7 @@ use crate::{
     policy::{Effect, Fencing, FileAccess, Judge, by_rule, unattended},
     read_only,
     rule::{Covers, Rule},
-    shell::{Analysis, FileUse, Run, Trust, analyse, dialect::Dialect, word::Word},
+    shell::{Analysis, FileUse, ParsedCommand, Trust, analyse, dialect::Dialect, word::Word},
     verdict::Verdict,
 };
 
@@ -38,7 +38,7 @@ impl Judge<'_> {
         let git_changes = (self.policy.fencing == Fencing::HoldsGit && !hides) || !changes_git(&analysis);
         let mode = self.policy.mode;
         let edits = mode == Mode::AcceptEdits || (mode == Mode::Default && self.policy.worktree.is_some());
-        let mut line = Line {
+        let mut line = CommandLine {
             judge: self,
             line,
             blanket,
@@ -70,7 +70,7 @@ impl Judge<'_> {
     }
 }
 
-pub(crate) struct Line<'a> {
+pub(crate) struct CommandLine<'a> {
     pub(crate) judge: &'a Judge<'a>,
     line: &'a str,
     /// The rule that allows all commands, when there is one.
@@ -102,7 +102,7 @@ enum Reads {
     Never,
 }
 
-impl Line<'_> {
+impl CommandLine<'_> {
     /// Nothing when there is nothing in it to judge.
     fn analysis(&self, analysis: &Analysis) -> Option<Verdict> {
         let runs = analysis.runs.iter().map(|run| match self.forbidden(run) {
@@ -165,7 +165,7 @@ impl Line<'_> {
     }
 
     /// What deny and ask rules say about a command and all that it runs.
-    fn forbidden(&self, run: &Run) -> Option<Verdict> {
+    fn forbidden(&self, run: &ParsedCommand) -> Option<Verdict> {
         let mut found: Option<Verdict> = None;
         let mut add = |verdict: Verdict| {
             found = Some(match found.take() {
@@ -224,7 +224,7 @@ impl Line<'_> {
 
     /// A rule that names a program by its path is about that file, wherever the command runs and through whatever link it is
     /// called.
-    fn fit_widely(&self, pattern: &CommandPattern, run: &Run, words: &[Word]) -> Fit {
+    fn fit_widely(&self, pattern: &CommandPattern, run: &ParsedCommand, words: &[Word]) -> Fit {
         let fit = pattern.fit_widely(words);
         let Some((Word::Literal(name), arguments)) = words.split_first() else { return fit };
         let is_path = name.contains('/') || words.len() != run.words.len();
@@ -292,7 +292,7 @@ impl Line<'_> {
     }
 
     /// What the mode and the allow rules say about a command.
-    fn permitted(&self, run: &Run) -> Verdict {
+    fn permitted(&self, run: &ParsedCommand) -> Verdict {
         let plan = self.judge.policy.mode == Mode::Plan;
         if !plan {
             // Who names exactly one command does not mean it with other variables: `hook=x make test`.
@@ -349,7 +349,7 @@ impl Line<'_> {
 
 /// Whether a path that a rule's wildcard stands for is where the rule's words before it say: not above by `..`, and not
 /// elsewhere through a link.
-fn stays_below(run: &Run, below: &str, path: &str) -> bool {
+fn stays_below(run: &ParsedCommand, below: &str, path: &str) -> bool {
     if path.split('/').any(|part| part == "..") {
         return false;
     }
@@ -402,7 +402,7 @@ fn writes(analysis: &Analysis) -> bool {
 
 /// Whether it has a command of git that does not only read: `.git` cannot be changed in a fence, so the rules decide.
 fn changes_git(analysis: &Analysis) -> bool {
-    let git = |run: &Run| {
+    let git = |run: &ParsedCommand| {
         let name = run.words[0].literal().unwrap_or_default();
         name.rsplit('/').next() == Some("git") && read_only::reads(run).is_none()
     };

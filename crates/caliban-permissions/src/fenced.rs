@@ -19,7 +19,7 @@ const MOST: usize = 100_000;
 
 /// What a fence has to do for the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct FenceDuties {
     /// Files and directories whose content must not be there.
     pub masks: Vec<PathBuf>,
     /// Files and directories that must not change.
@@ -30,9 +30,9 @@ pub struct Held {
 
 impl Policy {
     /// What holds for a command in this directory. An error, in words, when it cannot be found out.
-    pub fn held(&self, cwd: &Path) -> Result<Held, String> {
+    pub fn held(&self, cwd: &Path) -> Result<FenceDuties, String> {
         let judge = Judge::new(self);
-        let mut held = Held::default();
+        let mut held = FenceDuties::default();
         for directory in self.watched(cwd) {
             for place in protected_in(&directory) {
                 let allowed = self.decide("Write", &[Access::Write(place.clone())]).is_allowed();

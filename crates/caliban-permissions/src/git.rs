@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::shell::{Run, word::Word};
+use crate::shell::{ParsedCommand, word::Word};
 
 /// What a command shows the contents of.
 #[derive(Debug)]
-pub(crate) struct Shown {
-    state: State,
+pub(crate) struct ShownContents {
+    state: GitContents,
     /// Where it runs.
     directories: Option<Vec<PathBuf>>,
     /// The paths behind `--`; none when they cannot be known.
@@ -18,13 +18,13 @@ pub(crate) struct Shown {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum GitContents {
     /// The files that git keeps now.
     Index,
     History,
 }
 
-impl Shown {
+impl ShownContents {
     /// Whether a file that a rule is `about` may be in it; `covers` tells of a directory whether it holds one.
     pub(crate) fn may_hold(&self, about: &dyn Fn(&Path) -> bool, covers: &dyn Fn(&Path) -> bool) -> bool {
         let Some(directories) = &self.directories else { return true };
@@ -35,19 +35,19 @@ impl Shown {
                 let below = !limit.is_empty() && !limit.split('/').any(|part| part == "." || part == "..");
                 // The words themselves are judged elsewhere. What a directory held earlier nobody knows here.
                 let holds = match self.state {
-                    State::Index => path.is_dir() && covers(&path),
-                    State::History => !path.is_file(),
+                    GitContents::Index => path.is_dir() && covers(&path),
+                    GitContents::History => !path.is_file(),
                 };
                 !plain || !below || holds
             }),
-            Some(_) if self.state == State::Index => keeps(directory, about),
+            Some(_) if self.state == GitContents::Index => keeps(directory, about),
             _ => true,
         })
     }
 }
 
 /// Nothing when the command shows no contents, or only of files that its words name.
-pub(crate) fn shown(run: &Run) -> Option<Shown> {
+pub(crate) fn shown(run: &ParsedCommand) -> Option<ShownContents> {
     let (name, words) = run.words.split_first()?;
     if name.literal()?.rsplit('/').next() != Some("git") {
         return None;
@@ -84,7 +84,7 @@ pub(crate) fn shown(run: &Run) -> Option<Shown> {
     let summary = quiet && options.iter().any(|option| is_summary(option));
     let paths_only = !operands.is_empty()
         && operands.iter().all(|word| word.split_once(':').is_some_and(|(_, path)| !path.is_empty()));
-    let mut state = State::History;
+    let mut state = GitContents::History;
     let shows = match command {
         "log" | "reflog" | "whatchanged" | "diff-tree" => !quiet,
         "stash" => !quiet && matches!(operands.first(), Some(&("show" | "list"))),
@@ -95,7 +95,7 @@ pub(crate) fn shown(run: &Run) -> Option<Shown> {
                 option.len() > 3 && ["--cached", "--staged"].iter().any(|whole| whole.starts_with(option))
             });
             if command == "diff" && operands.is_empty() && !computed && !is_cached {
-                state = State::Index;
+                state = GitContents::Index;
             }
             !summary
         }
@@ -107,7 +107,7 @@ pub(crate) fn shown(run: &Run) -> Option<Shown> {
         _ => false,
     };
     let limits = back.iter().skip(1).map(|&path| path.to_owned()).collect();
-    shows.then_some(Shown {
+    shows.then_some(ShownContents {
         state,
         directories: if moved { None } else { run.directories.clone() },
         limits: if computed { None } else { Some(limits) },

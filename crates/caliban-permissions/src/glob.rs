@@ -11,11 +11,11 @@ pub(crate) fn expand(directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { directory.to_owned() }];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         let pieces = pieces(part);
-        if let [Piece::Text(plain)] = pieces.as_slice() {
+        if let [GlobPiece::Text(plain)] = pieces.as_slice() {
             found.iter_mut().for_each(|path| path.push(plain));
             continue;
         }
-        let hidden = matches!(pieces.first(), Some(Piece::Text(text)) if text.starts_with('.'));
+        let hidden = matches!(pieces.first(), Some(GlobPiece::Text(text)) if text.starts_with('.'));
         let mut next = Vec::new();
         for path in found {
             for entry in path.read_dir().into_iter().flatten().flatten() {
@@ -36,7 +36,7 @@ pub(crate) fn expand(directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+enum GlobPiece {
     Text(String),
     /// `?`
     One,
@@ -44,7 +44,7 @@ enum Piece {
     Any,
 }
 
-fn pieces(part: &str) -> Vec<Piece> {
+fn pieces(part: &str) -> Vec<GlobPiece> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     // Classes and quotes decide where a bracket ends. Take the last `]` that could end it, so that nothing is missed.
@@ -52,11 +52,11 @@ fn pieces(part: &str) -> Vec<Piece> {
     let mut chars = part.char_indices();
     while let Some((at, c)) = chars.next() {
         let special = match c {
-            '?' => Piece::One,
-            '*' => Piece::Any,
+            '?' => GlobPiece::One,
+            '*' => GlobPiece::Any,
             '[' if last.is_some_and(|last| last > at) => {
                 chars.by_ref().find(|(at, _)| Some(*at) == last);
-                Piece::Any
+                GlobPiece::Any
             }
             '\\' => {
                 text.extend(chars.next().map(|(_, c)| c));
@@ -68,20 +68,20 @@ fn pieces(part: &str) -> Vec<Piece> {
             }
         };
         if !text.is_empty() {
-            pieces.push(Piece::Text(std::mem::take(&mut text)));
+            pieces.push(GlobPiece::Text(std::mem::take(&mut text)));
         }
-        if special != Piece::Any || pieces.last() != Some(&Piece::Any) {
+        if special != GlobPiece::Any || pieces.last() != Some(&GlobPiece::Any) {
             pieces.push(special);
         }
     }
     if !text.is_empty() {
-        pieces.push(Piece::Text(text));
+        pieces.push(GlobPiece::Text(text));
     }
     pieces
 }
 
 /// The positions in the name that can be reached after each piece. Keeping all of them avoids backtracking.
-fn fits(pieces: &[Piece], name: &[u8]) -> bool {
+fn fits(pieces: &[GlobPiece], name: &[u8]) -> bool {
     /// The most bytes that one character has.
     const WIDEST: usize = 4;
     let mut reached = vec![false; name.len() + 1];
@@ -90,10 +90,12 @@ fn fits(pieces: &[Piece], name: &[u8]) -> bool {
         let mut next = vec![false; name.len() + 1];
         for at in (0..=name.len()).filter(|&at| reached[at]) {
             match piece {
-                Piece::Text(text) if name[at..].starts_with(text.as_bytes()) => next[at + text.len()] = true,
-                Piece::Text(_) => {}
-                Piece::One => next.iter_mut().skip(at + 1).take(WIDEST).for_each(|end| *end = true),
-                Piece::Any => {
+                GlobPiece::Text(text) if name[at..].starts_with(text.as_bytes()) => {
+                    next[at + text.len()] = true
+                }
+                GlobPiece::Text(_) => {}
+                GlobPiece::One => next.iter_mut().skip(at + 1).take(WIDEST).for_each(|end| *end = true),
+                GlobPiece::Any => {
                     next.iter_mut().skip(at).for_each(|end| *end = true);
                     break;
                 }

@@ -6,14 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    command::Line,
+    command::CommandLine,
     git,
     glob::expand,
     path::{normalise, resolve},
     policy::{Effect, SourcedRule, by_rule},
     read_only,
     rule::Covers,
-    shell::{Run, word::Word},
+    shell::{ParsedCommand, word::Word},
     verdict::Verdict,
 };
 
@@ -27,9 +27,9 @@ const READERS: &[&str] = &[
     "view", "vim", "vi",
 ];
 
-impl Line<'_> {
+impl CommandLine<'_> {
     /// What rules about files say about the words of a command.
-    pub(crate) fn mentioned(&self, run: &Run, add: &mut impl FnMut(Verdict)) {
+    pub(crate) fn mentioned(&self, run: &ParsedCommand, add: &mut impl FnMut(Verdict)) {
         let effects = [Effect::Deny, Effect::Ask].into_iter().flat_map(|effect| self.judge.rules(effect));
         let (reads, edits): (Vec<_>, Vec<_>) = effects
             .filter(|rule| matches!(rule.rule.covers, Covers::Read(_) | Covers::Edit(_)))
@@ -60,7 +60,7 @@ impl Line<'_> {
     }
 
     /// What rules about files say about a command of git that shows content. Git keeps it in objects, which no mask covers.
-    pub(crate) fn shown_by_git(&self, run: &Run) -> Option<Verdict> {
+    pub(crate) fn shown_by_git(&self, run: &ParsedCommand) -> Option<Verdict> {
         let shown = git::shown(run)?;
         let rules: Vec<_> = [Effect::Deny, Effect::Ask]
             .into_iter()
@@ -82,7 +82,7 @@ impl Line<'_> {
     /// Words that are known only when the shell has computed them.
     fn computed(
         &self,
-        run: &Run,
+        run: &ParsedCommand,
         rules: &[&SourcedRule],
         first: &SourcedRule,
         add: &mut impl FnMut(Verdict),
@@ -170,7 +170,7 @@ impl Line<'_> {
     }
 
     /// The files that the words of a command may name, as given and where they lead.
-    fn spoken_of(&self, run: &Run) -> Vec<PathBuf> {
+    fn spoken_of(&self, run: &ParsedCommand) -> Vec<PathBuf> {
         let git = name(run) == Some("git");
         let mut named = Vec::new();
         for directory in places(run, self.root()) {
@@ -205,13 +205,13 @@ enum Hidden {
     Skipped,
 }
 
-fn name(run: &Run) -> Option<&str> {
+fn name(run: &ParsedCommand) -> Option<&str> {
     let name = run.words.first()?.literal()?;
     Some(name.rsplit('/').next().unwrap_or(name))
 }
 
 /// Whether a computed word names what a rule is about.
-fn speaks_of(rule: &SourcedRule, run: &Run) -> bool {
+fn speaks_of(rule: &SourcedRule, run: &ParsedCommand) -> bool {
     run.words.iter().skip(1).any(|word| match word {
         Word::Computed(text) => stands_in(rule, text),
         Word::Literal(text) | Word::Glob(text) => run.directories.is_none() && stands_in(rule, text),
@@ -223,12 +223,12 @@ fn stands_in(rule: &SourcedRule, text: &str) -> bool {
 }
 
 /// Where a command may run.
-fn places(run: &Run, root: &Path) -> Vec<PathBuf> {
+fn places(run: &ParsedCommand, root: &Path) -> Vec<PathBuf> {
     run.directories.clone().unwrap_or_else(|| vec![root.to_owned()])
 }
 
 /// The directories that a command reads with all that is in them.
-fn trees(run: &Run) -> Vec<(PathBuf, Hidden)> {
+fn trees(run: &ParsedCommand) -> Vec<(PathBuf, Hidden)> {
     let Some(name) = name(run) else { return Vec::new() };
     let literal: Vec<&str> = run.words.iter().skip(1).filter_map(Word::literal).collect();
     let letter = |letters: &str| {

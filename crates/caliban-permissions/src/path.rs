@@ -35,11 +35,11 @@ pub fn resolve(path: &Path) -> Option<PathBuf> {
     let mut todo = components(path);
     while let Some(part) = todo.pop_front() {
         match part {
-            Part::Root(root) => done = root,
-            Part::Up => {
+            PathPart::Root(root) => done = root,
+            PathPart::Up => {
                 done.pop();
             }
-            Part::Name(name) => {
+            PathPart::Name(name) => {
                 done.push(name);
                 let Ok(target) = done.read_link() else { continue };
                 links += 1;
@@ -56,19 +56,19 @@ pub fn resolve(path: &Path) -> Option<PathBuf> {
     Some(done)
 }
 
-enum Part {
+enum PathPart {
     Root(PathBuf),
     Up,
     Name(OsString),
 }
 
-fn components(path: &Path) -> VecDeque<Part> {
+fn components(path: &Path) -> VecDeque<PathPart> {
     path.components()
         .filter_map(|component| match component {
-            Component::Prefix(_) | Component::RootDir => Some(Part::Root(PathBuf::from("/"))),
+            Component::Prefix(_) | Component::RootDir => Some(PathPart::Root(PathBuf::from("/"))),
             Component::CurDir => None,
-            Component::ParentDir => Some(Part::Up),
-            Component::Normal(name) => Some(Part::Name(name.to_owned())),
+            Component::ParentDir => Some(PathPart::Up),
+            Component::Normal(name) => Some(PathPart::Name(name.to_owned())),
         })
         .collect()
 }

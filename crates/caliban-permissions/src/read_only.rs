@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use crate::{
     glob::expand,
     shell::{
-        Run,
+        ParsedCommand,
         word::{Word, declared_name},
     },
 };
 
 /// The files and directories that a read-only command reads; nothing when it is not known to read only.
-pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
+pub(crate) fn reads(run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     let (name, words) = run.words.split_first()?;
     match name.literal()? {
         "cd" => change_directory(words, run),
@@ -44,7 +44,7 @@ const FEW: &[&str] = &[
 
 /// Whether a command is plain enough to run without a fence and without a question: no word is computed, and no pattern may become an
 /// option by the name of some file (`: > ./--pre=sh; rg x *`), as it may not behind `--`.
-pub(crate) fn is_plain(run: &Run) -> bool {
+pub(crate) fn is_plain(run: &ParsedCommand) -> bool {
     let mut options_may_follow = true;
     let mut plain = |word: &Word| match word {
         Word::Literal(text) => {
@@ -70,7 +70,7 @@ enum Operands {
     PatternThenFiles,
 }
 
-struct Listed {
+struct ReadOnlyCommands {
     names: &'static [&'static str],
     operands: Operands,
     /// One-letter options that take it off the list.
@@ -82,7 +82,7 @@ struct Listed {
     reads_directory: bool,
 }
 
-const PLAIN: Listed = Listed {
+const PLAIN: ReadOnlyCommands = ReadOnlyCommands {
     names: &[],
     operands: Operands::Texts,
     letters: "",
@@ -91,15 +91,15 @@ const PLAIN: Listed = Listed {
     reads_directory: false,
 };
 
-const LISTED: &[Listed] = &[
-    Listed {
+const LISTED: &[ReadOnlyCommands] = &[
+    ReadOnlyCommands {
         names: &[
             "true", "false", ":", "pwd", "echo", "whoami", "id", "uname", "basename", "dirname", "seq",
             "sleep", "nproc", "arch", "uptime", "exit", "break", "continue", "tr", "groups", "tty", "printf",
         ],
         ..PLAIN
     },
-    Listed {
+    ReadOnlyCommands {
         names: &[
             "cat",
             "head",
@@ -131,8 +131,8 @@ const LISTED: &[Listed] = &[
         operands: Operands::Files,
         ..PLAIN
     },
-    Listed { names: &["wc"], operands: Operands::Files, long: &["files0-from"], ..PLAIN },
-    Listed {
+    ReadOnlyCommands { names: &["wc"], operands: Operands::Files, long: &["files0-from"], ..PLAIN },
+    ReadOnlyCommands {
         names: &["ls"],
         operands: Operands::Files,
         letters: "L",
@@ -140,11 +140,17 @@ const LISTED: &[Listed] = &[
         reads_directory: true,
         ..PLAIN
     },
-    Listed { names: &["df", "du"], operands: Operands::Files, reads_directory: true, ..PLAIN },
-    Listed { names: &["sort"], operands: Operands::Files, letters: "o", long: &["output"], ..PLAIN },
+    ReadOnlyCommands { names: &["df", "du"], operands: Operands::Files, reads_directory: true, ..PLAIN },
+    ReadOnlyCommands {
+        names: &["sort"],
+        operands: Operands::Files,
+        letters: "o",
+        long: &["output"],
+        ..PLAIN
+    },
     // A second operand is written to.
-    Listed { names: &["uniq"], operands: Operands::Files, most_operands: 1, ..PLAIN },
-    Listed {
+    ReadOnlyCommands { names: &["uniq"], operands: Operands::Files, most_operands: 1, ..PLAIN },
+    ReadOnlyCommands {
         names: &["tree"],
         operands: Operands::Files,
         letters: "oR",
@@ -152,7 +158,7 @@ const LISTED: &[Listed] = &[
         reads_directory: true,
         ..PLAIN
     },
-    Listed {
+    ReadOnlyCommands {
         names: &["grep", "egrep", "fgrep"],
         operands: Operands::PatternThenFiles,
         letters: "R",
@@ -160,10 +166,10 @@ const LISTED: &[Listed] = &[
         reads_directory: true,
         ..PLAIN
     },
-    Listed { names: &["rg"], operands: Operands::PatternThenFiles, reads_directory: true, ..PLAIN },
+    ReadOnlyCommands { names: &["rg"], operands: Operands::PatternThenFiles, reads_directory: true, ..PLAIN },
 ];
 
-fn listed(spec: &Listed, words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
+fn listed(spec: &ReadOnlyCommands, words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     if spec.operands == Operands::Texts {
         return Some(Vec::new());
     }
@@ -241,7 +247,7 @@ fn takes_off(option: &str, letters: &str, long: &[&str]) -> bool {
     }
 }
 
-fn files(operands: &[&Word], run: &Run) -> Option<Vec<PathBuf>> {
+fn files(operands: &[&Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
     for operand in operands {
         match operand {
@@ -259,7 +265,7 @@ fn files(operands: &[&Word], run: &Run) -> Option<Vec<PathBuf>> {
 }
 
 /// `--file=x`, `-fx` and `-rfx` name files too.
-fn option_files(options: &[&str], run: &Run) -> Option<Vec<PathBuf>> {
+fn option_files(options: &[&str], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     /// Of a longer one there are too many ends to look at.
     const LONGEST: usize = 200;
     let mut files = Vec::new();
@@ -279,7 +285,7 @@ fn option_files(options: &[&str], run: &Run) -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-fn located(text: &str, run: &Run) -> Option<Vec<PathBuf>> {
+fn located(text: &str, run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     let path = Path::new(text);
     if path.is_absolute() {
         return Some(vec![path.to_owned()]);
@@ -287,7 +293,7 @@ fn located(text: &str, run: &Run) -> Option<Vec<PathBuf>> {
     Some(run.directories.as_ref()?.iter().map(|directory| directory.join(path)).collect())
 }
 
-fn change_directory(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
+fn change_directory(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     match words {
         [Word::Literal(target)] if !target.starts_with('-') => located(target, run),
         _ => None,
@@ -310,7 +316,7 @@ fn date(words: &[Word]) -> Option<Vec<PathBuf>> {
     words.iter().all(shows).then(Vec::new)
 }
 
-fn find(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
+fn find(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     /// They write, or run what may.
     const OFF: [&str; 5] = ["-exec", "-ok", "-delete", "-fprint", "-fls"];
     let literal: Vec<&str> = words.iter().map(Word::literal).collect::<Option<_>>()?;
@@ -326,7 +332,7 @@ fn find(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
 }
 
 /// The reading sub-commands of git. What the configuration or an option makes them run runs in the fence.
-fn git(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
+fn git(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     let mut words = words;
     while let Some((Word::Literal(first), rest)) = words.split_first() {
         match first.as_str() {

@@ -14,6 +14,6 @@ mod view;
 pub use children::{all, children, listed_children, scanned_children};
 pub use handle::{is_ours, open};
 pub use keepers::{DAEMON_LOCK, JOB_LOCK, Keeper, Keepers, SHIM_LOCK};
-pub use patience::{Patience, Spent};
+pub use patience::{ElapsedTime, Patience};
 pub use stat::{Stat, boot_id, machine, read, stat, try_stat};
-pub use view::{PidNamespace, View, view};
+pub use view::{PidNamespace, ProcView, view};

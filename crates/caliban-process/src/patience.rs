@@ -54,12 +54,12 @@ impl Patience {
 
 /// How much time of our own has passed, for loops that have something to do in every round.
 #[derive(Debug, Clone)]
-pub struct Spent {
+pub struct ElapsedTime {
     before: std::time::Instant,
     sum: Duration,
 }
 
-impl Spent {
+impl ElapsedTime {
     /// None yet.
     #[expect(clippy::new_without_default, reason = "it begins now, which is no default")]
     pub fn new() -> Self {

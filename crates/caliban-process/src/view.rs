@@ -13,7 +13,7 @@ const FIRST: &str = "pid:[4026531836]";
 
 /// What `/proc` shows to us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum View {
+pub enum ProcView {
     /// Every process of the machine.
     Whole,
     /// The processes of one pid namespace.
@@ -36,7 +36,7 @@ impl PidNamespace {
 
 /// What `/proc` shows, and which of the processes that it shows we are.
 #[must_use]
-pub fn view() -> (View, Option<i32>) {
+pub fn view() -> (ProcView, Option<i32>) {
     let is_proc =
         rustix::fs::statfs("/proc").is_ok_and(|fs| fs.f_type as u64 == rustix::fs::PROC_SUPER_MAGIC as u64);
     let ids = match read(Path::new("/proc/self/status")) {
@@ -45,23 +45,23 @@ pub fn view() -> (View, Option<i32>) {
     };
     // Our ids, from the namespace that this `/proc` is of to our own.
     let first_of_it = match &ids[..] {
-        [] => return (View::Unclear, None),
-        _ if shows_kernel_threads() => return (View::Whole, ids.first().copied()),
+        [] => return (ProcView::Unclear, None),
+        _ if shows_kernel_threads() => return (ProcView::Whole, ids.first().copied()),
         [_] => "/proc/self/ns/pid",
         _ => "/proc/1/ns/pid",
     };
     let link = std::fs::read_link(first_of_it).ok();
     let view = match link.as_deref().and_then(Path::to_str) {
-        Some(FIRST) => View::Whole,
+        Some(FIRST) => ProcView::Whole,
         Some(name) => match boot_id() {
             // Numbers of namespaces are used again. The first process of one is its own.
             Ok(boot) => {
                 let born = stat(1).map(|first| first.start_time).unwrap_or_default();
-                View::Within(PidNamespace(format!("{boot}/{name}/{born}")))
+                ProcView::Within(PidNamespace(format!("{boot}/{name}/{born}")))
             }
-            Err(_) => View::Unclear,
+            Err(_) => ProcView::Unclear,
         },
-        None => View::Unclear,
+        None => ProcView::Unclear,
     };
     (view, ids.first().copied())
 }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(ids("Name:\tx\nNSpid:\t71\t1\nKthread:\t0\n"), [71, 1]);
         assert_eq!(ids("Name:\tx\n"), Vec::<i32>::new());
         let (view, own) = view();
-        assert_ne!(view, View::Unclear);
+        assert_ne!(view, ProcView::Unclear);
         assert_eq!(own, i32::try_from(std::process::id()).ok());
     }
 }

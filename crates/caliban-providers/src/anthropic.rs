@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    error::Failure,
+    error::AttemptFailure,
     kind::ProviderKind,
     sse,
     thinking::Plan,
@@ -172,11 +172,11 @@ fn plain_id(id: &str) -> String {
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(crate) struct Assembler {
+pub(crate) struct AnthropicAssembler {
     provider: ProviderKind,
     asked: String,
     model: Option<String>,
-    blocks: BTreeMap<u64, Open>,
+    blocks: BTreeMap<u64, OpenBlock>,
     usage: Usage,
     stop: Option<String>,
     closed: bool,
@@ -184,7 +184,7 @@ pub(crate) struct Assembler {
 
 /// A block that is still coming.
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text(String),
     /// The block as it began, and what has come of its text and signature.
     Thinking {
@@ -202,7 +202,7 @@ enum Open {
     Unknown,
 }
 
-impl Assembler {
+impl AnthropicAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str) -> Self {
         Self {
             provider,
@@ -238,19 +238,19 @@ impl Assembler {
                 if !text.is_empty() {
                     observe(Delta::Text(text.clone()));
                 }
-                Open::Text(text)
+                OpenBlock::Text(text)
             }
             "thinking" => {
                 let (text, signature) = (text_of(block, "thinking"), text_of(block, "signature"));
-                Open::Thinking { raw: block.clone(), text, signature }
+                OpenBlock::Thinking { raw: block.clone(), text, signature }
             }
-            "redacted_thinking" => Open::Redacted(block.clone()),
+            "redacted_thinking" => OpenBlock::Redacted(block.clone()),
             "tool_use" => {
                 let (id, name) = (text_of(block, "id"), text_of(block, "name"));
                 observe(Delta::ToolUse { id: id.clone(), name: name.clone() });
-                Open::ToolUse { id, name, given: block["input"].clone(), json: String::new() }
+                OpenBlock::ToolUse { id, name, given: block["input"].clone(), json: String::new() }
             }
-            _ => Open::Unknown,
+            _ => OpenBlock::Unknown,
         };
         self.blocks.insert(index, open);
     }
@@ -261,20 +261,20 @@ impl Assembler {
         };
         let delta = &value["delta"];
         match (open, delta["type"].as_str().unwrap_or_default()) {
-            (Open::Text(text), "text_delta") => {
+            (OpenBlock::Text(text), "text_delta") => {
                 let more = text_of(delta, "text");
                 text.push_str(&more);
                 observe(Delta::Text(more));
             }
-            (Open::Thinking { text, .. }, "thinking_delta") => {
+            (OpenBlock::Thinking { text, .. }, "thinking_delta") => {
                 let more = text_of(delta, "thinking");
                 text.push_str(&more);
                 observe(Delta::Thinking(more));
             }
-            (Open::Thinking { signature, .. }, "signature_delta") => {
+            (OpenBlock::Thinking { signature, .. }, "signature_delta") => {
                 signature.push_str(&text_of(delta, "signature"));
             }
-            (Open::ToolUse { json, .. }, "input_json_delta") => {
+            (OpenBlock::ToolUse { json, .. }, "input_json_delta") => {
                 json.push_str(&text_of(delta, "partial_json"))
             }
             _ => {}
@@ -282,12 +282,12 @@ impl Assembler {
     }
 }
 
-impl Assemble for Assembler {
+impl Assemble for AnthropicAssembler {
     fn event(
         &mut self,
-        event: &sse::Event,
+        event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, Failure> {
+    ) -> Result<Progress, AttemptFailure> {
         let value = parse(event)?;
         match value["type"].as_str().unwrap_or(&event.name) {
             "message_start" => {
@@ -306,7 +306,7 @@ impl Assemble for Assembler {
                 self.closed = true;
                 return Ok(Progress::Closed);
             }
-            "error" => return Err(Failure::from_event(&value)),
+            "error" => return Err(AttemptFailure::from_event(&value)),
             // Pings, ends of blocks, and what is yet to be invented.
             _ => {}
         }
@@ -314,19 +314,19 @@ impl Assemble for Assembler {
     }
 
     fn size(&self) -> usize {
-        let size = |open: &Open| match open {
-            Open::Text(text) => text.len(),
-            Open::Thinking { text, signature, .. } => text.len() + signature.len(),
-            Open::ToolUse { json, .. } => json.len(),
-            Open::Redacted(_) | Open::Unknown => 0,
+        let size = |open: &OpenBlock| match open {
+            OpenBlock::Text(text) => text.len(),
+            OpenBlock::Thinking { text, signature, .. } => text.len() + signature.len(),
+            OpenBlock::ToolUse { json, .. } => json.len(),
+            OpenBlock::Redacted(_) | OpenBlock::Unknown => 0,
         };
         // A block that has begun counts, too: a stream of empty ones is not endless.
         self.blocks.values().map(|open| 1 + size(open)).sum()
     }
 
-    fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
+    fn finish(self: Box<Self>) -> Result<ModelReply, AttemptFailure> {
         if !self.closed {
-            return Err(Failure::Cut);
+            return Err(AttemptFailure::Cut);
         }
         let provider = self.provider.name();
         let blocks: Vec<Block> =
@@ -347,27 +347,27 @@ impl Assemble for Assembler {
     }
 }
 
-fn closed(provider: &str, open: Open) -> Option<Block> {
+fn closed(provider: &str, open: OpenBlock) -> Option<Block> {
     match open {
-        Open::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
-        Open::Thinking { mut raw, text, signature } => {
+        OpenBlock::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
+        OpenBlock::Thinking { mut raw, text, signature } => {
             raw["thinking"] = Value::String(text.clone());
             if !signature.is_empty() {
                 raw["signature"] = Value::String(signature);
             }
             Some(Block::Thinking { text, provider: provider.to_owned(), raw })
         }
-        Open::Redacted(raw) => {
+        OpenBlock::Redacted(raw) => {
             Some(Block::Thinking { text: String::new(), provider: provider.to_owned(), raw })
         }
-        Open::ToolUse { id, name, given, json } => {
+        OpenBlock::ToolUse { id, name, given, json } => {
             let input = match given {
                 Value::Object(given) if json.is_empty() => Value::Object(given),
                 _ => arguments(&json),
             };
             Some(Block::ToolUse { id, name, input, extra: None })
         }
-        Open::Unknown => None,
+        OpenBlock::Unknown => None,
     }
 }
 

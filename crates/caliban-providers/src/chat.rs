@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    error::Failure,
+    error::AttemptFailure,
     kind::ProviderKind,
     responses::{USUAL_EFFORT, effort_word},
     sse,
@@ -149,7 +149,7 @@ fn image(media_type: &str, data: &str) -> Value {
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(crate) struct Assembler {
+pub(crate) struct ChatAssembler {
     provider: ProviderKind,
     asked: String,
     ids: CallIds,
@@ -161,20 +161,20 @@ pub(crate) struct Assembler {
     /// OpenRouter's structured reasoning, to be sent back as it came.
     details: Vec<Value>,
     details_size: usize,
-    calls: Vec<Call>,
+    calls: Vec<StreamedCall>,
     usage: Usage,
     finish: Option<String>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct StreamedCall {
     index: Option<u64>,
     id: String,
     name: String,
     arguments: String,
 }
 
-impl Assembler {
+impl ChatAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str, ids: CallIds) -> Self {
         Self {
             provider,
@@ -251,25 +251,25 @@ impl Assembler {
             None => {
                 let id = id.map_or_else(|| self.ids.make(), str::to_owned);
                 observe(Delta::ToolUse { id: id.clone(), name: name.to_owned() });
-                self.calls.push(Call { index, id, name: name.to_owned(), arguments });
+                self.calls.push(StreamedCall { index, id, name: name.to_owned(), arguments });
             }
         }
     }
 }
 
-impl Assemble for Assembler {
+impl Assemble for ChatAssembler {
     fn event(
         &mut self,
-        event: &sse::Event,
+        event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, Failure> {
+    ) -> Result<Progress, AttemptFailure> {
         if event.data.trim() == "[DONE]" {
             self.finish.get_or_insert_with(|| "stop".to_owned());
             return Ok(Progress::Closed);
         }
         let value = parse(event)?;
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Failure::from_event(&value));
+            return Err(AttemptFailure::from_event(&value));
         }
         if let Some(model) = value["model"].as_str() {
             self.model = Some(model.to_owned());
@@ -293,8 +293,8 @@ impl Assemble for Assembler {
         self.text.len() + self.refusal.len() + reasoning + self.details_size + calls
     }
 
-    fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
-        let Some(finish) = self.finish else { return Err(Failure::Cut) };
+    fn finish(self: Box<Self>) -> Result<ModelReply, AttemptFailure> {
+        let Some(finish) = self.finish else { return Err(AttemptFailure::Cut) };
         let provider = self.provider.name().to_owned();
         let mut blocks = Vec::new();
         let shown = self.reasoning.as_ref().map(|(_, text)| text.clone()).unwrap_or_default();

@@ -13,14 +13,14 @@ use std::{
 use caliban_core::message::{Block, Message, ResultPart};
 use serde_json::Value;
 
-use crate::error::Failure;
+use crate::error::AttemptFailure;
 
 /// What stands in the place of a picture that was refused.
 pub(crate) const NO_PICTURE: &str = "[a picture was here; the model's provider refused it]";
 
 /// Something that a request can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum OptionalPart {
     CacheKey,
     StreamOptions,
     Summary,
@@ -36,31 +36,31 @@ enum Part {
 }
 
 /// Each part with the words that a refusal names it by, the more exact ones first.
-const PARTS: [(Part, &[&str]); 12] = [
-    (Part::CacheKey, &["prompt_cache_key"]),
-    (Part::StreamOptions, &["stream_options"]),
-    (Part::Summary, &["reasoning.summary", "reasoning summar"]),
-    (Part::Encrypted, &["encrypted_content", "'include'", "\"include\"", "include["]),
-    (Part::MaxTokensName, &["max_completion_tokens"]),
-    (Part::ParallelCalls, &["parallel_tool_calls"]),
-    (Part::ToolChoice, &["tool_choice"]),
-    (Part::Display, &["thinking.display", "thinking.adaptive.display"]),
+const PARTS: [(OptionalPart, &[&str]); 12] = [
+    (OptionalPart::CacheKey, &["prompt_cache_key"]),
+    (OptionalPart::StreamOptions, &["stream_options"]),
+    (OptionalPart::Summary, &["reasoning.summary", "reasoning summar"]),
+    (OptionalPart::Encrypted, &["encrypted_content", "'include'", "\"include\"", "include["]),
+    (OptionalPart::MaxTokensName, &["max_completion_tokens"]),
+    (OptionalPart::ParallelCalls, &["parallel_tool_calls"]),
+    (OptionalPart::ToolChoice, &["tool_choice"]),
+    (OptionalPart::Display, &["thinking.display", "thinking.adaptive.display"]),
     (
-        Part::OldThinking,
+        OptionalPart::OldThinking,
         &["signature", "redacted_thinking", "thinking block", "`thinking` block", "item of type 'reasoning'"],
     ),
-    (Part::Effort, &["effort", "thinking_level", "thinkinglevel"]),
-    (Part::Thinking, &["thinking", "reasoning"]),
-    (Part::Stream, &["'stream'", "\"stream\"", "to stream", "streaming", "stream is not"]),
+    (OptionalPart::Effort, &["effort", "thinking_level", "thinkinglevel"]),
+    (OptionalPart::Thinking, &["thinking", "reasoning"]),
+    (OptionalPart::Stream, &["'stream'", "\"stream\"", "to stream", "streaming", "stream is not"]),
 ];
 
 /// What one server has refused so far.
 #[derive(Debug, Default)]
-pub(crate) struct Concessions(Mutex<Refused>);
+pub(crate) struct Concessions(Mutex<RefusedParts>);
 
 #[derive(Debug, Default, Clone)]
-struct Refused {
-    parts: BTreeSet<Part>,
+struct RefusedParts {
+    parts: BTreeSet<OptionalPart>,
     pictures: BTreeSet<u64>,
     accepted: BTreeSet<u64>,
 }
@@ -111,9 +111,10 @@ impl Concessions {
 
     /// Whether the failure is a refusal of something that the request has and can do without. Then it is left out from now
     /// on.
-    pub(crate) fn concede(&self, failure: &Failure, body: &Value, messages: &[Message]) -> bool {
-        let Failure::Status { status: status @ (400 | 403 | 413 | 415 | 422 | 501), code, reason, .. } =
-            failure
+    pub(crate) fn concede(&self, failure: &AttemptFailure, body: &Value, messages: &[Message]) -> bool {
+        let AttemptFailure::Status {
+            status: status @ (400 | 403 | 413 | 415 | 422 | 501), code, reason, ..
+        } = failure
         else {
             return false;
         };
@@ -144,7 +145,7 @@ impl Concessions {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Refused> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RefusedParts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,7 +173,7 @@ fn pictures(messages: &[Message]) -> BTreeSet<u64> {
     found
 }
 
-fn take_out(body: &mut Value, part: Part) {
+fn take_out(body: &mut Value, part: OptionalPart) {
     let Value::Object(fields) = body else { return };
     let mut remove = |pointer: &str, key: &str| {
         if let Some(Value::Object(inner)) = fields.get_mut(pointer) {
@@ -183,26 +184,26 @@ fn take_out(body: &mut Value, part: Part) {
         }
     };
     match part {
-        Part::Summary => remove("reasoning", "summary"),
-        Part::Display => remove("thinking", "display"),
-        Part::Effort => {
+        OptionalPart::Summary => remove("reasoning", "summary"),
+        OptionalPart::Display => remove("thinking", "display"),
+        OptionalPart::Effort => {
             remove("reasoning", "effort");
             remove("output_config", "effort");
             fields.remove("reasoning_effort");
             thinking_config(fields, &["thinkingLevel", "thinkingBudget"]);
         }
-        Part::Thinking => {
+        OptionalPart::Thinking => {
             for key in ["reasoning", "thinking", "output_config", "reasoning_effort", "include"] {
                 fields.remove(key);
             }
             thinking_config(fields, &["thinkingLevel", "thinkingBudget", "includeThoughts"]);
         }
-        Part::CacheKey => drop(fields.remove("prompt_cache_key")),
-        Part::StreamOptions => drop(fields.remove("stream_options")),
-        Part::Encrypted => drop(fields.remove("include")),
-        Part::ToolChoice => drop(fields.remove("tool_choice")),
-        Part::ParallelCalls => drop(fields.remove("parallel_tool_calls")),
-        Part::MaxTokensName => {
+        OptionalPart::CacheKey => drop(fields.remove("prompt_cache_key")),
+        OptionalPart::StreamOptions => drop(fields.remove("stream_options")),
+        OptionalPart::Encrypted => drop(fields.remove("include")),
+        OptionalPart::ToolChoice => drop(fields.remove("tool_choice")),
+        OptionalPart::ParallelCalls => drop(fields.remove("parallel_tool_calls")),
+        OptionalPart::MaxTokensName => {
             // Older servers know the one name, OpenAI's own the other.
             if let Some(limit) = fields.remove("max_tokens") {
                 fields.insert("max_completion_tokens".to_owned(), limit);
@@ -210,13 +211,13 @@ fn take_out(body: &mut Value, part: Part) {
                 fields.insert("max_tokens".to_owned(), limit);
             }
         }
-        Part::Stream => {
+        OptionalPart::Stream => {
             fields.remove("stream_options");
             if let Some(stream) = fields.get_mut("stream") {
                 *stream = Value::Bool(false);
             }
         }
-        Part::OldThinking => {
+        OptionalPart::OldThinking => {
             for message in fields.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten() {
                 if let Some(content) = message["content"].as_array_mut() {
                     content.retain(|block| {
@@ -244,8 +245,13 @@ mod tests {
 
     use super::*;
 
-    fn refusal(reason: &str) -> Failure {
-        Failure::Status { status: 400, code: String::new(), reason: reason.to_owned(), retry_after: None }
+    fn refusal(reason: &str) -> AttemptFailure {
+        AttemptFailure::Status {
+            status: 400,
+            code: String::new(),
+            reason: reason.to_owned(),
+            retry_after: None,
+        }
     }
 
     #[test]

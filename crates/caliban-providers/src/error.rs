@@ -1,6 +1,6 @@
 //! What went wrong, in words: one line that says what happened and one that says what to do.
 //!
-//! Owns the public error and the private [`Failure`] of one attempt, from which the retry decision
+//! Owns the public error and the private [`AttemptFailure`] of one attempt, from which the retry decision
 //! is made. Text of a provider is shown cleaned and capped.
 
 use std::time::Duration;
@@ -252,7 +252,7 @@ fn tried_for(down: Duration) -> String {
 
 /// Why one attempt failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum AttemptFailure {
     /// An HTTP error, or an error event that means the same.
     Status { status: u16, code: String, reason: String, retry_after: Option<Duration> },
     /// The connection failed.
@@ -283,7 +283,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) down: Duration,
 }
 
-impl Failure {
+impl AttemptFailure {
     /// The failure in a few words, for people who wait.
     pub(crate) fn in_words(&self) -> String {
         match self {
@@ -493,17 +493,17 @@ mod tests {
             waited: Duration::from_secs(9),
             down: Duration::ZERO,
         };
-        let error = Failure::from_body(status, body.to_string().as_bytes(), None).explain(&around);
+        let error = AttemptFailure::from_body(status, body.to_string().as_bytes(), None).explain(&around);
         format!("{error} | {}", error.hint().unwrap_or_default())
     }
 
     #[test]
     fn r20_a_request_that_may_have_come_to_the_model_counts() {
-        let status = |status| Failure::from_body(status, b"", None).billed();
+        let status = |status| AttemptFailure::from_body(status, b"", None).billed();
         let host = || "h".to_owned();
         assert_eq!(status(504), Billed::Perhaps);
         assert_eq!([400, 429, 500, 503, 529].map(status), [Billed::No; 5]);
-        let network = |error| Failure::Network(error).billed();
+        let network = |error| AttemptFailure::Network(error).billed();
         assert_eq!(network(caliban_http::Error::Closed { host: host() }), Billed::Perhaps);
         assert_eq!(network(caliban_http::Error::ClosedMidBody { host: host() }), Billed::Perhaps);
     }

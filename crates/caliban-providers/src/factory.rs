@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use caliban_http::{Client, Method, Options, Proxy, Url};
+use caliban_http::{ClientOptions, HttpClient, Method, Proxy, Url};
 use serde_json::Value;
 
 use crate::{
@@ -137,10 +137,10 @@ pub(crate) fn over_http(config: Config) -> Result<HttpProvider, ProviderError> {
     if key.is_none() && kind.key_variable().is_some() && base == kind.default_base_url() {
         return Err(ProviderError::NoKey { provider: kind });
     }
-    let client = Client::new(Options {
+    let client = HttpClient::new(ClientOptions {
         proxy: config.proxy,
         extra_roots_pem: config.extra_roots_pem,
-        ..Options::default()
+        ..ClientOptions::default()
     });
     let (headers, policy) = (config.headers, config.retry);
     let shown_base = without_login(&base);
@@ -166,7 +166,7 @@ pub async fn ollama_running(base_url: &str) -> bool {
 /// The models of the Ollama at this URL, the newest first; nothing if none answers within 300 ms.
 pub async fn ollama_models(base_url: &str) -> Option<Vec<String>> {
     let root = base_url.trim_end_matches('/').trim_end_matches("/v1");
-    let client = Client::new(Options { connect_timeout: OLLAMA_TIME, ..Options::default() });
+    let client = HttpClient::new(ClientOptions { connect_timeout: OLLAMA_TIME, ..ClientOptions::default() });
     let asked = async {
         let url = format!("{root}/api/tags");
         let mut response = client.send(Method::GET, &url, &[], Bytes::new()).await.ok()?;

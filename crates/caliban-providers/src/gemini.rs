@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    error::Failure,
+    error::AttemptFailure,
     kind::ProviderKind,
     sse,
     thinking::Plan,
@@ -171,7 +171,7 @@ fn sign(parts: &mut [Value]) {
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(crate) struct Assembler {
+pub(crate) struct GeminiAssembler {
     provider: ProviderKind,
     asked: String,
     ids: CallIds,
@@ -184,7 +184,7 @@ pub(crate) struct Assembler {
     size: usize,
 }
 
-impl Assembler {
+impl GeminiAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str, ids: CallIds) -> Self {
         Self {
             provider,
@@ -249,15 +249,15 @@ impl Assembler {
     }
 }
 
-impl Assemble for Assembler {
+impl Assemble for GeminiAssembler {
     fn event(
         &mut self,
-        event: &sse::Event,
+        event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, Failure> {
+    ) -> Result<Progress, AttemptFailure> {
         let value = parse(event)?;
         if value.get("error").is_some() {
-            return Err(Failure::from_event(&value));
+            return Err(AttemptFailure::from_event(&value));
         }
         if let Some(model) = value["modelVersion"].as_str() {
             self.model = Some(model.to_owned());
@@ -285,10 +285,10 @@ impl Assemble for Assembler {
         self.size
     }
 
-    fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
+    fn finish(self: Box<Self>) -> Result<ModelReply, AttemptFailure> {
         let stop = match (self.finish.as_deref(), self.blocked) {
             (_, Some(blocked)) => StopReason::Refusal(blocked),
-            (None, None) => return Err(Failure::Cut),
+            (None, None) => return Err(AttemptFailure::Cut),
             (Some("STOP"), None) => StopReason::EndTurn,
             (Some("MAX_TOKENS"), None) => StopReason::MaxTokens,
             (Some(word @ ("SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII")), None) => {

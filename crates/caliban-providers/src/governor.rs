@@ -58,12 +58,12 @@ pub trait Governor: Send + Sync {
 }
 
 /// A place in the queue. Whoever drops it while it waits gives it up, so that nobody waits behind one who does not come.
-struct Place<'a> {
+struct QueuePlace<'a> {
     governor: &'a Arc<dyn Governor>,
     ticket: Option<i64>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         if let (Some(ticket), Ok(runtime)) = (self.ticket.take(), tokio::runtime::Handle::try_current()) {
             let governor = self.governor.clone();
@@ -79,7 +79,7 @@ pub(crate) async fn pass(
     cancel: &CancellationToken,
 ) -> Result<Duration, ProviderError> {
     let began = Instant::now();
-    let mut place = Place { governor, ticket: None };
+    let mut place = QueuePlace { governor, ticket: None };
     let mut told = None::<Instant>;
     loop {
         match governor.admit(place.ticket).await {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use caliban_core::{message::Effort, usage::Usage};
-use caliban_http::{Client, Method, Response};
+use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,10 +16,10 @@ use crate::{
     BoxFuture, Delta, Governor, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     catalog::{close_matches, suggestions},
     concessions::Concessions,
-    error::{Circumstances, Failure, clean},
+    error::{AttemptFailure, Circumstances, clean},
     governor,
     kind::ProviderKind,
-    retry::{self, Attempt, RetryPolicy, Target},
+    retry::{self, Attempt, RetryPolicy, RetryTarget},
     script::CHARS_PER_TOKEN,
     sse, whole, window,
     wire::{Progress, Wire},
@@ -52,7 +52,7 @@ pub(crate) struct HttpProvider {
     pub(crate) shown_base: String,
     pub(crate) key: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) client: Client,
+    pub(crate) client: HttpClient,
     pub(crate) policy: RetryPolicy,
     /// What the server has refused.
     pub(crate) conceded: Concessions,
@@ -71,7 +71,7 @@ impl Provider for HttpProvider {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
-            let target = Target {
+            let target = RetryTarget {
                 provider: self.kind,
                 url: &self.shown_base,
                 policy: &self.policy,
@@ -108,7 +108,7 @@ impl Provider for HttpProvider {
                 () = cancel.cancelled() => return Err(ProviderError::Cancelled),
                 listed = tokio::time::timeout(LIST_TIME, self.list()) => listed,
             };
-            let listed = listed.unwrap_or(Err(Failure::Stalled(LIST_TIME)));
+            let listed = listed.unwrap_or(Err(AttemptFailure::Stalled(LIST_TIME)));
             let around = Circumstances {
                 provider: self.kind,
                 url: &self.shown_base,
@@ -135,7 +135,7 @@ impl Attempt for HttpProvider {
         &'a self,
         request: &'a ModelRequest<'a>,
         observe: &'a mut (dyn FnMut(Delta) + Send),
-    ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelReply, AttemptFailure>> {
         Box::pin(async move {
             for _ in 0..MAX_CONCESSIONS {
                 let messages = self.conceded.messages(request.messages);
@@ -156,7 +156,7 @@ impl Attempt for HttpProvider {
                     Err(failure) => return Err(failure),
                 }
             }
-            Err(Failure::NotTheApi("it refuses one part of the request after the other".to_owned()))
+            Err(AttemptFailure::NotTheApi("it refuses one part of the request after the other".to_owned()))
         })
     }
 }
@@ -167,13 +167,14 @@ impl HttpProvider {
         request: &ModelRequest<'_>,
         body: String,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<ModelReply, Failure> {
+    ) -> Result<ModelReply, AttemptFailure> {
         let sent_chars = body.len() as u64;
         let url = self.wire.url(&self.base, request.model);
         let limit = self.policy.stall;
         let more = self.wire.request_headers(request);
         let sent = self.send(Method::POST, &url, more, Bytes::from(body));
-        let response = tokio::time::timeout(limit, sent).await.map_err(|_| Failure::Stalled(limit))??;
+        let response =
+            tokio::time::timeout(limit, sent).await.map_err(|_| AttemptFailure::Stalled(limit))??;
         if let Some(governor) = self.governor.as_ref().filter(|_| (200..300).contains(&response.status)) {
             governor.answered(governor::allowance(&response, jiff::Timestamp::now())).await;
         }
@@ -188,7 +189,7 @@ impl HttpProvider {
         url: &str,
         more: Option<(&'static str, String)>,
         body: Bytes,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, AttemptFailure> {
         let mut headers = self.wire.headers(self.key.as_deref());
         headers.extend(more);
         if method == Method::POST {
@@ -198,7 +199,7 @@ impl HttpProvider {
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> =
             headers.iter().map(|(name, value)| (*name, value.as_str())).chain(own).collect();
-        self.client.send(method, url, &all, body).await.map_err(Failure::Network)
+        self.client.send(method, url, &all, body).await.map_err(AttemptFailure::Network)
     }
 
     async fn read(
@@ -206,7 +207,7 @@ impl HttpProvider {
         mut response: Response,
         request: &ModelRequest<'_>,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<ModelReply, Failure> {
+    ) -> Result<ModelReply, AttemptFailure> {
         if !(200..300).contains(&response.status) {
             return Err(self.refusal(response).await);
         }
@@ -222,9 +223,10 @@ impl HttpProvider {
         while let Some(chunk) = self.chunk(&mut response, progress).await? {
             read += chunk.len();
             if read > MAX_STREAM_BYTES {
-                return Err(Failure::TooLarge(MAX_STREAM_BYTES));
+                return Err(AttemptFailure::TooLarge(MAX_STREAM_BYTES));
             }
-            let events = parser.feed(&chunk).map_err(|error| Failure::Unreadable(error.to_string()))?;
+            let events =
+                parser.feed(&chunk).map_err(|error| AttemptFailure::Unreadable(error.to_string()))?;
             // An event without data is only a sign of life.
             for event in events.into_iter().filter(|event| !event.data.trim().is_empty()) {
                 if assembler.event(&event, observe)? == Progress::Closed {
@@ -233,7 +235,7 @@ impl HttpProvider {
                 }
             }
             if assembler.size() > MAX_ANSWER_BYTES {
-                return Err(Failure::TooLarge(MAX_ANSWER_BYTES));
+                return Err(AttemptFailure::TooLarge(MAX_ANSWER_BYTES));
             }
             if std::mem::replace(&mut size, assembler.size()) != size {
                 progress = Instant::now();
@@ -242,7 +244,7 @@ impl HttpProvider {
         if let Some(event) = parser.finish() {
             match assembler.event(&event, observe) {
                 // Half an event is what a cut stream ends with.
-                Ok(_) | Err(Failure::Unreadable(_)) => {}
+                Ok(_) | Err(AttemptFailure::Unreadable(_)) => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -250,26 +252,30 @@ impl HttpProvider {
     }
 
     /// The next bytes, under the watchdog: silence has a limit, and signs of life without an answer have a longer one.
-    async fn chunk(&self, response: &mut Response, progress: Instant) -> Result<Option<Bytes>, Failure> {
+    async fn chunk(
+        &self,
+        response: &mut Response,
+        progress: Instant,
+    ) -> Result<Option<Bytes>, AttemptFailure> {
         let silence = self.policy.stall;
         let left = silence.saturating_mul(SIGNS_OF_LIFE).saturating_sub(progress.elapsed());
         match tokio::time::timeout(silence.min(left), response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
-            Ok(Err(_)) => Err(Failure::Cut),
-            Err(_) if left < silence => Err(Failure::Stalled(silence.saturating_mul(SIGNS_OF_LIFE))),
-            Err(_) => Err(Failure::Stalled(silence)),
+            Ok(Err(_)) => Err(AttemptFailure::Cut),
+            Err(_) if left < silence => Err(AttemptFailure::Stalled(silence.saturating_mul(SIGNS_OF_LIFE))),
+            Err(_) => Err(AttemptFailure::Stalled(silence)),
         }
     }
 
-    async fn refusal(&self, mut response: Response) -> Failure {
+    async fn refusal(&self, mut response: Response) -> AttemptFailure {
         let asked = asked_wait(&response);
         let status = response.status;
         if let Some(location) = response.header("location").filter(|_| (300..400).contains(&status)) {
-            return Failure::NotTheApi(format!("it redirects to {}", clean(location)));
+            return AttemptFailure::NotTheApi(format!("it redirects to {}", clean(location)));
         }
         let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ERROR_BYTES)).await;
         let body = body.ok().and_then(Result::ok).map(|body| body.bytes).unwrap_or_default();
-        Failure::from_body(status, &body, asked)
+        AttemptFailure::from_body(status, &body, asked)
     }
 
     /// What is no stream: a whole answer at once, an error with the wrong status, or something else altogether.
@@ -279,37 +285,37 @@ impl HttpProvider {
         kind: &str,
         request: &ModelRequest<'_>,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<ModelReply, Failure> {
+    ) -> Result<ModelReply, AttemptFailure> {
         let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ANSWER_BYTES)).await;
         let body = body.ok().and_then(Result::ok).map(|body| body.bytes).unwrap_or_default();
         let value = serde_json::from_slice::<Value>(&body).unwrap_or_default();
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Failure::from_event(&value));
+            return Err(AttemptFailure::from_event(&value));
         }
         let Some(events) = whole::events(self.wire, &value) else {
             let reason = format!("it answers with {} instead of a stream of events", clean(kind));
-            return Err(Failure::NotTheApi(reason));
+            return Err(AttemptFailure::NotTheApi(reason));
         };
         let mut assembler = self.wire.assembler(self.kind, request);
         for event in events {
-            let event = sse::Event { name: String::new(), data: event.to_string() };
+            let event = sse::SseEvent { name: String::new(), data: event.to_string() };
             assembler.event(&event, observe)?;
         }
         assembler.finish()
     }
 
-    async fn list(&self) -> Result<Vec<String>, Failure> {
+    async fn list(&self) -> Result<Vec<String>, AttemptFailure> {
         let value = self.get_json(&self.wire.models_url(&self.base)).await?;
         Ok(names(&value))
     }
 
-    async fn get_json(&self, url: &str) -> Result<Value, Failure> {
+    async fn get_json(&self, url: &str) -> Result<Value, AttemptFailure> {
         let mut response = self.send(Method::GET, url, None, Bytes::new()).await?;
         if response.status != 200 {
             return Err(self.refusal(response).await);
         }
-        let body = response.bytes_up_to(MAX_LIST_BYTES).await.map_err(Failure::Network)?;
-        serde_json::from_slice(&body.bytes).map_err(|error| Failure::Unreadable(error.to_string()))
+        let body = response.bytes_up_to(MAX_LIST_BYTES).await.map_err(AttemptFailure::Network)?;
+        serde_json::from_slice(&body.bytes).map_err(|error| AttemptFailure::Unreadable(error.to_string()))
     }
 
     async fn suggest(&self, model: &str) -> Vec<String> {

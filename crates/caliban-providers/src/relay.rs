@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Billed, Calls, Config, Delta, ModelRequest, ProviderError,
-    error::Failure,
+    error::AttemptFailure,
     factory, governor,
     http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, asked_wait},
     retry, sse, whole,
@@ -28,11 +28,11 @@ pub const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-ke
 pub struct Relay(HttpProvider);
 
 /// What came of a request.
-pub enum Answered {
+pub enum RelayOutcome {
     /// The server answers; the body is still to come.
     Begun(Response),
     /// The server has refused; this is all that it said.
-    Refused(Refused),
+    Refused(RelayRefused),
     /// Nobody answered.
     Failed {
         /// Why, in words.
@@ -44,7 +44,7 @@ pub enum Answered {
 
 /// A refusal, whole.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RelayRefused {
     /// The status code.
     pub status: u16,
     /// The headers.
@@ -108,7 +108,13 @@ impl Relay {
 
     /// Sends a request to this path below the provider's address, and tells the governor what the head of the answer says.
     /// `headers` are the client's, without hop-by-hop ones and [`KEY_HEADERS`].
-    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answered {
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> RelayOutcome {
         let provider = &self.0;
         let url = format!("{}{path}", provider.base);
         let given = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -125,23 +131,23 @@ impl Relay {
         let response = match provider.client.send(method, &url, &all, body).await {
             Ok(response) => response,
             Err(error) => {
-                let failure = Failure::Network(error);
-                return Answered::Failed { reason: failure.in_words(), billed: failure.billed() };
+                let failure = AttemptFailure::Network(error);
+                return RelayOutcome::Failed { reason: failure.in_words(), billed: failure.billed() };
             }
         };
         if !(200..300).contains(&response.status) {
-            return Answered::Refused(self.refused(response, sent).await);
+            return RelayOutcome::Refused(self.refused(response, sent).await);
         }
         if let Some(governor) = &provider.governor {
             governor.answered(governor::allowance(&response, jiff::Timestamp::now())).await;
         }
-        Answered::Begun(response)
+        RelayOutcome::Begun(response)
     }
 
-    async fn refused(&self, mut response: Response, sent: Instant) -> Refused {
+    async fn refused(&self, mut response: Response, sent: Instant) -> RelayRefused {
         let asked = asked_wait(&response);
         let body = response.bytes_up_to(MAX_ERROR_BYTES).await.map(|body| body.bytes).unwrap_or_default();
-        let failure = Failure::from_body(response.status, &body, asked);
+        let failure = AttemptFailure::from_body(response.status, &body, asked);
         let is_limited = retry::is_limited(&failure);
         let asked = retry::asked_wait(&failure);
         // A wait that no agent would wait (the rest of a day) is this client's alone.
@@ -150,11 +156,11 @@ impl Relay {
             governor.limited(&failure.in_words(), asked, sent.elapsed()).await;
         }
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
-        Refused { status, headers, body, is_limited: is_for_all, billed: failure.billed() }
+        RelayRefused { status, headers, body, is_limited: is_for_all, billed: failure.billed() }
     }
 
     /// Reads along in the answer to a request for this model.
-    pub fn reader(&self, response: &Response, model: &str) -> Reader {
+    pub fn reader(&self, response: &Response, model: &str) -> RelayReader {
         let is_plain = response.header("content-encoding").is_none_or(|encoding| encoding == "identity");
         let is_stream =
             response.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
@@ -169,52 +175,52 @@ impl Relay {
             session: "",
         };
         let form = match (is_plain, is_stream) {
-            (false, _) => Form::Unreadable,
-            (true, true) => Form::Events(sse::Parser::default()),
-            (true, false) => Form::Whole(Vec::new()),
+            (false, _) => BodyForm::Unreadable,
+            (true, true) => BodyForm::Events(sse::Parser::default()),
+            (true, false) => BodyForm::Whole(Vec::new()),
         };
         let assembler = self.0.wire.assembler(self.0.kind, &request);
-        Reader { wire: self.0.wire, form, assembler, counted: None, seen: 0 }
+        RelayReader { wire: self.0.wire, form, assembler, counted: None, seen: 0 }
     }
 }
 
 /// Reads an answer as it passes by.
-pub struct Reader {
+pub struct RelayReader {
     wire: crate::wire::Wire,
-    form: Form,
+    form: BodyForm,
     assembler: Box<dyn Assemble>,
     counted: Option<Usage>,
     /// Bytes of the answer so far.
     seen: u64,
 }
 
-enum Form {
+enum BodyForm {
     Events(sse::Parser),
     Whole(Vec<u8>),
     /// Compressed, too large, or not the protocol: only its size is known.
     Unreadable,
 }
 
-impl Reader {
+impl RelayReader {
     /// Takes the next bytes of the answer.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.seen += bytes.len() as u64;
         let is_readable = match &mut self.form {
-            Form::Events(parser) => match parser.feed(bytes) {
+            BodyForm::Events(parser) => match parser.feed(bytes) {
                 Ok(events) => events
                     .into_iter()
                     .filter(|event| !event.data.trim().is_empty())
                     .all(|event| observe(&mut *self.assembler, &event, &mut self.counted).is_ok()),
                 Err(_) => false,
             },
-            Form::Whole(all) => {
+            BodyForm::Whole(all) => {
                 all.extend_from_slice(bytes);
                 all.len() <= MAX_ANSWER_BYTES
             }
-            Form::Unreadable => true,
+            BodyForm::Unreadable => true,
         };
         if !is_readable || self.assembler.size() > MAX_ANSWER_BYTES {
-            self.form = Form::Unreadable;
+            self.form = BodyForm::Unreadable;
         }
     }
 
@@ -226,8 +232,8 @@ impl Reader {
     /// Bytes of text, reasoning and arguments so far; of an answer that cannot be read, all bytes.
     pub fn said(&self) -> u64 {
         match self.form {
-            Form::Events(_) => self.assembler.size() as u64,
-            Form::Whole(_) | Form::Unreadable => self.seen,
+            BodyForm::Events(_) => self.assembler.size() as u64,
+            BodyForm::Whole(_) | BodyForm::Unreadable => self.seen,
         }
     }
 
@@ -235,19 +241,19 @@ impl Reader {
     /// has not counted: it may have thought unseen, or think on.
     pub fn finish(mut self) -> Option<Usage> {
         match self.form {
-            Form::Events(parser) => {
+            BodyForm::Events(parser) => {
                 if let Some(event) = parser.finish() {
                     let _half_an_event = observe(&mut *self.assembler, &event, &mut self.counted);
                 }
             }
-            Form::Whole(all) => {
+            BodyForm::Whole(all) => {
                 let value: Value = serde_json::from_slice(&all).ok()?;
                 for event in whole::events(self.wire, &value)? {
-                    let event = sse::Event { name: String::new(), data: event.to_string() };
+                    let event = sse::SseEvent { name: String::new(), data: event.to_string() };
                     observe(&mut *self.assembler, &event, &mut self.counted).ok()?;
                 }
             }
-            Form::Unreadable => return None,
+            BodyForm::Unreadable => return None,
         }
         let reply = self.assembler.finish().ok()?;
         (reply.usage.total() > 0).then_some(reply.usage)
@@ -256,9 +262,9 @@ impl Reader {
 
 fn observe(
     assembler: &mut dyn Assemble,
-    event: &sse::Event,
+    event: &sse::SseEvent,
     counted: &mut Option<Usage>,
-) -> Result<Progress, Failure> {
+) -> Result<Progress, AttemptFailure> {
     assembler.event(event, &mut |delta| {
         if let Delta::Usage(usage) = delta {
             *counted = Some(usage);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    error::Failure,
+    error::AttemptFailure,
     kind::ProviderKind,
     sse,
     thinking::Plan,
@@ -149,10 +149,10 @@ fn image(media_type: &str, data: &str) -> Value {
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(crate) struct Assembler {
+pub(crate) struct ResponsesAssembler {
     provider: ProviderKind,
     asked: String,
-    items: BTreeMap<u64, Item>,
+    items: BTreeMap<u64, OutputItem>,
     /// The response as the closing event has it.
     closing: Option<Value>,
     /// Bytes that have come.
@@ -161,30 +161,30 @@ pub(crate) struct Assembler {
 
 /// One output item: what has been streamed of it, and the whole once it is there.
 #[derive(Debug, Default)]
-struct Item {
+struct OutputItem {
     begun: Value,
     text: String,
     arguments: String,
     whole: Option<Value>,
 }
 
-impl Assembler {
+impl ResponsesAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str) -> Self {
         Self { provider, asked: asked.to_owned(), items: BTreeMap::new(), closing: None, size: 0 }
     }
 
-    fn item(&mut self, value: &Value) -> &mut Item {
+    fn item(&mut self, value: &Value) -> &mut OutputItem {
         let index = value["output_index"].as_u64().unwrap_or_default();
         self.items.entry(index).or_default()
     }
 }
 
-impl Assemble for Assembler {
+impl Assemble for ResponsesAssembler {
     fn event(
         &mut self,
-        event: &sse::Event,
+        event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, Failure> {
+    ) -> Result<Progress, AttemptFailure> {
         // Some gateways end with this line, as Chat Completions do.
         if event.data.trim() == "[DONE]" {
             return Ok(Progress::Closed);
@@ -227,13 +227,13 @@ impl Assemble for Assembler {
             }
             "response.completed" | "response.incomplete" | "response.done" => {
                 if value["response"]["status"] == "failed" {
-                    return Err(Failure::from_event(&value));
+                    return Err(AttemptFailure::from_event(&value));
                 }
                 observe(Delta::Usage(usage(&value["response"]["usage"])));
                 self.closing = Some(value["response"].clone());
                 return Ok(Progress::Closed);
             }
-            "response.failed" | "error" => return Err(Failure::from_event(&value)),
+            "response.failed" | "error" => return Err(AttemptFailure::from_event(&value)),
             _ => {}
         }
         Ok(Progress::More)
@@ -243,8 +243,8 @@ impl Assemble for Assembler {
         self.size + self.items.len()
     }
 
-    fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
-        let Some(closing) = self.closing else { return Err(Failure::Cut) };
+    fn finish(self: Box<Self>) -> Result<ModelReply, AttemptFailure> {
+        let Some(closing) = self.closing else { return Err(AttemptFailure::Cut) };
         let mut blocks = Vec::new();
         let mut refused = false;
         if self.items.is_empty() {

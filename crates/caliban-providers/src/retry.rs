@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, Delta, Governor, ModelReply, ModelRequest, ProviderError, WaitCause, Watch,
-    error::{Circumstances, Failure},
+    error::{AttemptFailure, Circumstances},
     governor,
     kind::ProviderKind,
 };
@@ -79,7 +79,7 @@ pub(crate) trait Attempt: Send + Sync {
         &'a self,
         request: &'a ModelRequest<'a>,
         observe: &'a mut (dyn FnMut(Delta) + Send),
-    ) -> BoxFuture<'a, Result<ModelReply, Failure>>;
+    ) -> BoxFuture<'a, Result<ModelReply, AttemptFailure>>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ enum Class {
 
 impl RetryPolicy {
     /// Decides. `jitter` is from 0 to 1.
-    pub(crate) fn decide(&self, failure: &Failure, tried: &Tried, jitter: f64) -> Decision {
+    pub(crate) fn decide(&self, failure: &AttemptFailure, tried: &Tried, jitter: f64) -> Decision {
         match classify(failure) {
             Class::Final => Decision::GiveUp,
             Class::Outage if tried.down >= self.outage => Decision::GiveUp,
@@ -136,35 +136,37 @@ impl RetryPolicy {
     }
 }
 
-fn classify(failure: &Failure) -> Class {
+fn classify(failure: &AttemptFailure) -> Class {
     use caliban_http::Error;
     match failure {
-        Failure::Status { .. } if failure.is_quota() => Class::Final,
-        Failure::Status { status: 429 | 529, retry_after, .. } => Class::Limited(*retry_after),
-        Failure::Status { status: 503, retry_after: Some(asked), .. } => Class::Limited(Some(*asked)),
+        AttemptFailure::Status { .. } if failure.is_quota() => Class::Final,
+        AttemptFailure::Status { status: 429 | 529, retry_after, .. } => Class::Limited(*retry_after),
+        AttemptFailure::Status { status: 503, retry_after: Some(asked), .. } => Class::Limited(Some(*asked)),
         // What a gateway says whose server is away.
-        Failure::Status { status: 502..=504, .. } => Class::Outage,
-        Failure::Status { status: 408 | 409 | 500..=599, .. } => Class::Passing,
-        Failure::Status { .. } => Class::Final,
-        Failure::Network(
+        AttemptFailure::Status { status: 502..=504, .. } => Class::Outage,
+        AttemptFailure::Status { status: 408 | 409 | 500..=599, .. } => Class::Passing,
+        AttemptFailure::Status { .. } => Class::Final,
+        AttemptFailure::Network(
             Error::Refused { .. }
             | Error::Dns { .. }
             | Error::Timeout { .. }
             | Error::Closed { .. }
             | Error::Other { .. },
         ) => Class::Outage,
-        Failure::Network(Error::ClosedMidBody { .. }) => Class::Passing,
+        AttemptFailure::Network(Error::ClosedMidBody { .. }) => Class::Passing,
         // A wrong URL, certificate, proxy login or address stays wrong.
-        Failure::Network(_) => Class::Final,
+        AttemptFailure::Network(_) => Class::Final,
         // Garbage in a stream is mostly something on the way that broke it.
-        Failure::Cut | Failure::Stalled(_) | Failure::Unreadable(_) => Class::Passing,
-        Failure::TooLarge(_) | Failure::NotTheApi(_) | Failure::Script(_) => Class::Final,
+        AttemptFailure::Cut | AttemptFailure::Stalled(_) | AttemptFailure::Unreadable(_) => Class::Passing,
+        AttemptFailure::TooLarge(_) | AttemptFailure::NotTheApi(_) | AttemptFailure::Script(_) => {
+            Class::Final
+        }
     }
 }
 
 /// Whose request is tried.
 #[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct RetryTarget<'a> {
     pub(crate) provider: ProviderKind,
     pub(crate) url: &'a str,
     pub(crate) policy: &'a RetryPolicy,
@@ -173,7 +175,7 @@ pub(crate) struct Target<'a> {
 
 /// Tries a request until it is answered or there is no more hope.
 pub(crate) async fn run(
-    target: Target<'_>,
+    target: RetryTarget<'_>,
     attempt: &dyn Attempt,
     request: &ModelRequest<'_>,
     watch: &mut dyn Watch,
@@ -254,7 +256,7 @@ pub(crate) async fn run(
 }
 
 /// The wait that the server has asked for.
-pub(crate) fn asked_wait(failure: &Failure) -> Option<Duration> {
+pub(crate) fn asked_wait(failure: &AttemptFailure) -> Option<Duration> {
     match classify(failure) {
         Class::Limited(asked) => asked.filter(|asked| !asked.is_zero()),
         Class::Final | Class::Outage | Class::Passing => None,
@@ -262,7 +264,7 @@ pub(crate) fn asked_wait(failure: &Failure) -> Option<Duration> {
 }
 
 /// Whether the server has refused the request for a rate limit or overload.
-pub(crate) fn is_limited(failure: &Failure) -> bool {
+pub(crate) fn is_limited(failure: &AttemptFailure) -> bool {
     matches!(classify(failure), Class::Limited(_))
 }
 
@@ -336,37 +338,37 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    fn status(status: u16, retry_after: Option<Duration>) -> Failure {
-        Failure::Status { status, code: String::new(), reason: String::new(), retry_after }
+    fn status(status: u16, retry_after: Option<Duration>) -> AttemptFailure {
+        AttemptFailure::Status { status, code: String::new(), reason: String::new(), retry_after }
     }
 
-    fn refused() -> Failure {
-        Failure::Network(caliban_http::Error::Refused { host: "h".into() })
+    fn refused() -> AttemptFailure {
+        AttemptFailure::Network(caliban_http::Error::Refused { host: "h".into() })
     }
 
-    fn decide(failure: &Failure, attempts: u32, limited: u32, waited: Duration) -> Decision {
+    fn decide(failure: &AttemptFailure, attempts: u32, limited: u32, waited: Duration) -> Decision {
         let tried = Tried { attempts, limited, waited, ..Tried::default() };
         RetryPolicy::default().decide(failure, &tried, 1.0)
     }
 
     #[test]
     fn what_is_tried_again_and_how_often() {
-        let again = |failure: &Failure| {
+        let again = |failure: &AttemptFailure| {
             (1..9).take_while(|n| decide(failure, *n, 0, Duration::ZERO) != Decision::GiveUp).count()
         };
-        let tls = Failure::Network(caliban_http::Error::Tls { host: "h".into(), reason: "r".into() });
+        let tls = AttemptFailure::Network(caliban_http::Error::Tls { host: "h".into(), reason: "r".into() });
         let cases = [
             (status(500, None), 4),
             (status(507, None), 4),
-            (Failure::Cut, 4),
-            (Failure::Stalled(MS(1)), 4),
+            (AttemptFailure::Cut, 4),
+            (AttemptFailure::Stalled(MS(1)), 4),
             (status(400, None), 0),
             (status(401, None), 0),
             (status(403, None), 0),
             (status(404, None), 0),
             (tls, 0),
-            (Failure::Unreadable(String::new()), 4),
-            (Failure::NotTheApi(String::new()), 0),
+            (AttemptFailure::Unreadable(String::new()), 4),
+            (AttemptFailure::NotTheApi(String::new()), 0),
         ];
         for (failure, expected) in cases {
             assert_eq!(again(&failure), expected, "{failure:?}");
@@ -375,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_be_reached_is_waited_for_until_the_patience_ends() {
-        let closed = Failure::Network(caliban_http::Error::Closed { host: "h".into() });
+        let closed = AttemptFailure::Network(caliban_http::Error::Closed { host: "h".into() });
         for failure in [refused(), closed, status(502, None), status(503, None), status(504, None)] {
             let after = |outages: u32, down: u64| {
                 let tried = Tried {
@@ -396,7 +398,7 @@ mod tests {
         // Attempts that did not reach the server do not count among those that failed there.
         let tried = Tried { attempts: 9, unreached: 8, ..Tried::default() };
         assert_eq!(
-            RetryPolicy::default().decide(&Failure::Cut, &tried, 1.0),
+            RetryPolicy::default().decide(&AttemptFailure::Cut, &tried, 1.0),
             Decision::Again { wait: MS(500) }
         );
     }
@@ -423,7 +425,7 @@ mod tests {
 
     #[test]
     fn an_empty_account_is_not_waited_for() {
-        let failure = Failure::Status {
+        let failure = AttemptFailure::Status {
             status: 429,
             code: "insufficient_quota".into(),
             reason: String::new(),

@@ -42,13 +42,13 @@ const QUOTED_CHARS: usize = 60;
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// The answers.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
 }
 
 /// One answer of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Step {
+pub struct ScriptStep {
     /// Which requests this step answers; without it: the next one in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
@@ -197,7 +197,7 @@ pub enum FaultKind {
 
 /// What the choice of a step depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct View {
+pub struct ScriptView {
     /// The model asked for.
     pub model: String,
     /// The system prompt.
@@ -216,7 +216,7 @@ pub struct View {
 
 /// What has been used so far. One for all conversations of a script.
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct ScriptState {
     used: BTreeMap<u64, BTreeSet<usize>>,
     failed: BTreeMap<(u64, usize), u32>,
 }
@@ -270,10 +270,10 @@ impl Script {
 
     /// Chooses the step that answers a request, and notes in `state` that it was used. The returned
     /// step's `fault` is there only if this request is to fail.
-    pub fn next(&self, state: &mut State, view: &View) -> Result<Step, ScriptError> {
+    pub fn next(&self, state: &mut ScriptState, view: &ScriptView) -> Result<ScriptStep, ScriptError> {
         let conversation = view.conversation();
         let used = state.used.entry(conversation).or_default();
-        let open = |index: usize, step: &Step| step.repeat || !used.contains(&index);
+        let open = |index: usize, step: &ScriptStep| step.repeat || !used.contains(&index);
         let mut steps = self.steps.iter().enumerate();
         let matched = steps.find(|(index, step)| {
             open(*index, step) && step.when.as_ref().is_some_and(|when| when.holds(view))
@@ -293,11 +293,11 @@ impl Script {
         if !step.repeat {
             used.insert(index);
         }
-        Ok(Step { fault: None, ..step.clone() })
+        Ok(ScriptStep { fault: None, ..step.clone() })
     }
 }
 
-impl Step {
+impl ScriptStep {
     /// A step that says something.
     pub fn say(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
@@ -339,7 +339,7 @@ impl Step {
     }
 
     /// What the answer costs: as the script says, else a quarter of the characters.
-    pub fn usage(&self, view: &View) -> Usage {
+    pub fn usage(&self, view: &ScriptView) -> Usage {
         match self.usage {
             Some(StepUsage { input, output, cache_read, cache_write }) => {
                 Usage { input, output, cache_read, cache_write }
@@ -405,7 +405,7 @@ impl Fault {
 
 impl When {
     /// Whether every field that is given holds.
-    pub fn holds(&self, view: &View) -> bool {
+    pub fn holds(&self, view: &ScriptView) -> bool {
         let part = |wanted: &Option<String>, texts: &[&str]| {
             wanted.as_deref().is_none_or(|wanted| texts.iter().any(|text| text.contains(wanted)))
         };
@@ -418,7 +418,7 @@ impl When {
     }
 }
 
-impl View {
+impl ScriptView {
     /// What a request shows of itself.
     pub fn of(request: &ModelRequest<'_>) -> Self {
         Self::new(request.model, request.system, request.messages)
@@ -504,26 +504,30 @@ mod tests {
 
     use super::*;
 
-    fn view(system: &str, first: &str, last: &str, turn: usize) -> View {
-        View {
+    fn view(system: &str, first: &str, last: &str, turn: usize) -> ScriptView {
+        ScriptView {
             model: "m".into(),
             system: system.into(),
             first_prompt: first.into(),
             last_text: last.into(),
             turn,
-            ..View::default()
+            ..ScriptView::default()
         }
     }
 
-    fn texts(script: &Script, state: &mut State, views: &[View]) -> Vec<Result<Option<String>, ScriptError>> {
+    fn texts(
+        script: &Script,
+        state: &mut ScriptState,
+        views: &[ScriptView],
+    ) -> Vec<Result<Option<String>, ScriptError>> {
         views.iter().map(|view| script.next(state, view).map(|step| step.text)).collect()
     }
 
     #[test]
     fn steps_without_a_matcher_are_taken_in_order_by_each_conversation() {
-        let script = Script { steps: vec![Step::say("one"), Step::say("two")] };
+        let script = Script { steps: vec![ScriptStep::say("one"), ScriptStep::say("two")] };
         let (a, b) = (view("", "a", "a", 0), view("", "b", "b", 0));
-        let got = texts(&script, &mut State::default(), &[a.clone(), b.clone(), a.clone(), b, a]);
+        let got = texts(&script, &mut ScriptState::default(), &[a.clone(), b.clone(), a.clone(), b, a]);
         let none = ScriptError::NoStep { prompt: "a".into(), turn: 0 };
         let say = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(got, [say("one"), say("one"), say("two"), say("two"), Err(none)]);
@@ -534,13 +538,13 @@ mod tests {
         let when = |text: &str| Some(When { contains: Some(text.into()), ..When::default() });
         let script = Script {
             steps: vec![
-                Step::say("plain"),
-                Step { when: when("x"), ..Step::say("once") },
-                Step { when: when("y"), repeat: true, ..Step::say("always") },
+                ScriptStep::say("plain"),
+                ScriptStep { when: when("x"), ..ScriptStep::say("once") },
+                ScriptStep { when: when("y"), repeat: true, ..ScriptStep::say("always") },
             ],
         };
         let views = ["x", "x", "y", "y"].map(|last| view("", "a", last, 0));
-        let got = texts(&script, &mut State::default(), &views);
+        let got = texts(&script, &mut ScriptState::default(), &views);
         let say = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(got, [say("once"), say("plain"), say("always"), say("always")]);
     }
@@ -548,8 +552,9 @@ mod tests {
     #[test]
     fn a_fault_happens_as_often_as_it_says_and_does_not_use_the_step_up() {
         let fault = Fault { times: 2, ..Fault::once(FaultKind::Cut) };
-        let script = Script { steps: vec![Step { fault: Some(fault.clone()), ..Step::say("ok") }] };
-        let mut state = State::default();
+        let script =
+            Script { steps: vec![ScriptStep { fault: Some(fault.clone()), ..ScriptStep::say("ok") }] };
+        let mut state = ScriptState::default();
         let v = view("", "a", "a", 0);
         let got: Vec<_> = (0..3).map(|_| script.next(&mut state, &v).map(|step| step.fault)).collect();
         assert_eq!(got, [Ok(Some(fault.clone())), Ok(Some(fault)), Ok(None)]);
@@ -558,7 +563,7 @@ mod tests {
 
     #[test]
     fn every_field_of_a_matcher_must_hold() {
-        let v = View {
+        let v = ScriptView {
             model: "m".into(),
             system: "you are".into(),
             first_prompt: "first".into(),
@@ -604,21 +609,21 @@ mod tests {
 
     #[test]
     fn pieces_are_the_text() {
-        let step = Step { chunks: Some(4), ..Step::say("aäöüßz") };
+        let step = ScriptStep { chunks: Some(4), ..ScriptStep::say("aäöüßz") };
         assert_eq!(step.pieces(), ["a", "äö", "ü", "ßz"]);
-        assert_eq!(Step { chunks: Some(9), ..Step::say("ab") }.pieces(), ["a", "b"]);
-        assert_eq!(Step::say("").pieces(), Vec::<String>::new());
+        assert_eq!(ScriptStep { chunks: Some(9), ..ScriptStep::say("ab") }.pieces(), ["a", "b"]);
+        assert_eq!(ScriptStep::say("").pieces(), Vec::<String>::new());
     }
 
     #[test]
     fn calls_have_ids_and_arguments_as_sent() {
-        let step = Step {
+        let step = ScriptStep {
             tool_calls: vec![
                 ToolCall { name: "A".into(), ..ToolCall::default() },
                 ToolCall { name: "B".into(), input: json!({"x": 1}), id: Some("i".into()), raw_input: None },
                 ToolCall { name: "C".into(), raw_input: Some("{oops".into()), ..ToolCall::default() },
             ],
-            ..Step::default()
+            ..ScriptStep::default()
         };
         let owned = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
         assert_eq!(

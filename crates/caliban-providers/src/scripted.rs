@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, Watch,
-    error::Failure,
+    error::AttemptFailure,
     kind::ProviderKind,
-    retry::{self, Attempt, RetryPolicy, Target},
-    script::{Fault, FaultKind, Script, State, Step, View},
+    retry::{self, Attempt, RetryPolicy, RetryTarget},
+    script::{Fault, FaultKind, Script, ScriptState, ScriptStep, ScriptView},
     wire::{arguments, settled},
 };
 
@@ -30,7 +30,7 @@ const DEMO_CHUNKS: usize = 24;
 
 /// The script that is used when none is given.
 pub fn demo() -> Script {
-    let step = Step { repeat: true, chunks: Some(DEMO_CHUNKS), ..Step::say(DEMO_ANSWER) };
+    let step = ScriptStep { repeat: true, chunks: Some(DEMO_CHUNKS), ..ScriptStep::say(DEMO_ANSWER) };
     Script { steps: vec![step] }
 }
 
@@ -38,7 +38,7 @@ pub fn demo() -> Script {
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
-    state: Mutex<State>,
+    state: Mutex<ScriptState>,
     policy: RetryPolicy,
 }
 
@@ -61,7 +61,7 @@ impl Provider for Scripted {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
-            let target = Target {
+            let target = RetryTarget {
                 provider: ProviderKind::Scripted,
                 url: "the script",
                 policy: &self.policy,
@@ -77,12 +77,12 @@ impl Attempt for Scripted {
         &'a self,
         request: &'a ModelRequest<'a>,
         observe: &'a mut (dyn FnMut(Delta) + Send),
-    ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelReply, AttemptFailure>> {
         Box::pin(async move {
-            let view = View::of(request);
+            let view = ScriptView::of(request);
             let step = {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                self.script.next(&mut state, &view).map_err(Failure::Script)?
+                self.script.next(&mut state, &view).map_err(AttemptFailure::Script)?
             };
             pause(step.delay_ms).await;
             if let Some(fault) = &step.fault
@@ -114,32 +114,34 @@ impl Attempt for Scripted {
 }
 
 impl Scripted {
-    async fn failure(&self, fault: &Fault) -> Failure {
+    async fn failure(&self, fault: &Fault) -> AttemptFailure {
         let body = fault.body.as_deref();
         match fault.kind {
-            FaultKind::Cut => Failure::Cut,
+            FaultKind::Cut => AttemptFailure::Cut,
             FaultKind::Stall => {
                 tokio::time::sleep(self.policy.stall).await;
-                Failure::Stalled(self.policy.stall)
+                AttemptFailure::Stalled(self.policy.stall)
             }
             FaultKind::Status => {
                 let asked = fault.retry_after.as_deref();
                 let asked = asked.and_then(|value| retry::retry_after(value, jiff::Timestamp::now()));
                 let body = body.unwrap_or("the script says so");
-                Failure::from_body(fault.status.unwrap_or(500), body.as_bytes(), asked)
+                AttemptFailure::from_body(fault.status.unwrap_or(500), body.as_bytes(), asked)
             }
             FaultKind::ErrorEvent => {
                 let message = body.unwrap_or("the script says so");
-                Failure::from_event(&json!({"error": {"type": "overloaded_error", "message": message}}))
+                AttemptFailure::from_event(
+                    &json!({"error": {"type": "overloaded_error", "message": message}}),
+                )
             }
             FaultKind::Refuse => {
-                Failure::Network(caliban_http::Error::Refused { host: "the script".to_owned() })
+                AttemptFailure::Network(caliban_http::Error::Refused { host: "the script".to_owned() })
             }
         }
     }
 }
 
-fn reply(step: &Step, view: &View) -> ModelReply {
+fn reply(step: &ScriptStep, view: &ScriptView) -> ModelReply {
     let mut blocks = Vec::new();
     if let Some(thinking) = &step.thinking {
         blocks.push(Block::Thinking {

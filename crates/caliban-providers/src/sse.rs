@@ -8,7 +8,7 @@ pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its name; empty when it has none.
     pub name: String,
     /// Its data lines, joined by line feeds.
@@ -33,7 +33,7 @@ pub struct Parser {
 
 impl Parser {
     /// Takes the next bytes and gives the events that they complete.
-    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, TooLarge> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
@@ -56,12 +56,12 @@ impl Parser {
 
     /// The event that the end of the stream leaves open. The standard drops it, but some servers
     /// leave out the last empty line; whether it is whole is for the caller to see.
-    pub fn finish(mut self) -> Option<Event> {
+    pub fn finish(mut self) -> Option<SseEvent> {
         let ended = self.end_line();
         ended.or_else(|| self.end_event())
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         let mut line = line.as_slice();
         if !std::mem::replace(&mut self.begun, true) {
@@ -88,9 +88,9 @@ impl Parser {
         None
     }
 
-    fn end_event(&mut self) -> Option<Event> {
+    fn end_event(&mut self) -> Option<SseEvent> {
         let name = std::mem::take(&mut self.name);
-        self.data.take().map(|data| Event { name, data })
+        self.data.take().map(|data| SseEvent { name, data })
     }
 }
 
@@ -100,15 +100,15 @@ mod tests {
 
     use super::*;
 
-    fn all(parts: &[&[u8]]) -> Vec<Event> {
+    fn all(parts: &[&[u8]]) -> Vec<SseEvent> {
         let mut parser = Parser::default();
-        let mut events: Vec<Event> = parts.iter().flat_map(|part| parser.feed(part).unwrap()).collect();
+        let mut events: Vec<SseEvent> = parts.iter().flat_map(|part| parser.feed(part).unwrap()).collect();
         events.extend(parser.finish());
         events
     }
 
-    fn event(name: &str, data: &str) -> Event {
-        Event { name: name.into(), data: data.into() }
+    fn event(name: &str, data: &str) -> SseEvent {
+        SseEvent { name: name.into(), data: data.into() }
     }
 
     #[test]

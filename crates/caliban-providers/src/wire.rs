@@ -6,8 +6,8 @@ use caliban_core::message::{Block, StopReason};
 use serde_json::{Value, json};
 
 use crate::{
-    Delta, ModelReply, ModelRequest, anthropic, chat, error::Failure, gemini, kind::ProviderKind, responses,
-    sse,
+    Delta, ModelReply, ModelRequest, anthropic, chat, error::AttemptFailure, gemini, kind::ProviderKind,
+    responses, sse,
 };
 
 /// How the text of a failed tool call begins where the protocol has no flag for it.
@@ -35,15 +35,15 @@ pub(crate) trait Assemble: Send {
     /// Takes one event and shows what it brings.
     fn event(
         &mut self,
-        event: &sse::Event,
+        event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, Failure>;
+    ) -> Result<Progress, AttemptFailure>;
 
     /// How many bytes of text, reasoning and arguments have come.
     fn size(&self) -> usize;
 
-    /// The whole answer, or [`Failure::Cut`] if its end is missing.
-    fn finish(self: Box<Self>) -> Result<ModelReply, Failure>;
+    /// The whole answer, or [`AttemptFailure::Cut`] if its end is missing.
+    fn finish(self: Box<Self>) -> Result<ModelReply, AttemptFailure>;
 }
 
 impl Wire {
@@ -100,10 +100,10 @@ impl Wire {
     pub(crate) fn assembler(self, provider: ProviderKind, request: &ModelRequest<'_>) -> Box<dyn Assemble> {
         let ids = CallIds::default();
         match self {
-            Self::Anthropic => Box::new(anthropic::Assembler::new(provider, request.model)),
-            Self::Responses => Box::new(responses::Assembler::new(provider, request.model)),
-            Self::Chat(_) => Box::new(chat::Assembler::new(provider, request.model, ids)),
-            Self::Gemini => Box::new(gemini::Assembler::new(provider, request.model, ids)),
+            Self::Anthropic => Box::new(anthropic::AnthropicAssembler::new(provider, request.model)),
+            Self::Responses => Box::new(responses::ResponsesAssembler::new(provider, request.model)),
+            Self::Chat(_) => Box::new(chat::ChatAssembler::new(provider, request.model, ids)),
+            Self::Gemini => Box::new(gemini::GeminiAssembler::new(provider, request.model, ids)),
         }
     }
 }
@@ -131,9 +131,9 @@ impl CallIds {
 }
 
 /// The data of an event as JSON.
-pub(crate) fn parse(event: &sse::Event) -> Result<Value, Failure> {
+pub(crate) fn parse(event: &sse::SseEvent) -> Result<Value, AttemptFailure> {
     serde_json::from_str(&event.data)
-        .map_err(|error| Failure::Unreadable(format!("an event of the stream is not JSON: {error}")))
+        .map_err(|error| AttemptFailure::Unreadable(format!("an event of the stream is not JSON: {error}")))
 }
 
 /// Tool arguments as the model sent them: an object, or the text itself where that was none.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use caliban_core::budget::Limits;
 use caliban_core::usage::Usage;
-use caliban_store::ledger::{Account, AccountId, Ledger, Owner, Request};
+use caliban_store::ledger::{Account, AccountId, Ledger, LedgerRequest, Owner};
 use caliban_store::{Stamp, StoreUrl};
 use jiff::civil::date;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -57,7 +57,7 @@ async fn measured(dir: &Path, rounds: usize) -> Result<(u128, u128), Box<dyn std
     }
     let owner = Owner { boot: "b".to_owned(), pid: 1, started: 1 };
     let usage = Usage { input: 1000, output: 100, ..Usage::default() };
-    let request = Request {
+    let request = LedgerRequest {
         account: &ids[2],
         owner: &owner,
         model: "m",

@@ -144,7 +144,7 @@ impl Db {
     async fn open_file(file: &SqliteFile, schema: &Schema) -> Result<Self, StoreError> {
         if file.path().exists() {
             let mut conn = connect(file).await?;
-            if found(&mut conn, file, schema).await? == Found::Current {
+            if found(&mut conn, file, schema).await? == FoundSchema::Current {
                 return Ok(Self::of(conn, file, schema, Prepared::Current));
             }
             close(conn).await;
@@ -284,9 +284,9 @@ impl Db {
         let mut conn = connect(file).await?;
         let words = |error| StoreError::from_sqlx(file.path(), error);
         let prepared = match found(&mut conn, file, schema).await? {
-            Found::Current => return Ok(Self::of(conn, file, schema, Prepared::Current)),
-            Found::Nothing => Prepared::Created,
-            Found::Older(version) => Prepared::Upgraded(version),
+            FoundSchema::Current => return Ok(Self::of(conn, file, schema, Prepared::Current)),
+            FoundSchema::Nothing => Prepared::Created,
+            FoundSchema::Older(version) => Prepared::Upgraded(version),
         };
         patiently!(file, conn.execute("PRAGMA journal_mode = WAL"))?;
         let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(words)?;
@@ -387,7 +387,7 @@ async fn close(conn: SqliteConnection) {
 
 /// What a file has of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum FoundSchema {
     Nothing,
     /// An older version, which has steps to the present one.
     Older(i64),
@@ -395,21 +395,25 @@ enum Found {
 }
 
 /// What the file has. Anything that is neither empty nor a version with steps to the present one is an error.
-async fn found(conn: &mut SqliteConnection, file: &SqliteFile, schema: &Schema) -> Result<Found, StoreError> {
+async fn found(
+    conn: &mut SqliteConnection,
+    file: &SqliteFile,
+    schema: &Schema,
+) -> Result<FoundSchema, StoreError> {
     const MARKS: &str = "SELECT application_id, user_version, (SELECT COUNT(*) FROM sqlite_master) \
                          FROM pragma_application_id, pragma_user_version";
     let row = patiently!(file, conn.fetch_one(MARKS))?;
     let (mark, found, tables): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let (file, known) = (file.path().to_owned(), schema.version());
     match (mark, found) {
-        (0, 0) if tables == 0 => Ok(Found::Nothing),
+        (0, 0) if tables == 0 => Ok(FoundSchema::Nothing),
         (mark, _) if mark != schema.application_id => Err(StoreError::Foreign(file)),
         (_, found) if found > known => Err(StoreError::Newer { file, found, known }),
         (_, found) if found < schema.base => {
             Err(StoreError::Older { file, found, known, oldest: schema.base })
         }
-        (_, found) if found < known => Ok(Found::Older(found)),
-        _ => Ok(Found::Current),
+        (_, found) if found < known => Ok(FoundSchema::Older(found)),
+        _ => Ok(FoundSchema::Current),
     }
 }
 

@@ -51,7 +51,7 @@ pub struct Position {
 
 /// A text to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct SearchEntry {
     /// Its place in the source.
     pub seq: i64,
     /// When it was said.
@@ -103,7 +103,12 @@ impl SearchIndex {
     ///
     /// # Errors
     /// The store's; then nothing is taken in.
-    pub async fn add(&mut self, source: &str, to: Position, entries: &[Entry]) -> Result<(), StoreError> {
+    pub async fn add(
+        &mut self,
+        source: &str,
+        to: Position,
+        entries: &[SearchEntry],
+    ) -> Result<(), StoreError> {
         let mut tx = self.db.begin().await?;
         let outcome: Result<(), StoreError> = async {
             let tx = &mut tx;
@@ -218,7 +223,7 @@ mod tests {
         let url = StoreUrl::sqlite(dir.path().join("search.db"));
         let mut index = SearchIndex::open(&url).await.unwrap();
         let entry =
-            |seq, text: &str| Entry { seq, at: "then".into(), kind: "reply".into(), text: text.into() };
+            |seq, text: &str| SearchEntry { seq, at: "then".into(), kind: "reply".into(), text: text.into() };
         let at = |inode, read_to| Position { inode, read_to };
         index.add("a", at(1, 10), &[entry(1, "the quick brown fox"), entry(2, "a lazy dog")]).await.unwrap();
         index.add("b", at(2, 5), &[entry(7, "another fox")]).await.unwrap();

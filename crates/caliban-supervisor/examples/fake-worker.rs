@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use caliban_contract::records::{
-    self, Ask, EndingKind, HIBERNATED, Notice, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding,
+    self, AskRecord, EndNotice, EndingKind, HIBERNATED, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding,
     WorkerState, WorkerStatus,
 };
 use caliban_core::spec::SpawnSpec;
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
 
 /// Writes down what it was told to tell, unless the agent is gone already.
 fn tell() -> ExitCode {
-    let Ok(Notice { directory, event, text }) = serde_json::from_reader(std::io::stdin()) else {
+    let Ok(EndNotice { directory, event, text }) = serde_json::from_reader(std::io::stdin()) else {
         return ExitCode::from(92);
     };
     let told = OpenOptions::new().append(true).create(true).open(directory.join("told"));
@@ -186,7 +186,11 @@ impl Worker {
                 "rest" => self.say(WorkerState::Idle, |_| {}),
                 "ask" => self.say(WorkerState::Running, |status| {
                     status.waiting_for = Some(Waiting::Approval);
-                    status.asks = vec![Ask { id: "1".into(), what: "Bash rm -r x".into(), ..Ask::default() }];
+                    status.asks = vec![AskRecord {
+                        id: "1".into(),
+                        what: "Bash rm -r x".into(),
+                        ..AskRecord::default()
+                    }];
                 }),
                 "sleep" => {
                     self.say(WorkerState::Idle, |status| status.hibernated = true);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit};
 
 use crate::daemon;
-use crate::lock::{self, Held};
+use crate::lock::{self, HeldLock};
 use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{READY, RUNNING_ALREADY};
@@ -143,12 +143,12 @@ const BLOCKING_THREADS: usize = 8;
 const ASK_TO_LEAVE: Duration = Duration::from_secs(18);
 
 /// The lock for life; none when another daemon answers, here or where it says.
-fn take_lock(places: &Places) -> Result<Option<Held>, String> {
+fn take_lock(places: &Places) -> Result<Option<HeldLock>, String> {
     let path = places.daemon_lock();
     let since = Instant::now();
     let mut asked = false;
     loop {
-        let taken = Held::try_take(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let taken = HeldLock::try_take(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         if taken.is_some() {
             return Ok(taken);
         }

@@ -2,10 +2,10 @@
 
 use caliban_worktrees::{HOW_TO_ACCEPT, Programs, When};
 
-use crate::landing::words::Words;
+use crate::landing::words::LandingError;
 
 /// In words.
 #[must_use]
-pub fn refused(programs: &Programs, when: When) -> Words {
-    Words::new(programs.named(when)).hint(HOW_TO_ACCEPT)
+pub fn refused(programs: &Programs, when: When) -> LandingError {
+    LandingError::new(programs.named(when)).hint(HOW_TO_ACCEPT)
 }

@@ -10,7 +10,7 @@ use caliban_core::names::Slug;
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_worktrees::{LandAs, LandRequest, Landed, NotLanded};
 
-use self::words::{Kind, Words};
+use self::words::{LandingError, LandingErrorKind};
 use crate::protocol::{AgentRow, MergeHow, MergeRefused, MergeRequest, Merged};
 use crate::records;
 
@@ -18,7 +18,7 @@ use crate::records;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotMerged {
     /// For people.
-    pub words: Box<Words>,
+    pub words: Box<LandingError>,
     /// For programs; stable.
     pub reason: &'static str,
     /// The files that it is about.
@@ -29,12 +29,12 @@ pub struct NotMerged {
     pub into: Option<String>,
 }
 
-impl From<Words> for NotMerged {
-    fn from(words: Words) -> Self {
+impl From<LandingError> for NotMerged {
+    fn from(words: LandingError) -> Self {
         let reason = match words.kind {
-            Kind::Usage => "usage",
-            Kind::Interrupted => "interrupted",
-            Kind::Failed => "failed",
+            LandingErrorKind::Usage => "usage",
+            LandingErrorKind::Interrupted => "interrupted",
+            LandingErrorKind::Failed => "failed",
         };
         Self { words: Box::new(words), reason, files: Vec::new(), branch: None, into: None }
     }
@@ -70,7 +70,7 @@ impl NotMerged {
 pub fn check(request: &MergeRequest) -> Result<(), NotMerged> {
     for (given, flag) in [(&request.message, "--message"), (&request.commit, "--commit")] {
         if given.as_ref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(Words::usage(format!("the message of {flag} is empty")).into());
+            return Err(LandingError::usage(format!("the message of {flag} is empty")).into());
         }
     }
     Ok(())
@@ -85,7 +85,7 @@ pub fn worktree(agent: &AgentRow) -> Result<Slug, NotMerged> {
 /// been woken before.
 pub fn request(agent: &AgentRow, request: &MergeRequest) -> Result<LandRequest, NotMerged> {
     if !agent.state.is_ending() && agent.state != State::Idle {
-        let words = Words::new(format!("agent {} is still at work", row_words::name(agent)))
+        let words = LandingError::new(format!("agent {} is still at work", row_words::name(agent)))
             .hint(format!("wait for it: caliban agents wait {}", agent.id));
         return Err(NotMerged { reason: "at_work", ..words.into() });
     }
@@ -121,7 +121,7 @@ pub fn merged(landed: Landed, agent: &AgentRow) -> Merged {
 }
 
 /// The name of an agent's worktree; an error for an agent that has none.
-pub fn worktree_name(row: &AgentRow) -> Result<Slug, Words> {
+pub fn worktree_name(row: &AgentRow) -> Result<Slug, LandingError> {
     if row.worktree.is_some() {
         return Ok(Slug::from(row.id));
     }
@@ -130,20 +130,20 @@ pub fn worktree_name(row: &AgentRow) -> Result<Slug, Words> {
     let spec = spec.and_then(|json| SpawnSpec::from_json(&json).ok());
     let was_to_have_one = spec.is_some_and(|spec| matches!(spec.isolation, Isolation::Worktree(_)));
     Err(match row.state {
-        State::Spawning => Words::new(format!("agent {id} has not begun: there is no worktree yet"))
+        State::Spawning => LandingError::new(format!("agent {id} has not begun: there is no worktree yet"))
             .hint(format!("wait for it: caliban agents wait {id}")),
         state if was_to_have_one && !state.is_ending() => {
-            Words::new(format!("the worktree of agent {id} is being made"))
+            LandingError::new(format!("the worktree of agent {id} is being made"))
                 .hint(format!("wait for it: caliban agents wait {id}"))
         }
-        _ if was_to_have_one => {
-            Words::new(format!("agent {id} ended before its worktree was there: it has changed nothing"))
-                .hint(format!("caliban resume {id} lets it begin"))
-        }
+        _ if was_to_have_one => LandingError::new(format!(
+            "agent {id} ended before its worktree was there: it has changed nothing"
+        ))
+        .hint(format!("caliban resume {id} lets it begin")),
         _ => {
             let is_git = row.cwd.ancestors().any(|place| place.join(".git").symlink_metadata().is_ok());
             let how = if is_git { ": git diff shows them" } else { "" };
-            Words::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
+            LandingError::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
                 .hint(format!("its changes are in that directory{how}"))
         }
     })

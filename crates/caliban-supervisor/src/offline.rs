@@ -18,11 +18,11 @@ use caliban_control::protocol::AgentRow;
 use caliban_core::lifecycle::{State, Status};
 use caliban_store::{
     HostId, StoreUrl,
-    fleet::{Record, Registry, Wanted},
+    fleet::{AgentRecord, Registry, WantedState},
 };
 
 use crate::{
-    decide::{self, End},
+    decide::{self, RunEnd},
     row::{About, RowFacts},
 };
 
@@ -116,7 +116,13 @@ impl Drop for Copy {
     }
 }
 
-fn agent(record: Record, order: Option<StopOrder>, spec: &str, base: &Path, places: &Places) -> AgentRow {
+fn agent(
+    record: AgentRecord,
+    order: Option<StopOrder>,
+    spec: &str,
+    base: &Path,
+    places: &Places,
+) -> AgentRow {
     let dir = base.join("agents").join(record.id.to_string());
     let report: Option<WorkerStatus> = records::read(&dir, records::STATUS);
     // A later format may mean something else by the same words.
@@ -125,7 +131,7 @@ fn agent(record: Record, order: Option<StopOrder>, spec: &str, base: &Path, plac
     let own = report.as_ref().filter(|report| report.nonce == record.nonce);
     let exit = exit.filter(|exit| exit.nonce == record.nonce);
     let order = order.filter(|order| order.is_for(&record.nonce));
-    let wanted = if order.is_some() { Wanted::Kill } else { record.wanted };
+    let wanted = if order.is_some() { WantedState::Kill } else { record.wanted };
     let timed_out_ms = order.and_then(|order| order.timed_out_ms);
     let status = standing(&record.status, (wanted, timed_out_ms), own, exit.as_ref());
     let hibernated = status.state() == State::Idle && exit.is_some_and(|exit| exit.code == Some(HIBERNATED));
@@ -153,7 +159,7 @@ fn agent(record: Record, order: Option<StopOrder>, spec: &str, base: &Path, plac
 /// the next daemon will find, by the same decisions.
 fn standing(
     status: &Status,
-    (wanted, timed_out_ms): (Wanted, Option<u64>),
+    (wanted, timed_out_ms): (WantedState, Option<u64>),
     report: Option<&WorkerStatus>,
     exit: Option<&ExitRecord>,
 ) -> Status {
@@ -162,8 +168,8 @@ fn standing(
     let events = match (exit, report) {
         _ if status.state().is_ending() => Vec::new(),
         (Some(_), _) => match decide::end_of_run(&facts) {
-            End::NotBegun { .. } => Vec::new(),
-            End::Hibernates { events, .. } | End::Over { events, .. } => events,
+            RunEnd::NotBegun { .. } => Vec::new(),
+            RunEnd::Hibernates { events, .. } | RunEnd::Over { events, .. } => events,
         },
         (None, Some(report)) => decide::follow(status, report),
         (None, None) => Vec::new(),
@@ -202,24 +208,36 @@ mod tests {
         let (rests, odd) = (exit(Some(HIBERNATED), None), exit(Some(7), None));
         let code_7 = "the worker ended with code 7 and gave no reason; see its worker.log";
         let cases = [
-            (State::Running, Wanted::Run, None, None, (State::Running, None)),
-            (State::Running, Wanted::Run, Some(&idle), None, (State::Idle, None)),
-            (State::Idle, Wanted::Run, Some(&running), None, (State::Running, None)),
-            (State::Spawning, Wanted::Run, Some(&running), None, (State::Running, None)),
+            (State::Running, WantedState::Run, None, None, (State::Running, None)),
+            (State::Running, WantedState::Run, Some(&idle), None, (State::Idle, None)),
+            (State::Idle, WantedState::Run, Some(&running), None, (State::Running, None)),
+            (State::Spawning, WantedState::Run, Some(&running), None, (State::Running, None)),
             // Its processes are not gone yet.
-            (State::Running, Wanted::Run, Some(&done), None, (State::Running, None)),
-            (State::Running, Wanted::Run, Some(&done), Some(&well), (State::Done, Some(Ending::Finished))),
-            (State::Spawning, Wanted::Run, Some(&done), Some(&well), (State::Done, Some(Ending::Finished))),
+            (State::Running, WantedState::Run, Some(&done), None, (State::Running, None)),
             (
                 State::Running,
-                Wanted::Run,
+                WantedState::Run,
+                Some(&done),
+                Some(&well),
+                (State::Done, Some(Ending::Finished)),
+            ),
+            (
+                State::Spawning,
+                WantedState::Run,
+                Some(&done),
+                Some(&well),
+                (State::Done, Some(Ending::Finished)),
+            ),
+            (
+                State::Running,
+                WantedState::Run,
                 Some(&running),
                 Some(&shot),
                 (State::Crashed, Some(Ending::Signal { number: 9 })),
             ),
             (
                 State::Running,
-                Wanted::Kill,
+                WantedState::Kill,
                 Some(&running),
                 Some(&well),
                 (State::Killed, Some(Ending::Stopped)),
@@ -227,16 +245,22 @@ mod tests {
             // A kill that races a failure is a kill, as for the daemon; one that races a success is not.
             (
                 State::Running,
-                Wanted::Kill,
+                WantedState::Kill,
                 Some(&failed),
                 Some(&well),
                 (State::Killed, Some(Ending::Stopped)),
             ),
-            (State::Running, Wanted::Kill, Some(&done), Some(&well), (State::Done, Some(Ending::Finished))),
-            (State::Running, Wanted::Run, Some(&asleep), Some(&rests), (State::Idle, None)),
             (
                 State::Running,
-                Wanted::Run,
+                WantedState::Kill,
+                Some(&done),
+                Some(&well),
+                (State::Done, Some(Ending::Finished)),
+            ),
+            (State::Running, WantedState::Run, Some(&asleep), Some(&rests), (State::Idle, None)),
+            (
+                State::Running,
+                WantedState::Run,
                 Some(&running),
                 Some(&odd),
                 (State::Failed, Some(Ending::Error { text: code_7.into() })),
@@ -246,9 +270,9 @@ mod tests {
             let found = standing(&status(state), (wanted, None), report, exit);
             assert_eq!((found.state(), found.ending().cloned()), expected, "{state} {report:?} {exit:?}");
         }
-        let waits = standing(&status(State::Running), (Wanted::Run, None), Some(&asleep), None);
+        let waits = standing(&status(State::Running), (WantedState::Run, None), Some(&asleep), None);
         assert_eq!((waits.state(), waits.waiting_for()), (State::Idle, Some(&WaitingFor::Input)));
         let ended = Status::from_parts(State::Killed, None, Some(Ending::Stopped)).unwrap();
-        assert_eq!(standing(&ended, (Wanted::Run, None), Some(&done), Some(&well)), ended);
+        assert_eq!(standing(&ended, (WantedState::Run, None), Some(&done), Some(&well)), ended);
     }
 }

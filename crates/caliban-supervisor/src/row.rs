@@ -9,7 +9,7 @@ use caliban_core::recurrence::LATE;
 use caliban_core::setup::AgentSetup;
 use caliban_core::spec::{Isolation, Occurrence, SpawnSpec};
 use caliban_core::wait::QueuedFor;
-use caliban_store::fleet::Record;
+use caliban_store::fleet::AgentRecord;
 
 use crate::protocol::AgentRow;
 use crate::records::{BegunRecord, ShimRecord, WorkerStatus};
@@ -129,7 +129,7 @@ impl About {
 #[derive(Debug)]
 pub struct RowFacts<'a> {
     /// What the registry has.
-    pub record: &'a Record,
+    pub record: &'a AgentRecord,
     /// How it stands. The registry's word may be older.
     pub status: &'a Status,
     /// What was asked for.

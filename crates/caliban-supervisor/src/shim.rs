@@ -17,16 +17,16 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::Duration;
 
 use caliban_keeper::{
-    Environment, LEFT_GRACE, Launch, NATURAL, Standing, Streams, Subreaper, Tree, WORKER_SCORE, goes_first,
+    Environment, LEFT_GRACE, Launch, NATURAL, ShimGroups, Streams, Subreaper, Tree, WORKER_SCORE, goes_first,
 };
-use caliban_process::{Keepers, Patience, Spent};
+use caliban_process::{ElapsedTime, Keepers, Patience};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitStatus};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use self::log::WorkerLog;
-use crate::lock::Held;
+use crate::lock::HeldLock;
 use crate::process;
 use crate::records::{self, Again, EXIT_ROOM, ExitRecord, ShimRecord, StopOrder, ToldBy};
 use crate::wall_ms;
@@ -120,7 +120,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     // Before anything is started, so that nothing is missed.
     let subreaper = Subreaper::new().map_err(in_words("the shim cannot adopt orphans"))?;
     // Best effort: it tells an agent's process in a pid namespace from a person's.
-    let _unmarked = caliban_contract::mark::put(caliban_contract::mark::Mark::Agent);
+    let _unmarked = caliban_contract::mark::put(caliban_contract::mark::AgentMark::Agent);
     let mut stops = Stops::new().map_err(in_words("signals"))?;
     let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
         say(&Word::Duplicate);
@@ -132,7 +132,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
     // Before the worker is started, so that its whole tree is inside.
-    let standing = Standing::join(&args.agent(), &args.nonce);
+    let standing = ShimGroups::join(&args.agent(), &args.nonce);
     let mut record = ShimRecord {
         pid: own,
         start_time: caliban_process::try_stat(own)
@@ -237,10 +237,10 @@ fn spared(args: &ShimArgs) -> Option<Keepers> {
 }
 
 /// The lock of this agent's shims; none when another shim has this run.
-async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
-    let mut spent = Spent::new();
+async fn take_lock(args: &ShimArgs) -> io::Result<Option<HeldLock>> {
+    let mut spent = ElapsedTime::new();
     loop {
-        if let Some(lock) = Held::try_take(&args.dir.join(records::SHIM_LOCK))? {
+        if let Some(lock) = HeldLock::try_take(&args.dir.join(records::SHIM_LOCK))? {
             return Ok(Some(lock));
         }
         let other = records::read::<ShimRecord>(&args.dir, records::SHIM);
@@ -277,7 +277,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
     };
     let mut worker = launch.command().map_err(|error| Trouble::of("the worker", &error))?;
     worker.stdin(Stdio::null()).stdout(output).stderr(second);
-    let mut spent = Spent::new();
+    let mut spent = ElapsedTime::new();
     let child = loop {
         match goes_first(WORKER_SCORE, || worker.spawn()) {
             // The daemon saw the program a moment ago: an upgrade is replacing it.

@@ -13,14 +13,14 @@ use caliban_core::{
     message::{ResultPart, ToolSpec},
 };
 use caliban_fence::Fenced;
-use caliban_keeper::{Outcome, Report, Streams};
+use caliban_keeper::{ExitOutcome, Report, Streams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     bash::{
-        job::{Ending, Request},
+        job::{Ending, JobRequest},
         jobs::JobState,
     },
     blocking, full_output, input,
@@ -67,7 +67,7 @@ pub(crate) struct Bash {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct BashCommandInput {
     command: String,
     /// In milliseconds.
     #[serde(default, deserialize_with = "input::number")]
@@ -128,7 +128,7 @@ impl Tool for Bash {
         Ok([command].into_iter().chain(detached).collect())
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let done = match checked(&input) {
                 // What outlives its agent cannot be kept in a fence: somebody has to allow the command itself.
@@ -145,7 +145,11 @@ impl Tool for Bash {
 }
 
 impl Bash {
-    async fn foreground(&self, input: Input, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn foreground(
+        &self,
+        input: BashCommandInput,
+        call: &CallContext<'_>,
+    ) -> Result<ToolOutput, String> {
         if call.cancel.is_cancelled() {
             return Err(blocking::INTERRUPTED.into());
         }
@@ -153,7 +157,7 @@ impl Bash {
         let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let began = Stand { identity: identity(&cwd), cwd };
-        let keep = capture::Keep::WhenLarge;
+        let keep = capture::CaptureToFile::WhenLarge;
         let request = self.request(input, &began.cwd, Some(limit), keep, call.fence.clone())?;
         let (job, mut live) = self.workspace.jobs.start(request)?;
         // However this future ends, the command ends.
@@ -179,10 +183,10 @@ impl Bash {
         Ok(self.told(&job, &ending, &began, limit, note))
     }
 
-    fn background(&self, input: Input, fence: Option<Fenced>) -> Result<ToolOutput, String> {
+    fn background(&self, input: BashCommandInput, fence: Option<Fenced>) -> Result<ToolOutput, String> {
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &cwd, limit, capture::Keep::Always, fence)?;
+        let request = self.request(input, &cwd, limit, capture::CaptureToFile::Always, fence)?;
         let (id, job) = self.workspace.jobs.start_background(request)?;
         let place = match job.file() {
             Some(path) => format!("; its output goes to {}", path.display()),
@@ -195,10 +199,10 @@ impl Bash {
     }
 
     /// Starts it in a terminal and shows what it says first.
-    async fn terminal(&self, input: Input, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn terminal(&self, input: BashCommandInput, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &cwd, limit, capture::Keep::Always, call.fence.clone())?;
+        let request = self.request(input, &cwd, limit, capture::CaptureToFile::Always, call.fence.clone())?;
         let (id, job) = self.workspace.jobs.start_background(request)?;
         tokio::select! {
             biased;
@@ -214,12 +218,12 @@ impl Bash {
 
     fn request(
         &self,
-        input: Input,
+        input: BashCommandInput,
         cwd: &Path,
         limit: Option<Duration>,
-        keep: capture::Keep,
+        keep: capture::CaptureToFile,
         fence: Option<Fenced>,
-    ) -> Result<Request, String> {
+    ) -> Result<JobRequest, String> {
         let options = &self.workspace.options;
         let streams = if input.tty { Streams::Terminal } else { Streams::Shell };
         let (mut launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
@@ -230,7 +234,7 @@ impl Bash {
             }
             None => None,
         };
-        Ok(Request {
+        Ok(JobRequest {
             helper: options.helper.clone(),
             launch,
             mark,
@@ -260,7 +264,7 @@ impl Bash {
 
     fn told(
         &self,
-        job: &job::Job,
+        job: &job::RunningCommand,
         ending: &Ending,
         began: &Stand,
         limit: Duration,
@@ -347,8 +351,8 @@ fn gone_note(what: &str, root: &Path) -> String {
     format!("[{what} does not exist any more; back in {}]", root.display())
 }
 
-fn checked(input: &Value) -> Result<Input, String> {
-    let input: Input = input::parse("Bash", input)?;
+fn checked(input: &Value) -> Result<BashCommandInput, String> {
+    let input: BashCommandInput = input::parse("Bash", input)?;
     if input.command.trim().is_empty() {
         return Err("Bash: the command is empty".into());
     }
@@ -371,20 +375,22 @@ fn time(milliseconds: Option<u64>) -> Option<Duration> {
     milliseconds.filter(|milliseconds| *milliseconds > 0).map(Duration::from_millis)
 }
 
-pub(crate) fn exit_code(outcome: &Outcome) -> Option<i32> {
+pub(crate) fn exit_code(outcome: &ExitOutcome) -> Option<i32> {
     match outcome {
-        Outcome::Exited(code) => Some(*code),
-        Outcome::Killed(signal) => Some(128 + signal),
-        Outcome::NotStarted(_) => None,
+        ExitOutcome::Exited(code) => Some(*code),
+        ExitOutcome::Killed(signal) => Some(128 + signal),
+        ExitOutcome::NotStarted(_) => None,
     }
 }
 
-pub(crate) fn outcome_note(outcome: &Outcome) -> Option<String> {
+pub(crate) fn outcome_note(outcome: &ExitOutcome) -> Option<String> {
     match outcome {
-        Outcome::Exited(0) => None,
-        Outcome::Exited(code) => Some(format!("[exit code {code}]")),
-        Outcome::Killed(signal) => Some(format!("[killed by signal {signal}: exit code {}]", 128 + signal)),
-        Outcome::NotStarted(reason) => Some(format!("[the command could not be started: {reason}]")),
+        ExitOutcome::Exited(0) => None,
+        ExitOutcome::Exited(code) => Some(format!("[exit code {code}]")),
+        ExitOutcome::Killed(signal) => {
+            Some(format!("[killed by signal {signal}: exit code {}]", 128 + signal))
+        }
+        ExitOutcome::NotStarted(reason) => Some(format!("[the command could not be started: {reason}]")),
     }
 }
 
@@ -394,8 +400,8 @@ pub(crate) fn memory_note(report: &Report) -> Option<String> {
     const KILLED: i32 = 128 + SIGKILL;
     const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
     let text = match (report.out_of_memory?, &report.outcome) {
-        (_, Outcome::Exited(0) | Outcome::NotStarted(_)) => return None,
-        (_, Outcome::Killed(SIGKILL) | Outcome::Exited(KILLED)) => {
+        (_, ExitOutcome::Exited(0) | ExitOutcome::NotStarted(_)) => return None,
+        (_, ExitOutcome::Killed(SIGKILL) | ExitOutcome::Exited(KILLED)) => {
             "[probably ended by the kernel for want of memory]"
         }
         (ToldBy::Run | ToldBy::Group, _) => {
@@ -406,11 +412,11 @@ pub(crate) fn memory_note(report: &Report) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn ended_line(outcome: &Outcome) -> String {
+fn ended_line(outcome: &ExitOutcome) -> String {
     match outcome {
-        Outcome::Exited(code) => format!("exit {code}"),
-        Outcome::Killed(signal) => format!("killed by signal {signal}"),
-        Outcome::NotStarted(_) => "not started".into(),
+        ExitOutcome::Exited(code) => format!("exit {code}"),
+        ExitOutcome::Killed(signal) => format!("killed by signal {signal}"),
+        ExitOutcome::NotStarted(_) => "not started".into(),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    Call, ToolOutput, Workspace,
+    CallContext, ToolOutput, Workspace,
     blocking::{self, Commit},
 };
 
@@ -12,7 +12,7 @@ use crate::{
 pub(crate) async fn run<F>(
     workspace: &Arc<Workspace>,
     mut files: Vec<PathBuf>,
-    call: &Call<'_>,
+    call: &CallContext<'_>,
     work: F,
 ) -> Result<ToolOutput, String>
 where

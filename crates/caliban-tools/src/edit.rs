@@ -14,12 +14,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     blocking::Commit,
     changing,
-    edit::{replacement::Fault, shown::Change},
+    edit::{replacement::Fault, shown::ShownChange},
     full_output, input,
-    ledger::{Known, Stamp, hash},
+    ledger::{FileKnowledge, Stamp, hash},
     limits::FILE_BYTES,
     save::{self, Old},
     target, words,
@@ -36,7 +36,7 @@ pub(crate) struct Edit {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct EditInput {
     file_path: String,
     #[serde(default)]
     old_string: Option<String>,
@@ -58,20 +58,21 @@ struct One {
 }
 
 /// A call's file and what is to be replaced in it, in this order.
-struct Wanted {
+struct WantedEdit {
     file_path: String,
     edits: Vec<One>,
 }
 
-fn parse(input: &Value) -> Result<Wanted, String> {
-    let Input { file_path, old_string, new_string, replace_all, mut edits } = input::parse("Edit", input)?;
+fn parse(input: &Value) -> Result<WantedEdit, String> {
+    let EditInput { file_path, old_string, new_string, replace_all, mut edits } =
+        input::parse("Edit", input)?;
     match (old_string, new_string) {
         (Some(old_string), Some(new_string)) => edits.insert(0, One { old_string, new_string, replace_all }),
         (Some(_), None) => return Err("Edit: missing field `new_string`".into()),
         (None, _) if edits.is_empty() => return Err("Edit: missing field `old_string`, or `edits`".into()),
         (None, _) => {}
     }
-    Ok(Wanted { file_path, edits })
+    Ok(WantedEdit { file_path, edits })
 }
 
 impl Edit {
@@ -95,7 +96,7 @@ impl Edit {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn edit(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn edit(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let input = parse(input)?;
         let target = self.workspace.claim(&input.file_path)?;
         let real = target.real(&input.file_path)?;
@@ -122,7 +123,7 @@ impl Tool for Edit {
         Ok(vec![Access::Write(path)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.edit(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
@@ -131,7 +132,7 @@ fn edit_now(
     workspace: &Workspace,
     path: &Path,
     real: &Path,
-    input: &Wanted,
+    input: &WantedEdit,
     commit: &Commit,
 ) -> Result<ToolOutput, String> {
     let shown = &input.file_path;
@@ -144,13 +145,13 @@ fn edit_now(
             1 => reason,
             count => format!("edit {} of {count}: {reason}; nothing was changed", index + 1),
         };
-        if known == Known::Changed && edit.replace_all {
+        if known == FileKnowledge::Changed && edit.replace_all {
             return Err(refused(format!("{shown} changed on disk since you read it: read it again")));
         }
         let replaced = replacement::replace(&content, &edit.old_string, &edit.new_string, edit.replace_all)
             .map_err(|fault| {
             let mut reason = fault_text(shown, &content, &edit.old_string, &fault);
-            if known == Known::Changed {
+            if known == FileKnowledge::Changed {
                 reason.push_str("\n[the file changed on disk since you read it: read it again]");
             }
             refused(reason)
@@ -161,7 +162,7 @@ fn edit_now(
     let saved = save::replace(real, &content, Old::Is(stamp.place()), commit)
         .map_err(|error| format!("{shown} was not changed: {error}"))?;
     let mut notes: Vec<String> = saved.links_note().into_iter().collect();
-    if known == Known::Changed {
+    if known == FileKnowledge::Changed {
         notes
             .push("[the file had changed on disk since you read it; the edit fits what is there now]".into());
     }
@@ -221,7 +222,7 @@ fn fault_text(shown: &str, content: &[u8], old: &str, fault: &Fault) -> String {
     }
 }
 
-fn told(shown: &str, changes: &[(usize, Change)], note: &str) -> ToolOutput {
+fn told(shown: &str, changes: &[(usize, ShownChange)], note: &str) -> ToolOutput {
     let (added, removed) = changes
         .iter()
         .fold((0, 0), |(added, removed), (_, change)| (added + change.added, removed + change.removed));

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use caliban_core::{access::Access, message::ToolSpec};
-use caliban_http::{Client, Method, Response};
+use caliban_http::{HttpClient, Method, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, full_output, input,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, full_output, input,
     limits::{FETCH_BYTES, REDIRECTS},
     words,
 };
@@ -30,14 +30,14 @@ pub(crate) struct WebFetch {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct FetchInput {
     url: String,
 }
 
 /// A page as it came.
 struct Fetched {
     url: Url,
-    kind: Kind,
+    kind: PageKind,
     charset: Option<String>,
     body: Bytes,
     truncated: bool,
@@ -45,7 +45,7 @@ struct Fetched {
 
 /// What a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PageKind {
     Html,
     Text,
 }
@@ -60,7 +60,7 @@ impl WebFetch {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn fetch(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn fetch(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let url = checked(input)?;
         let limit = self.workspace.options.limits.fetch_time;
         let host = url.host_str().unwrap_or_default().to_owned();
@@ -88,7 +88,7 @@ impl Tool for WebFetch {
         Ok(vec![Access::Fetch { url: url.into(), host }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.fetch(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
@@ -100,7 +100,7 @@ fn host_of(url: &Url) -> String {
 }
 
 fn checked(input: &Value) -> Result<Url, String> {
-    let Input { url } = input::parse("WebFetch", input)?;
+    let FetchInput { url } = input::parse("WebFetch", input)?;
     let parsed = Url::parse(url.trim()).map_err(|error| {
         format!("WebFetch: `{url}` is not a URL ({error}); write it whole, with https://")
     })?;
@@ -118,7 +118,7 @@ fn checked(input: &Value) -> Result<Url, String> {
 
 /// Gets the page. A redirect on the same host is followed; one to another host, which the permission
 /// rules have not judged, is only told.
-async fn get(client: &Client, mut url: Url, headers: &[(&str, &str)]) -> Result<Fetched, String> {
+async fn get(client: &HttpClient, mut url: Url, headers: &[(&str, &str)]) -> Result<Fetched, String> {
     let mut all = vec![("accept", ACCEPT)];
     all.retain(|(name, _)| headers.iter().all(|(given, _)| !given.eq_ignore_ascii_case(name)));
     all.extend(headers);
@@ -133,8 +133,8 @@ async fn get(client: &Client, mut url: Url, headers: &[(&str, &str)]) -> Result<
             status => {
                 let body = response.bytes_up_to(FETCH_BYTES).await.map(|body| body.bytes).unwrap_or_default();
                 let text = match kind(&response, &body) {
-                    Ok(Kind::Html) => page::stripped(&String::from_utf8_lossy(&body)),
-                    Ok(Kind::Text) => String::from_utf8_lossy(&body).into_owned(),
+                    Ok(PageKind::Html) => page::stripped(&String::from_utf8_lossy(&body)),
+                    Ok(PageKind::Text) => String::from_utf8_lossy(&body).into_owned(),
                     Err(_) => String::new(),
                 };
                 let start: String = text.trim().chars().take(ERROR_CHARS).collect();
@@ -176,22 +176,22 @@ async fn read(mut response: Response, url: Url) -> Result<Fetched, String> {
 }
 
 /// What the body is, by its type, or by its look when it has none; the error is what else it is.
-fn kind(response: &Response, body: &[u8]) -> Result<Kind, String> {
+fn kind(response: &Response, body: &[u8]) -> Result<PageKind, String> {
     let start = &body[..body.len().min(1_024)];
     let given = response.header("content-type").unwrap_or_default();
     let media = given.split(';').next().unwrap_or_default().trim().to_lowercase();
     match media.as_str() {
-        "text/html" | "application/xhtml+xml" => Ok(Kind::Html),
+        "text/html" | "application/xhtml+xml" => Ok(PageKind::Html),
         "" if memchr::memchr(0, start).is_some() => Err("binary".into()),
         "" => {
             let look = String::from_utf8_lossy(start).to_lowercase();
             Ok(if look.contains("<html") || look.contains("<!doctype html") {
-                Kind::Html
+                PageKind::Html
             } else {
-                Kind::Text
+                PageKind::Text
             })
         }
-        _ if is_text(&media) && memchr::memchr(0, start).is_none() => Ok(Kind::Text),
+        _ if is_text(&media) && memchr::memchr(0, start).is_none() => Ok(PageKind::Text),
         _ => Err(media),
     }
 }
@@ -218,8 +218,8 @@ fn is_text(media: &str) -> bool {
 fn told(workspace: &Workspace, host: &str, fetched: &Fetched) -> ToolOutput {
     let text = decoded(&fetched.body, fetched.charset.as_deref());
     let text = match fetched.kind {
-        Kind::Html => page::markdown(text, fetched.url.as_str()),
-        Kind::Text => text,
+        PageKind::Html => page::markdown(text, fetched.url.as_str()),
+        PageKind::Text => text,
     };
     let mut notes = Vec::new();
     if fetched.truncated {

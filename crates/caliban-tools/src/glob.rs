@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input,
     limits::{GLOB_PATHS, SEARCH_TIME, WALK_ENTRIES},
-    target::Target,
+    target::CallTarget,
     walk::{self, Bounds, Ignored, PathGlob},
     words,
 };
@@ -26,13 +26,13 @@ pub(crate) struct Glob {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct GlobInput {
     pattern: String,
     #[serde(default, deserialize_with = "input::text")]
     path: Option<String>,
 }
 
-impl Input {
+impl GlobInput {
     /// What the judgement is kept under.
     fn words(&self) -> String {
         format!("{}\0{}", self.path.as_deref().unwrap_or_default(), self.pattern)
@@ -67,8 +67,8 @@ impl Glob {
         Self { workspace: workspace.clone(), spec }
     }
 
-    fn search(&self, input: &Value) -> Result<(Input, Search), String> {
-        let input: Input = input::parse("Glob", input)?;
+    fn search(&self, input: &Value) -> Result<(GlobInput, Search), String> {
+        let input: GlobInput = input::parse("Glob", input)?;
         let base = match &input.path {
             Some(path) => self.workspace.absolute(path)?,
             None => self.workspace.cwd(),
@@ -88,7 +88,7 @@ impl Glob {
         Ok((input, Search { base, glob, listing }))
     }
 
-    async fn glob(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn glob(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let (input, mut search) = self.search(input)?;
         let target = self.workspace.judged.claim(&input.words(), || Ok(search.base.clone()))?;
         search.base = target.path.clone();
@@ -111,16 +111,16 @@ impl Tool for Glob {
         Ok(vec![Access::Read(search.base)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.glob(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
 fn glob_now(
     workspace: &Workspace,
-    input: &Input,
+    input: &GlobInput,
     search: &Search,
-    target: &Target,
+    target: &CallTarget,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, String> {
     let shown = workspace.shown(&search.base);
@@ -176,7 +176,7 @@ fn glob_now(
     Ok(ToolOutput { summary: count, ..output })
 }
 
-struct Found {
+struct GlobMatches {
     paths: Vec<FoundPath>,
     stopped: bool,
     unreadable: u64,
@@ -188,8 +188,8 @@ struct FoundPath {
     directory: bool,
 }
 
-fn find(base: &Path, search: &Search, ignored: Ignored, bounds: Bounds<'_>) -> Found {
-    let mut found = Found { paths: Vec::new(), stopped: false, unreadable: 0 };
+fn find(base: &Path, search: &Search, ignored: Ignored, bounds: Bounds<'_>) -> GlobMatches {
+    let mut found = GlobMatches { paths: Vec::new(), stopped: false, unreadable: 0 };
     let mut builder = walk::walk(base, ignored);
     if search.listing == Listing::OneDirectory {
         builder.max_depth(Some(1));

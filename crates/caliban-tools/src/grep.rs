@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking,
     grep::search::{FileHits, Hits, Search},
     input,
     limits::{GREP_LINES, SEARCH_TIME, WALK_ENTRIES},
-    target::Target,
+    target::CallTarget,
     walk::{Bounds, Ignored, PathGlob},
     words,
 };
@@ -39,7 +39,7 @@ pub(crate) struct Grep {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct GrepInput {
     pattern: String,
     #[serde(default, deserialize_with = "input::text")]
     path: Option<String>,
@@ -48,7 +48,7 @@ struct Input {
     #[serde(default, rename = "type", deserialize_with = "input::text")]
     file_type: Option<String>,
     #[serde(default)]
-    output_mode: Option<Mode>,
+    output_mode: Option<GrepMode>,
     #[serde(default, rename = "-i", deserialize_with = "input::flag")]
     ignore_case: bool,
     #[serde(default = "yes", rename = "-n", deserialize_with = "input::flag")]
@@ -65,11 +65,11 @@ struct Input {
     head_limit: Option<u64>,
 }
 
-impl Input {
+impl GrepInput {
     /// Who asks for lines of context wants to see lines.
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> GrepMode {
         let context = self.before.or(self.after).or(self.context).is_some();
-        self.output_mode.unwrap_or(if context { Mode::Content } else { Mode::FilesWithMatches })
+        self.output_mode.unwrap_or(if context { GrepMode::Content } else { GrepMode::FilesWithMatches })
     }
 
     /// What the judgement is kept under; the empty path is the working directory.
@@ -85,7 +85,7 @@ fn yes() -> bool {
 /// What is returned of a file with matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum GrepMode {
     FilesWithMatches,
     Content,
     Count,
@@ -115,15 +115,15 @@ impl Grep {
         Self { workspace: workspace.clone(), spec }
     }
 
-    fn base(&self, input: &Input) -> Result<PathBuf, String> {
+    fn base(&self, input: &GrepInput) -> Result<PathBuf, String> {
         match &input.path {
             Some(path) => self.workspace.absolute(path),
             None => Ok(self.workspace.cwd()),
         }
     }
 
-    async fn grep(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse("Grep", input)?;
+    async fn grep(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: GrepInput = input::parse("Grep", input)?;
         let target = self.workspace.judged.claim(input.words(), || self.base(&input))?;
         let workspace = self.workspace.clone();
         let work = move |cancel: &CancellationToken| {
@@ -139,21 +139,21 @@ impl Tool for Grep {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let input: Input = input::parse("Grep", input)?;
+        let input: GrepInput = input::parse("Grep", input)?;
         let base = self.base(&input)?;
         self.workspace.judged.note(input.words(), &base);
         Ok(vec![Access::Read(base)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.grep(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
 fn grep_now(
     workspace: &Workspace,
-    input: &Input,
-    target: &Target,
+    input: &GrepInput,
+    target: &CallTarget,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, String> {
     let base = &target.path;
@@ -171,8 +171,8 @@ fn grep_now(
         off_limits: workspace.off_limits(),
         types: input.file_type.as_deref().map(types).transpose()?,
         multiline: input.multiline,
-        lines: input.mode() == Mode::Content,
-        first_only: input.mode() == Mode::FilesWithMatches,
+        lines: input.mode() == GrepMode::Content,
+        first_only: input.mode() == GrepMode::FilesWithMatches,
         before: around(input.before),
         after: around(input.after),
     };
@@ -196,7 +196,7 @@ fn ignored_note(files: &mut [FileHits], path_of: impl Fn(&Path) -> String) -> Op
     (!names.is_empty()).then_some(text)
 }
 
-fn matcher(input: &Input) -> Result<RegexMatcher, String> {
+fn matcher(input: &GrepInput) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
     builder.case_insensitive(input.ignore_case).multi_line(true);
     if input.multiline {
@@ -223,7 +223,7 @@ fn types(name: &str) -> Result<Types, String> {
         .map_err(|_| format!("Grep: unknown file type `{name}`; use glob instead, such as *.{name}"))
 }
 
-fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> ToolOutput {
+fn told(workspace: &Workspace, input: &GrepInput, base: &Path, mut hits: Hits) -> ToolOutput {
     let mode = input.mode();
     let mut notes = Vec::new();
     if hits.stopped {
@@ -251,18 +251,18 @@ fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> To
         return ToolOutput::text(notes.join("\n"), "no matches");
     }
     match mode {
-        Mode::FilesWithMatches => {
+        GrepMode::FilesWithMatches => {
             hits.files.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.path.cmp(&b.path)));
         }
-        Mode::Content | Mode::Count => hits.files.sort_by(|a, b| a.path.cmp(&b.path)),
+        GrepMode::Content | GrepMode::Count => hits.files.sort_by(|a, b| a.path.cmp(&b.path)),
     }
     let mut lines: Vec<String> = Vec::new();
     for file in &hits.files {
         let path = path_of(&file.path);
         match mode {
-            Mode::FilesWithMatches => lines.push(path),
-            Mode::Count => lines.push(format!("{path}:{}", file.count)),
-            Mode::Content => {
+            GrepMode::FilesWithMatches => lines.push(path),
+            GrepMode::Count => lines.push(format!("{path}:{}", file.count)),
+            GrepMode::Content => {
                 let context = input.before.or(input.after).or(input.context).unwrap_or(0) > 0;
                 if context && !lines.is_empty() {
                     lines.push("--".into());
@@ -281,8 +281,8 @@ fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> To
         lines.truncate(limit);
     }
     let summary = match mode {
-        Mode::FilesWithMatches => files,
-        Mode::Content | Mode::Count => {
+        GrepMode::FilesWithMatches => files,
+        GrepMode::Content | GrepMode::Count => {
             format!("{} in {files}", words::counted(matches, "match", "matches"))
         }
     };

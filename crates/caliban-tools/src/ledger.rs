@@ -18,13 +18,13 @@ use sha2::{Digest, Sha256};
 /// The state of a file at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    place: Place,
+    place: FileIdentity,
     content: Option<Hash>,
 }
 
 /// What `stat` says of a file, as far as it tells two states apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
@@ -37,7 +37,7 @@ pub(crate) type Hash = [u8; 32];
 
 /// What the ledger says of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum FileKnowledge {
     /// This agent has neither read nor written it.
     Never,
     /// It is as this agent knows it.
@@ -48,7 +48,7 @@ pub(crate) enum Known {
     Changed,
 }
 
-impl Place {
+impl FileIdentity {
     /// The state behind an open file.
     pub(crate) fn of(meta: &Metadata) -> Self {
         Self {
@@ -64,11 +64,11 @@ impl Place {
 impl Stamp {
     /// A stamp of a file whose content was hashed, or was too large for it.
     pub(crate) fn new(meta: &Metadata, content: Option<Hash>) -> Self {
-        Self { place: Place::of(meta), content }
+        Self { place: FileIdentity::of(meta), content }
     }
 
     /// Where and when the file was.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> FileIdentity {
         self.place
     }
 
@@ -117,14 +117,14 @@ impl Lines {
 
 /// How much of a state was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum SeenPart {
     /// All of it.
     Whole,
     /// These lines, of so many where that is known.
     Lines { lines: Lines, total: Option<u64> },
 }
 
-impl Seen {
+impl SeenPart {
     /// With what was seen of the same state before.
     fn and(self, before: Self) -> Self {
         let Self::Lines { mut lines, total } = self else { return Self::Whole };
@@ -144,53 +144,53 @@ impl Seen {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LedgerEntry {
     stamp: Stamp,
-    seen: Seen,
+    seen: SeenPart,
 }
 
 /// The files one agent knows, by real path.
 #[derive(Debug, Default)]
-pub(crate) struct FileLedger(Mutex<HashMap<PathBuf, Entry>>);
+pub(crate) struct FileLedger(Mutex<HashMap<PathBuf, LedgerEntry>>);
 
 impl FileLedger {
     /// The agent has now seen so much of this state; what it saw of the same state before counts, too.
-    pub(crate) fn saw(&self, real: &Path, stamp: Stamp, seen: Seen) {
+    pub(crate) fn saw(&self, real: &Path, stamp: Stamp, seen: SeenPart) {
         let mut files = self.files();
         let seen = match files.remove(real) {
             Some(before) if before.stamp.same(&stamp) => seen.and(before.seen),
             _ => seen.settled(),
         };
-        files.insert(real.to_owned(), Entry { stamp, seen });
+        files.insert(real.to_owned(), LedgerEntry { stamp, seen });
     }
 
     /// The agent has written this state.
     pub(crate) fn wrote(&self, real: &Path, stamp: Stamp) {
-        self.files().insert(real.to_owned(), Entry { stamp, seen: Seen::Whole });
+        self.files().insert(real.to_owned(), LedgerEntry { stamp, seen: SeenPart::Whole });
     }
 
     /// The agent has changed a part of the file, of which it knew so much before. If it had not seen the file as it was, it
     /// now knows only the part that matched; lines that were seen may have other numbers now.
-    pub(crate) fn changed(&self, real: &Path, stamp: Stamp, known: Known) {
+    pub(crate) fn changed(&self, real: &Path, stamp: Stamp, known: FileKnowledge) {
         if let Some(entry) = self.files().get_mut(real) {
             entry.stamp = stamp;
-            if known != Known::Same {
-                entry.seen = Seen::Lines { lines: Lines::default(), total: None };
+            if known != FileKnowledge::Same {
+                entry.seen = SeenPart::Lines { lines: Lines::default(), total: None };
             }
         }
     }
 
     /// How the state that is there now relates to what the agent knows.
-    pub(crate) fn judge(&self, real: &Path, now: &Stamp) -> Known {
+    pub(crate) fn judge(&self, real: &Path, now: &Stamp) -> FileKnowledge {
         match self.files().get(real) {
-            None => Known::Never,
-            Some(entry) if !entry.stamp.same(now) => Known::Changed,
-            Some(entry) if entry.seen == Seen::Whole => Known::Same,
-            Some(_) => Known::Part,
+            None => FileKnowledge::Never,
+            Some(entry) if !entry.stamp.same(now) => FileKnowledge::Changed,
+            Some(entry) if entry.seen == SeenPart::Whole => FileKnowledge::Same,
+            Some(_) => FileKnowledge::Part,
         }
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Entry>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, LedgerEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,13 +210,13 @@ mod tests {
         let path = dir.path().join("f");
         let ledger = FileLedger::default();
         fs::write(&path, "one").unwrap();
-        assert_eq!(ledger.judge(&path, &stamp(&path)), Known::Never);
+        assert_eq!(ledger.judge(&path, &stamp(&path)), FileKnowledge::Never);
         ledger.wrote(&path, stamp(&path));
         fs::write(&path, "one").unwrap();
-        assert_eq!(ledger.judge(&path, &stamp(&path)), Known::Same);
+        assert_eq!(ledger.judge(&path, &stamp(&path)), FileKnowledge::Same);
         // Same size, possibly the same clock tick.
         fs::write(&path, "two").unwrap();
-        assert_eq!(ledger.judge(&path, &stamp(&path)), Known::Changed);
+        assert_eq!(ledger.judge(&path, &stamp(&path)), FileKnowledge::Changed);
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
         fs::write(&path, "one").unwrap();
         let bare = |path: &Path| Stamp::new(&fs::metadata(path).unwrap(), None);
         ledger.wrote(&path, bare(&path));
-        assert_eq!(ledger.judge(&path, &bare(&path)), Known::Same);
+        assert_eq!(ledger.judge(&path, &bare(&path)), FileKnowledge::Same);
         fs::write(&path, "longer").unwrap();
-        assert_eq!(ledger.judge(&path, &bare(&path)), Known::Changed);
+        assert_eq!(ledger.judge(&path, &bare(&path)), FileKnowledge::Changed);
     }
 
     #[test]
@@ -241,18 +241,18 @@ mod tests {
         let see = |first: u64, last: u64, total: Option<u64>| {
             let mut lines = Lines::default();
             (first..=last).for_each(|line| lines.add(line));
-            ledger.saw(&path, stamp(&path), Seen::Lines { lines, total });
+            ledger.saw(&path, stamp(&path), SeenPart::Lines { lines, total });
             ledger.judge(&path, &stamp(&path))
         };
-        assert_eq!(see(4, 5, Some(5)), Known::Part);
-        assert_eq!(see(1, 2, None), Known::Part);
-        assert_eq!(see(3, 3, None), Known::Same);
+        assert_eq!(see(4, 5, Some(5)), FileKnowledge::Part);
+        assert_eq!(see(1, 2, None), FileKnowledge::Part);
+        assert_eq!(see(3, 3, None), FileKnowledge::Same);
         // What was whole stays so, until somebody changes it.
-        assert_eq!(see(1, 1, Some(5)), Known::Same);
+        assert_eq!(see(1, 1, Some(5)), FileKnowledge::Same);
         fs::write(&path, "1\n2\n3\n4\n6\n").unwrap();
-        assert_eq!(see(5, 5, Some(5)), Known::Part);
-        ledger.changed(&path, stamp(&path), Known::Part);
-        assert_eq!(see(1, 4, Some(5)), Known::Part);
-        assert_eq!(see(1, 5, Some(5)), Known::Same);
+        assert_eq!(see(5, 5, Some(5)), FileKnowledge::Part);
+        ledger.changed(&path, stamp(&path), FileKnowledge::Part);
+        assert_eq!(see(1, 4, Some(5)), FileKnowledge::Part);
+        assert_eq!(see(1, 5, Some(5)), FileKnowledge::Same);
     }
 }

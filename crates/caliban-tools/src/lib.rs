@@ -47,7 +47,7 @@ pub use crate::{
     buffers::Buffers,
     fetch::search::QUERY as SEARCH_QUERY,
     full_output::Redact,
-    limits::Limits,
+    limits::ToolLimits,
     patch::NAME as APPLY_PATCH,
     read::pdf::pdf_main,
     todo::{Todo, TodoStatus},
@@ -75,11 +75,11 @@ pub trait Tool: Send + Sync {
 
     /// Carries the call out. Never panics, never fails: what goes wrong is an output with `is_error`.
     /// Returns within 100 ms of `call.cancel`.
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput>;
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput>;
 }
 
 /// What goes with one call.
-pub struct Call<'a> {
+pub struct CallContext<'a> {
     /// The call's id.
     pub id: &'a str,
     /// Ends the call and everything that it started.

@@ -55,7 +55,7 @@ pub const FETCH_BYTES: usize = 5 << 20;
 
 /// The limits that a caller may set; the rest are constants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct ToolLimits {
     /// How long a command may run when the call names no time.
     pub command_time: Duration,
     /// The longest time that a call may name.
@@ -66,7 +66,7 @@ pub struct Limits {
     pub fetch_time: Duration,
 }
 
-impl Default for Limits {
+impl Default for ToolLimits {
     fn default() -> Self {
         Self {
             command_time: Duration::from_secs(120),

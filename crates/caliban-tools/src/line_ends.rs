@@ -5,7 +5,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How the lines of a file end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ends {
+enum LineEnds {
     Lf,
     Crlf,
     Mixed { mostly_crlf: bool },
@@ -24,18 +24,18 @@ pub(crate) fn shaped_like(old: &[u8], text: &str) -> Shaped {
     let mut content = text.as_bytes().to_vec();
     let has_bare_ends = with_crlf(&content) != content;
     match ends(old) {
-        Ends::Crlf if has_bare_ends => {
+        LineEnds::Crlf if has_bare_ends => {
             content = with_crlf(&content);
             notes.push("[its lines end with CRLF, as before]");
         }
-        Ends::Mixed { mostly_crlf: true } => {
+        LineEnds::Mixed { mostly_crlf: true } => {
             content = with_crlf(&content);
             notes.push("[its lines ended with CRLF and LF; now all end with CRLF]");
         }
-        Ends::Mixed { mostly_crlf: false } => {
+        LineEnds::Mixed { mostly_crlf: false } => {
             notes.push("[its lines ended with CRLF and LF; now they end as you wrote them]");
         }
-        Ends::Crlf | Ends::Lf => {}
+        LineEnds::Crlf | LineEnds::Lf => {}
     }
     if old.starts_with(MARK) && !content.starts_with(MARK) {
         content.splice(0..0, MARK.iter().copied());
@@ -46,7 +46,7 @@ pub(crate) fn shaped_like(old: &[u8], text: &str) -> Shaped {
 
 /// Whether more than half of the lines end with CRLF.
 pub(crate) fn mostly_crlf(content: &[u8]) -> bool {
-    matches!(ends(content), Ends::Crlf | Ends::Mixed { mostly_crlf: true })
+    matches!(ends(content), LineEnds::Crlf | LineEnds::Mixed { mostly_crlf: true })
 }
 
 /// Every bare `\n` as `\r\n`.
@@ -63,16 +63,16 @@ pub(crate) fn with_crlf(text: &[u8]) -> Vec<u8> {
     result
 }
 
-fn ends(content: &[u8]) -> Ends {
+fn ends(content: &[u8]) -> LineEnds {
     let (mut all, mut crlf) = (0_usize, 0_usize);
     for at in memchr::memchr_iter(b'\n', content) {
         all += 1;
         crlf += usize::from(at > 0 && content[at - 1] == b'\r');
     }
     match (all, crlf) {
-        (_, 0) => Ends::Lf,
-        (all, crlf) if all == crlf => Ends::Crlf,
-        (all, crlf) => Ends::Mixed { mostly_crlf: crlf * 2 > all },
+        (_, 0) => LineEnds::Lf,
+        (all, crlf) if all == crlf => LineEnds::Crlf,
+        (all, crlf) => LineEnds::Mixed { mostly_crlf: crlf * 2 > all },
     }
 }
 

@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     blocking::{self, Commit},
     changing, edit, input,
-    ledger::{Known, Stamp},
-    patch::parse::Change,
+    ledger::{FileKnowledge, Stamp},
+    patch::parse::PatchChange,
     save::{self, Old},
     target, words,
 };
@@ -33,14 +33,14 @@ pub(crate) struct ApplyPatch {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct PatchInput {
     #[serde(alias = "patch")]
     input: String,
 }
 
 /// What is to be done with one path, when all fit.
-enum Step {
-    Write { shown: String, real: PathBuf, content: Vec<u8>, old: Option<(Stamp, Known)> },
+enum PatchStep {
+    Write { shown: String, real: PathBuf, content: Vec<u8>, old: Option<(Stamp, FileKnowledge)> },
     Remove { shown: String, real: PathBuf },
 }
 
@@ -57,7 +57,7 @@ impl ApplyPatch {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn patch(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn patch(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let changes = changes(input)?;
         let mut targets = Vec::new();
         for path in paths(&changes) {
@@ -85,13 +85,13 @@ impl Tool for ApplyPatch {
         paths(&changes).map(|path| Ok(Access::Write(self.workspace.judge(path)?))).collect()
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.patch(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
-fn changes(input: &Value) -> Result<Vec<Change>, String> {
-    let Input { input } = input::parse(NAME, input)?;
+fn changes(input: &Value) -> Result<Vec<PatchChange>, String> {
+    let PatchInput { input } = input::parse(NAME, input)?;
     let changes = parse::parse(&input).map_err(|why| format!("{NAME}: {why}"))?;
     let mut paths: Vec<&str> = paths(&changes).collect();
     paths.sort_unstable();
@@ -102,11 +102,11 @@ fn changes(input: &Value) -> Result<Vec<Change>, String> {
 }
 
 /// All paths that are touched, in the order of the patch.
-fn paths(changes: &[Change]) -> impl Iterator<Item = &str> {
+fn paths(changes: &[PatchChange]) -> impl Iterator<Item = &str> {
     changes.iter().flat_map(|change| {
         let to = match change {
-            Change::Update { to, .. } => to.as_deref(),
-            Change::Add { .. } | Change::Delete { .. } => None,
+            PatchChange::Update { to, .. } => to.as_deref(),
+            PatchChange::Add { .. } | PatchChange::Delete { .. } => None,
         };
         [Some(change.path()), to].into_iter().flatten()
     })
@@ -116,7 +116,7 @@ type Targets = [(String, PathBuf, PathBuf)];
 
 fn patch_now(
     workspace: &Workspace,
-    changes: &[Change],
+    changes: &[PatchChange],
     targets: &Targets,
     commit: &Commit,
 ) -> Result<ToolOutput, String> {
@@ -147,7 +147,7 @@ fn patch_now(
 }
 
 /// What a change comes to; nothing is written.
-fn plan(workspace: &Workspace, change: &Change, targets: &Targets) -> Result<Vec<Step>, String> {
+fn plan(workspace: &Workspace, change: &PatchChange, targets: &Targets) -> Result<Vec<PatchStep>, String> {
     let target = |path: &str| {
         targets.iter().find(|(shown, ..)| shown == path).ok_or_else(|| format!("{path} was not judged"))
     };
@@ -157,36 +157,36 @@ fn plan(workspace: &Workspace, change: &Change, targets: &Targets) -> Result<Vec
         Err(_) => Ok(()),
     };
     match change {
-        Change::Add { content, .. } => {
+        PatchChange::Add { content, .. } => {
             absent(shown, real)?;
             let content = content.as_bytes().to_vec();
-            Ok(vec![Step::Write { shown: shown.clone(), real: real.clone(), content, old: None }])
+            Ok(vec![PatchStep::Write { shown: shown.clone(), real: real.clone(), content, old: None }])
         }
-        Change::Delete { .. } => {
+        PatchChange::Delete { .. } => {
             edit::load(workspace, path, real, shown)?;
-            Ok(vec![Step::Remove { shown: shown.clone(), real: real.clone() }])
+            Ok(vec![PatchStep::Remove { shown: shown.clone(), real: real.clone() }])
         }
-        Change::Update { to, pieces, .. } => {
+        PatchChange::Update { to, pieces, .. } => {
             let (before, stamp) = edit::load(workspace, path, real, shown)?;
             let known = workspace.ledger.judge(real, &stamp);
             let content = apply::apply(&before, pieces).map_err(|why| format!("{shown}: {why}"))?;
             let Some(to) = to else {
                 let (shown, real) = (shown.clone(), real.clone());
-                return Ok(vec![Step::Write { shown, real, content, old: Some((stamp, known)) }]);
+                return Ok(vec![PatchStep::Write { shown, real, content, old: Some((stamp, known)) }]);
             };
             let (moved, _, new) = target(to)?;
             absent(moved, new)?;
             Ok(vec![
-                Step::Write { shown: moved.clone(), real: new.clone(), content, old: None },
-                Step::Remove { shown: shown.clone(), real: real.clone() },
+                PatchStep::Write { shown: moved.clone(), real: new.clone(), content, old: None },
+                PatchStep::Remove { shown: shown.clone(), real: real.clone() },
             ])
         }
     }
 }
 
-fn carry_out(workspace: &Workspace, step: &Step) -> Result<(String, Option<String>), String> {
+fn carry_out(workspace: &Workspace, step: &PatchStep) -> Result<(String, Option<String>), String> {
     match step {
-        Step::Write { shown, real, content, old } => {
+        PatchStep::Write { shown, real, content, old } => {
             let before = old.as_ref().map_or(Old::Absent, |(stamp, _)| Old::Is(stamp.place()));
             let saved = save::replace(real, content, before, &Commit::default())
                 .map_err(|error| format!("{shown} was not changed: {error}"))?;
@@ -198,7 +198,7 @@ fn carry_out(workspace: &Workspace, step: &Step) -> Result<(String, Option<Strin
             let verb = if old.is_some() { "updated" } else { "added" };
             Ok((format!("{verb} {shown}"), note))
         }
-        Step::Remove { shown, real } => {
+        PatchStep::Remove { shown, real } => {
             let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
                 return Err(format!("{shown} cannot be removed"));
             };

@@ -18,10 +18,10 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
-    ledger::{Hash, Lines, Seen, Stamp},
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input,
+    ledger::{Hash, Lines, SeenPart, Stamp},
     limits::{FILE_BYTES, IMAGE_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES},
-    target::{self, Target},
+    target::{self, CallTarget},
     words,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct Read {
 }
 
 #[derive(Clone, Deserialize)]
-struct Input {
+struct ReadInput {
     file_path: String,
     #[serde(default, deserialize_with = "input::number")]
     offset: Option<u64>,
@@ -64,8 +64,8 @@ impl Read {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn read(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse("Read", input)?;
+    async fn read(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: ReadInput = input::parse("Read", input)?;
         let target = self.workspace.claim(&input.file_path)?;
         if let Ok(real) = target.real(&input.file_path) {
             self.workspace.unsaved.ask(&real).await;
@@ -74,16 +74,21 @@ impl Read {
         let (theirs, wanted) = (target.clone(), input.clone());
         let work = move |cancel: &CancellationToken| read_now(&workspace, &theirs, &wanted, cancel);
         match blocking::look(call.cancel, work).await?? {
-            Found::Output(output) => Ok(output),
-            Found::Pdf => self.pdf(&target, &input, call).await,
+            FileContent::Output(output) => Ok(output),
+            FileContent::Pdf => self.pdf(&target, &input, call).await,
         }
     }
 
-    async fn pdf(&self, target: &Target, input: &Input, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn pdf(
+        &self,
+        target: &CallTarget,
+        input: &ReadInput,
+        call: &CallContext<'_>,
+    ) -> Result<ToolOutput, String> {
         let shown = &input.file_path;
         let real = target.real(shown)?;
         let text = pdf::text(&self.workspace, shown, &real, call.cancel).await?;
-        let mut page = Page::of_text(&text, input, call.cancel)?;
+        let mut page = LineRange::of_text(&text, input, call.cancel)?;
         page.note = Some("[the text of a PDF; layout and pictures are lost]");
         page.output(shown)
     }
@@ -95,18 +100,18 @@ impl Tool for Read {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let input: Input = input::parse("Read", input)?;
+        let input: ReadInput = input::parse("Read", input)?;
         let path = self.workspace.judge(&input.file_path)?;
         Ok(vec![Access::Read(path)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.read(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
 /// What a file is.
-enum Found {
+enum FileContent {
     /// Something that can be shown.
     Output(ToolOutput),
     /// A document whose text takes longer.
@@ -115,10 +120,10 @@ enum Found {
 
 fn read_now(
     workspace: &Workspace,
-    target: &Target,
-    input: &Input,
+    target: &CallTarget,
+    input: &ReadInput,
     cancel: &CancellationToken,
-) -> Result<Found, String> {
+) -> Result<FileContent, String> {
     let shown = &input.file_path;
     let path = &target.path;
     let real = target.real(shown)?;
@@ -135,25 +140,25 @@ fn read_now(
         return Err(format!("{shown} is a pipe, a socket or a device, not a file"));
     }
     if let Some(text) = workspace.unsaved.text(&real) {
-        let mut page =
-            Page::read(&mut &*text, text.len() as u64, input.offset, input.limit, cancel).map_err(failed)?;
+        let mut page = LineRange::read(&mut &*text, text.len() as u64, input.offset, input.limit, cancel)
+            .map_err(failed)?;
         page.note = Some("[as it is in the user's editor; it is not saved yet]");
         workspace.ledger.saw(&real, Stamp::new(&meta, page.content), page.seen());
-        return page.output(shown).map(Found::Output);
+        return page.output(shown).map(FileContent::Output);
     }
     let start = sniff(&mut file).map_err(failed)?;
     match kind(&start) {
-        Kind::Text => {}
-        Kind::Pdf => return Ok(Found::Pdf),
-        Kind::Picture(media_type) => {
+        FileKind::Text => {}
+        FileKind::Pdf => return Ok(FileContent::Pdf),
+        FileKind::Picture(media_type) => {
             let (output, content) = picture(&mut file, shown, media_type).map_err(failed)??;
-            workspace.ledger.saw(&real, Stamp::new(&meta, Some(content)), Seen::Whole);
-            return Ok(Found::Output(output));
+            workspace.ledger.saw(&real, Stamp::new(&meta, Some(content)), SeenPart::Whole);
+            return Ok(FileContent::Output(output));
         }
-        Kind::Utf16 => {
+        FileKind::Utf16 => {
             return Err(format!("{shown} is UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8"));
         }
-        Kind::Binary => {
+        FileKind::Binary => {
             return Err(format!("{shown} is a binary file ({})", words::bytes(meta.len())));
         }
     }
@@ -163,22 +168,22 @@ fn read_now(
         let mut bytes = Vec::new();
         (&mut file).take(FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
         if let Some(text) = notebook::text(&bytes) {
-            let mut page = Page::of_text(&text, input, cancel)?;
+            let mut page = LineRange::of_text(&text, input, cancel)?;
             page.note = Some(
                 "[a notebook as text; with offset or limit you see its JSON, which Edit and Write change]",
             );
-            let seen = Seen::Lines { lines: Lines::default(), total: None };
+            let seen = SeenPart::Lines { lines: Lines::default(), total: None };
             workspace.ledger.saw(&real, Stamp::new(&meta, Some(Sha256::digest(&bytes).into())), seen);
-            return page.output(shown).map(Found::Output);
+            return page.output(shown).map(FileContent::Output);
         }
         file.rewind().map_err(failed)?;
     }
-    let page = Page::read(&mut file, meta.len(), input.offset, input.limit, cancel).map_err(failed)?;
+    let page = LineRange::read(&mut file, meta.len(), input.offset, input.limit, cancel).map_err(failed)?;
     workspace.ledger.saw(&real, Stamp::new(&meta, page.content), page.seen());
-    page.output(shown).map(Found::Output)
+    page.output(shown).map(FileContent::Output)
 }
 
-enum Kind {
+enum FileKind {
     Text,
     Pdf,
     Picture(&'static str),
@@ -186,16 +191,16 @@ enum Kind {
     Binary,
 }
 
-fn kind(start: &[u8]) -> Kind {
+fn kind(start: &[u8]) -> FileKind {
     match start {
-        [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Kind::Picture("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Kind::Picture("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Kind::Picture("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Kind::Picture("image/webp"),
-        [b'%', b'P', b'D', b'F', b'-', ..] => Kind::Pdf,
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Kind::Utf16,
-        _ if memchr::memchr(0, start).is_some() => Kind::Binary,
-        _ => Kind::Text,
+        [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => FileKind::Picture("image/png"),
+        [0xff, 0xd8, 0xff, ..] => FileKind::Picture("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => FileKind::Picture("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => FileKind::Picture("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => FileKind::Pdf,
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => FileKind::Utf16,
+        _ if memchr::memchr(0, start).is_some() => FileKind::Binary,
+        _ => FileKind::Text,
     }
 }
 
@@ -225,7 +230,7 @@ fn picture(file: &mut File, shown: &str, media_type: &str) -> io::Result<Result<
 }
 
 /// The lines of one range and what else was seen on the way.
-struct Page {
+struct LineRange {
     text: String,
     first: u64,
     taken: u64,
@@ -242,9 +247,9 @@ struct Page {
     note: Option<&'static str>,
 }
 
-impl Page {
+impl LineRange {
     /// Lines of a text that a file was made into.
-    fn of_text(text: &str, input: &Input, cancel: &CancellationToken) -> Result<Self, String> {
+    fn of_text(text: &str, input: &ReadInput, cancel: &CancellationToken) -> Result<Self, String> {
         let size = text.len() as u64;
         Self::read(&mut text.as_bytes(), size, input.offset, input.limit, cancel)
             .map_err(|error| words::reason(&error))
@@ -274,7 +279,7 @@ impl Page {
         };
         let limit = limit.unwrap_or(READ_LINES).clamp(1, READ_LINES);
         let mut hasher = (size <= FILE_BYTES).then(Sha256::new);
-        let mut line = Line::default();
+        let mut line = LineReader::default();
         let mut scanned = 0;
         let mut block = vec![0; BLOCK_BYTES];
         loop {
@@ -314,7 +319,7 @@ impl Page {
         self.full || self.taken >= limit
     }
 
-    fn take_block(&mut self, block: &[u8], line: &mut Line, limit: u64) {
+    fn take_block(&mut self, block: &[u8], line: &mut LineReader, limit: u64) {
         let mut rest = block;
         while let Some(at) = memchr::memchr(b'\n', rest) {
             line.push(&rest[..at], self.wants_next(limit));
@@ -330,11 +335,11 @@ impl Page {
         self.lines + 1 >= self.first && !self.done(limit)
     }
 
-    fn end_line(&mut self, line: &mut Line, limit: u64) {
+    fn end_line(&mut self, line: &mut LineReader, limit: u64) {
         let wanted = self.wants_next(limit);
         self.lines += 1;
         if wanted {
-            let Shown { text, invalid, crlf, cut } = line.shown(self.lines == 1);
+            let ShownLine { text, invalid, crlf, cut } = line.shown(self.lines == 1);
             if !self.text.is_empty() && self.text.len() + text.len() + 8 > READ_BYTES {
                 self.full = true;
             } else {
@@ -350,8 +355,8 @@ impl Page {
         line.clear();
     }
 
-    fn seen(&self) -> Seen {
-        Seen::Lines { lines: self.whole.clone(), total: self.complete.then_some(self.lines) }
+    fn seen(&self) -> SeenPart {
+        SeenPart::Lines { lines: self.whole.clone(), total: self.complete.then_some(self.lines) }
     }
 
     fn output(self, shown: &str) -> Result<ToolOutput, String> {
@@ -388,7 +393,7 @@ impl Page {
 
 /// The line being read, up to what of it can be shown.
 #[derive(Default)]
-struct Line {
+struct LineReader {
     bytes: Vec<u8>,
     left_out: u64,
     begun: bool,
@@ -396,7 +401,7 @@ struct Line {
 }
 
 /// A line as it is shown.
-struct Shown {
+struct ShownLine {
     text: String,
     /// Whether bytes of it are no UTF-8.
     invalid: bool,
@@ -409,7 +414,7 @@ struct Shown {
 /// No character has more bytes than this.
 const CHAR_BYTES: usize = 4;
 
-impl Line {
+impl LineReader {
     fn push(&mut self, bytes: &[u8], wanted: bool) {
         self.begun = true;
         if !wanted {
@@ -423,7 +428,7 @@ impl Line {
         self.left_out += (bytes.len() - room) as u64;
     }
 
-    fn shown(&self, first: bool) -> Shown {
+    fn shown(&self, first: bool) -> ShownLine {
         let crlf = self.last == b'\r';
         let mut bytes = &self.bytes[..];
         if crlf && self.left_out == 0 {
@@ -437,13 +442,13 @@ impl Line {
         // The room is more than the characters that are shown, so a character that it cut is not shown.
         let Some(at) = cut.or((self.left_out > 0).then_some(text.len())) else {
             let invalid = matches!(text, Cow::Owned(_));
-            return Shown { text: text.into_owned(), invalid, crlf, cut: false };
+            return ShownLine { text: text.into_owned(), invalid, crlf, cut: false };
         };
         let shown = &text[..at];
         let invalid = matches!(text, Cow::Owned(_)) && shown.contains(char::REPLACEMENT_CHARACTER);
         let left = self.left_out + bytes.len().saturating_sub(at) as u64;
         let text = format!("{shown}… [{left} bytes of this line left out]");
-        Shown { text, invalid, crlf, cut: true }
+        ShownLine { text, invalid, crlf, cut: true }
     }
 
     fn clear(&mut self) {

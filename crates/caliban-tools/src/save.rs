@@ -13,7 +13,7 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use crate::{
     blocking::Commit,
-    ledger::{Place, Stamp, hash},
+    ledger::{FileIdentity, Stamp, hash},
     limits::FILE_BYTES,
     target, words,
 };
@@ -24,7 +24,7 @@ pub(crate) enum Old {
     /// There is none.
     Absent,
     /// It is still this one.
-    Is(Place),
+    Is(FileIdentity),
 }
 
 /// Why a file was not replaced.
@@ -89,7 +89,7 @@ pub(crate) fn replace(real: &Path, content: &[u8], old: Old, commit: &Commit) ->
     file.flush()?;
     match (look(&dir, name)?, old) {
         (None, Old::Absent) => {}
-        (Some(now), Old::Is(place)) if Place::of(&now) == place => {}
+        (Some(now), Old::Is(place)) if FileIdentity::of(&now) == place => {}
         (Some(_), Old::Absent | Old::Is(_)) | (None, Old::Is(_)) => return Err(SaveError::Changed),
     }
     if !commit.take() {
@@ -212,11 +212,11 @@ mod tests {
         let path = root.join("run.sh");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o754)).unwrap();
-        let place = Place::of(&fs::metadata(&path).unwrap());
+        let place = FileIdentity::of(&fs::metadata(&path).unwrap());
         let stamp = replace(&path, b"new", Old::Is(place), &Commit::default()).unwrap().stamp;
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o754);
-        assert_eq!(stamp.place(), Place::of(&fs::metadata(&path).unwrap()));
+        assert_eq!(stamp.place(), FileIdentity::of(&fs::metadata(&path).unwrap()));
         assert_eq!(names(&root), ["run.sh"]);
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let (_keep, root) = dir();
         let path = root.join("f");
         fs::write(&path, "old").unwrap();
-        let place = Place::of(&fs::metadata(&path).unwrap());
+        let place = FileIdentity::of(&fs::metadata(&path).unwrap());
         let cancelled = Commit::default();
         assert!(cancelled.abandon());
         assert!(matches!(replace(&path, b"new", Old::Is(place), &cancelled), Err(SaveError::Cancelled)));

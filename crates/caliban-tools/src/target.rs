@@ -36,7 +36,7 @@ struct Judgements {
 
 #[derive(Debug)]
 struct Judgement {
-    target: Target,
+    target: CallTarget,
     /// Calls of the same words that were judged and have not come yet.
     calls: usize,
     /// Its place in the order of judgements.
@@ -45,7 +45,7 @@ struct Judgement {
 
 /// Where a call goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct CallTarget {
     /// Absolute, links not resolved.
     pub(crate) path: PathBuf,
     /// What the path led to when it was judged.
@@ -55,7 +55,7 @@ pub(crate) struct Target {
 impl Judged {
     /// Notes what `words` mean now and where that leads.
     pub(crate) fn note(&self, words: &str, path: &Path) {
-        let target = Target { path: path.to_owned(), judged: real(path).ok() };
+        let target = CallTarget { path: path.to_owned(), judged: real(path).ok() };
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         judged.noted += 1;
         let number = judged.noted;
@@ -74,11 +74,11 @@ impl Judged {
         &self,
         words: &str,
         now: impl FnOnce() -> Result<PathBuf, String>,
-    ) -> Result<Target, String> {
+    ) -> Result<CallTarget, String> {
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(judgement) = judged.by_words.get_mut(words) else {
             drop(judged);
-            return Ok(Target { path: now()?, judged: None });
+            return Ok(CallTarget { path: now()?, judged: None });
         };
         judgement.calls -= 1;
         let target = judgement.target.clone();
@@ -89,7 +89,7 @@ impl Judged {
     }
 }
 
-impl Target {
+impl CallTarget {
     /// The path with links resolved; refused when it is not what was judged.
     pub(crate) fn real(&self, shown: &str) -> Result<PathBuf, String> {
         let now = real(&self.path).map_err(|error| match error.kind() {
@@ -277,7 +277,7 @@ mod tests {
     fn a_call_goes_where_it_was_judged_to_go() {
         let judged = Judged::default();
         let now = || Ok(PathBuf::from("/now/f"));
-        let path = |target: Result<Target, String>| target.unwrap().path;
+        let path = |target: Result<CallTarget, String>| target.unwrap().path;
         judged.note("f", Path::new("/then/f"));
         judged.note("f", Path::new("/then/f"));
         assert_eq!(path(judged.claim("f", now)), Path::new("/then/f"));

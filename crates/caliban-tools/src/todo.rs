@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, input,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, input,
     limits::{TODO_CHARS, TODOS},
 };
 
@@ -42,7 +42,7 @@ pub(crate) struct TodoWrite {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct TodoInput {
     #[serde(deserialize_with = "input::list")]
     todos: Vec<Todo>,
 }
@@ -76,7 +76,7 @@ impl Tool for TodoWrite {
         Ok(vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, _call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, _call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             match checked(&input) {
                 Ok(todos) => {
@@ -91,7 +91,7 @@ impl Tool for TodoWrite {
 }
 
 fn checked(input: &Value) -> Result<Vec<Todo>, String> {
-    let Input { todos } = input::parse("TodoWrite", input)?;
+    let TodoInput { todos } = input::parse("TodoWrite", input)?;
     if todos.len() > TODOS {
         return Err(format!("TodoWrite: {} todos, at most {TODOS}", todos.len()));
     }

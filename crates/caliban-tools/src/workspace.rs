@@ -10,7 +10,7 @@ use std::{
 };
 
 use caliban_contract::detached::DetachedRecord;
-use caliban_http::{AddressPolicy, Client};
+use caliban_http::{AddressPolicy, HttpClient};
 
 use crate::{
     bash::{
@@ -20,9 +20,9 @@ use crate::{
     buffers::{Buffers, Unsaved},
     full_output::{FullOutputs, Redact},
     ledger::FileLedger,
-    limits::Limits,
+    limits::ToolLimits,
     locks::PathLocks,
-    target::{self, Judged, Target},
+    target::{self, CallTarget, Judged},
     todo::Todo,
 };
 
@@ -40,13 +40,13 @@ pub struct WorkspaceOptions {
     /// The program whose hidden mode keeps commands (`caliban_contract::modes::REAP`): the own executable.
     pub helper: PathBuf,
     /// How pages are fetched (proxy, trusted certificates); its address policy is set by the next field.
-    pub http: caliban_http::Options,
+    pub http: caliban_http::ClientOptions,
     /// Whether pages may be fetched from private addresses.
     pub private_addresses: PrivateAddresses,
     /// Takes secrets out of what is written to `output_dir`.
     pub redact: Option<Redact>,
     /// Time limits and caps.
-    pub limits: Limits,
+    pub limits: ToolLimits,
     /// Where WebSearch asks; none where there is no such tool.
     pub search: Option<SearchService>,
     /// Where commands are recorded that outlive the agent; none where the agent may have none.
@@ -110,7 +110,7 @@ pub struct Workspace {
     pub(crate) judged: Judged,
     pub(crate) outputs: FullOutputs,
     pub(crate) jobs: Jobs,
-    pub(crate) http: Client,
+    pub(crate) http: HttpClient,
     pub(crate) unsaved: Unsaved,
     cwd: Mutex<PathBuf>,
     todos: Mutex<Vec<Todo>>,
@@ -147,7 +147,7 @@ impl Workspace {
             PrivateAddresses::Refuse => AddressPolicy::PublicOnly,
             PrivateAddresses::Allow => AddressPolicy::Any,
         };
-        let http = Client::new(options.http.clone());
+        let http = HttpClient::new(options.http.clone());
         let unsaved = Unsaved::new(options.editor.clone());
         Ok(Arc::new(Self {
             options,
@@ -264,7 +264,7 @@ impl Workspace {
     }
 
     /// What was judged for this path.
-    pub(crate) fn claim(&self, given: &str) -> Result<Target, String> {
+    pub(crate) fn claim(&self, given: &str) -> Result<CallTarget, String> {
         self.judged.claim(given, || self.absolute(given))
     }
 

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     blocking::Commit,
     changing, full_output, input,
-    ledger::{Known, Stamp, hash},
+    ledger::{FileKnowledge, Stamp, hash},
     limits::FILE_BYTES,
     line_ends::{self, Shaped},
     save::{self, Old},
@@ -28,7 +28,7 @@ pub(crate) struct Write {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct WriteInput {
     file_path: String,
     content: String,
 }
@@ -59,19 +59,19 @@ impl Tool for Write {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let input: Input = input::parse("Write", input)?;
+        let input: WriteInput = input::parse("Write", input)?;
         let path = self.workspace.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.write(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
 impl Write {
-    async fn write(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse("Write", input)?;
+    async fn write(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: WriteInput = input::parse("Write", input)?;
         let target = self.workspace.claim(&input.file_path)?;
         let real = target.real(&input.file_path)?;
         let files = vec![real.clone()];
@@ -83,7 +83,7 @@ impl Write {
 fn write_now(
     workspace: &Workspace,
     real: &Path,
-    input: &Input,
+    input: &WriteInput,
     commit: &Commit,
 ) -> Result<ToolOutput, String> {
     let shown = &input.file_path;
@@ -108,15 +108,17 @@ fn write_now(
 }
 
 /// Only what the agent knows whole can it replace as a whole.
-fn may_replace(shown: &str, known: Known) -> Result<(), String> {
+fn may_replace(shown: &str, known: FileKnowledge) -> Result<(), String> {
     match known {
-        Known::Same => Ok(()),
-        Known::Never => Err(format!("{shown} exists and you have not read it: read it first, or use Edit")),
-        Known::Part => Err(format!(
+        FileKnowledge::Same => Ok(()),
+        FileKnowledge::Never => {
+            Err(format!("{shown} exists and you have not read it: read it first, or use Edit"))
+        }
+        FileKnowledge::Part => Err(format!(
             "{shown} holds more than you have seen: Read showed a part of it, or could not show all of it as it is, and \
              Write would lose the rest. Read all of it, or use Edit"
         )),
-        Known::Changed => Err(format!("{shown} changed on disk since you read it: read it again")),
+        FileKnowledge::Changed => Err(format!("{shown} changed on disk since you read it: read it again")),
     }
 }
 

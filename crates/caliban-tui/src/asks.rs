@@ -17,7 +17,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::{
     text::{Gutter, Row, Wrap, wrap},
-    theme::{Role, Theme},
+    theme::{TextRole, Theme},
 };
 
 /// How long a question must have been on the screen.
@@ -33,7 +33,7 @@ const COMPARED_WITHIN: Duration = Duration::from_millis(50);
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedQuestion {
     /// A number that the answer carries.
     pub number: u64,
     /// The tool.
@@ -50,7 +50,7 @@ pub struct Asked {
 
 /// What the person says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum PersonReply {
     /// This call may run.
     Once,
     /// This call and those like it.
@@ -61,8 +61,8 @@ pub enum Reply {
 
 /// A question that is open.
 #[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) asked: Asked,
+pub(crate) struct PendingAsk {
+    pub(crate) asked: AskedQuestion,
     pub(crate) scroll: usize,
     /// Since when it has been on the screen with the focus.
     shown: Option<Instant>,
@@ -87,7 +87,7 @@ pub(crate) enum Unready {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pressed {
     /// It answers the question.
-    Answer(Reply),
+    Answer(PersonReply),
     /// The person leaves the dialog.
     Back,
     /// It scrolled, or showed the next question.
@@ -102,7 +102,7 @@ pub(crate) enum Pressed {
 
 /// Where the call is shown: its columns and rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Page {
+pub(crate) struct AskArea {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
 }
@@ -110,12 +110,12 @@ pub(crate) struct Page {
 /// The open questions, the one that is shown first.
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
-    open: VecDeque<Open>,
+    open: VecDeque<PendingAsk>,
 }
 
 impl Asks {
-    pub(crate) fn push(&mut self, asked: Asked) {
-        self.open.push_back(Open { asked, scroll: 0, shown: None, end_shown: None, reason: None });
+    pub(crate) fn push(&mut self, asked: AskedQuestion) {
+        self.open.push_back(PendingAsk { asked, scroll: 0, shown: None, end_shown: None, reason: None });
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -126,21 +126,21 @@ impl Asks {
         self.open.is_empty()
     }
 
-    pub(crate) fn first(&self) -> Option<&Open> {
+    pub(crate) fn first(&self) -> Option<&PendingAsk> {
         self.open.front()
     }
 
-    pub(crate) fn first_mut(&mut self) -> Option<&mut Open> {
+    pub(crate) fn first_mut(&mut self) -> Option<&mut PendingAsk> {
         self.open.front_mut()
     }
 
     /// The question is answered here.
-    pub(crate) fn take(&mut self) -> Option<Open> {
+    pub(crate) fn take(&mut self) -> Option<PendingAsk> {
         self.open.pop_front()
     }
 
     /// The question is answered elsewhere, or its call is gone; what was asked.
-    pub(crate) fn withdraw(&mut self, number: u64) -> Option<Open> {
+    pub(crate) fn withdraw(&mut self, number: u64) -> Option<PendingAsk> {
         let at = self.open.iter().position(|open| open.asked.number == number)?;
         self.open.remove(at)
     }
@@ -167,7 +167,7 @@ impl Asks {
         &mut self,
         key: KeyEvent,
         (typed, now): (Option<Instant>, Instant),
-        page: Page,
+        page: AskArea,
         theme: Theme,
     ) -> Pressed {
         let Some(open) = self.open.front_mut() else { return Pressed::Back };
@@ -178,7 +178,9 @@ impl Asks {
                 KeyCode::Esc => open.reason = None,
                 KeyCode::Enter => {
                     let reason = reason.trim().to_owned();
-                    return Pressed::Answer(Reply::No(Some(reason).filter(|reason| !reason.is_empty())));
+                    return Pressed::Answer(PersonReply::No(
+                        Some(reason).filter(|reason| !reason.is_empty()),
+                    ));
                 }
                 KeyCode::Backspace => {
                     reason.pop();
@@ -214,11 +216,11 @@ impl Asks {
                 self.rotate();
                 Pressed::Moved
             }
-            (KeyCode::Char('y'), Ok(())) => Pressed::Answer(Reply::Once),
+            (KeyCode::Char('y'), Ok(())) => Pressed::Answer(PersonReply::Once),
             (KeyCode::Char('a'), Ok(())) if open.asked.rules.is_empty() => Pressed::NoRule,
-            (KeyCode::Char('a'), Ok(())) => Pressed::Answer(Reply::Always),
+            (KeyCode::Char('a'), Ok(())) => Pressed::Answer(PersonReply::Always),
             (KeyCode::Char('y' | 'a'), Err(why)) => Pressed::Refused(why),
-            (KeyCode::Char('n'), _) if is_read => Pressed::Answer(Reply::No(None)),
+            (KeyCode::Char('n'), _) if is_read => Pressed::Answer(PersonReply::No(None)),
             (KeyCode::Char('r'), _) if is_read => {
                 open.reason = Some(String::new());
                 Pressed::Moved
@@ -239,7 +241,7 @@ impl Unready {
     }
 }
 
-impl Open {
+impl PendingAsk {
     /// The dialog was drawn: so many rows of the call, of which so many were on the screen.
     pub(crate) fn drawn(&mut self, rows: usize, height: usize, now: Instant) {
         // Without room nothing was shown.
@@ -287,7 +289,7 @@ impl Open {
         if !self.asked.rules.is_empty() {
             let rules: Vec<String> =
                 self.asked.rules.iter().map(|rule| visible(&inert::line(rule))).collect();
-            lines.push((Role::Text, format!("always would add: {}", rules.join(", "))));
+            lines.push((TextRole::Text, format!("always would add: {}", rules.join(", "))));
         }
         let mut rows = Vec::new();
         for (number, (role, line)) in lines.into_iter().enumerate() {
@@ -302,22 +304,22 @@ impl Open {
 /// Arguments that say what a call is about, the most telling first.
 const TELLING: [&str; 7] = ["command", "file_path", "path", "url", "pattern", "query", "prompt"];
 
-impl Asked {
+impl AskedQuestion {
     /// The call with all its arguments, made visible, line by line. What is changed is shown as a change.
-    fn lines(&self) -> Vec<(Role, String)> {
-        let mut lines = vec![(Role::Strong, inert::line(&self.tool).into_owned())];
+    fn lines(&self) -> Vec<(TextRole, String)> {
+        let mut lines = vec![(TextRole::Strong, inert::line(&self.tool).into_owned())];
         let mut put =
-            |role: Role, text: &str| lines.extend(text.split('\n').map(|line| (role, line.to_owned())));
+            |role: TextRole, text: &str| lines.extend(text.split('\n').map(|line| (role, line.to_owned())));
         let Value::Object(fields) = &self.input else {
             if !self.input.is_null() {
-                put(Role::Text, &shown(&self.input));
+                put(TextRole::Text, &shown(&self.input));
             }
             return lines;
         };
         // The command first, wherever the model put it; all else is indented, so that no argument looks like one.
         let command = fields.get("command").filter(|_| self.tool == "Bash");
         if let Some(command) = command {
-            put(Role::Text, &shown(command));
+            put(TextRole::Text, &shown(command));
         }
         let change = change(fields.get("old_string"), fields.get("new_string"));
         for (name, value) in fields {
@@ -328,7 +330,7 @@ impl Asked {
                 _ => {
                     let text = shown(value).replace('\n', "\n    ");
                     let apart = if text.contains('\n') { "\n    " } else { " " };
-                    put(Role::Text, &format!("  {}:{apart}{text}", visible(&inert::line(name))));
+                    put(TextRole::Text, &format!("  {}:{apart}{text}", visible(&inert::line(name))));
                 }
             }
         }
@@ -354,14 +356,14 @@ fn first_line(tool: &str, text: &str, has_more: bool) -> String {
 }
 
 /// Two texts as a change, every line of both; none when they are no texts.
-fn change(old: Option<&Value>, new: Option<&Value>) -> Option<Vec<(Role, String)>> {
+fn change(old: Option<&Value>, new: Option<&Value>) -> Option<Vec<(TextRole, String)>> {
     let (old, new) = (shown(old.filter(|old| old.is_string())?), shown(new.filter(|new| new.is_string())?));
     let diff = TextDiff::configure().timeout(COMPARED_WITHIN).diff_lines(&old, &new);
     let line = |change: similar::Change<&str>| {
         let (role, sign) = match change.tag() {
-            ChangeTag::Insert => (Role::Added, '+'),
-            ChangeTag::Delete => (Role::Removed, '-'),
-            ChangeTag::Equal => (Role::Text, ' '),
+            ChangeTag::Insert => (TextRole::Added, '+'),
+            ChangeTag::Delete => (TextRole::Removed, '-'),
+            ChangeTag::Equal => (TextRole::Text, ' '),
         };
         (role, format!("    {sign} {}", change.value().trim_end_matches('\n')))
     };

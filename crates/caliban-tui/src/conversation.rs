@@ -4,7 +4,7 @@
 //! logical line of a cell, so it stays where it is when cells below grow and when the width changes.
 
 use crate::{
-    cells::{Cell, Kind, Rows},
+    cells::{Cell, CellKind, Rows},
     state::Selection,
     text::Row,
     theme::Theme,
@@ -35,7 +35,7 @@ struct Anchor {
 
 /// A row on the screen, and where it is from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ScreenRow {
     pub(crate) cell: usize,
     pub(crate) row: usize,
     pub(crate) content: Row,
@@ -50,7 +50,7 @@ pub(crate) struct Size {
 }
 
 impl Conversation {
-    pub(crate) fn push(&mut self, kind: Kind) {
+    pub(crate) fn push(&mut self, kind: CellKind) {
         let cell = Cell::new(kind, self.cells.last());
         self.cells.push(cell);
     }
@@ -82,13 +82,13 @@ impl Conversation {
     }
 
     /// What is on the screen, from the top.
-    pub(crate) fn visible(&self, size: Size) -> Vec<Seen> {
+    pub(crate) fn visible(&self, size: Size) -> Vec<ScreenRow> {
         let (mut cell, mut first) = self.top(size);
         let mut out = Vec::with_capacity(size.rows);
         while out.len() < size.rows && cell < self.cells.len() {
             let rows = self.rows(cell, size);
             let seen = rows.iter().enumerate().skip(first).take(size.rows - out.len());
-            out.extend(seen.map(|(row, content)| Seen { cell, row, content: content.clone() }));
+            out.extend(seen.map(|(row, content)| ScreenRow { cell, row, content: content.clone() }));
             (cell, first) = (cell + 1, 0);
         }
         self.sweep();
@@ -122,8 +122,9 @@ impl Conversation {
     pub(crate) fn print_settled(&mut self, is_idle: bool, size: Size) -> Vec<Row> {
         let mut out = Vec::new();
         while let Some(cell) = self.cells.get(self.printed) {
-            let goes_on =
-                |later: &Cell| !matches!(later.kind(), Kind::User(_) | Kind::Notice(_) | Kind::Ask(_));
+            let goes_on = |later: &Cell| {
+                !matches!(later.kind(), CellKind::User(_) | CellKind::Notice(_) | CellKind::Ask(_))
+            };
             let has_successor = self.cells.iter().skip(self.printed + 1).any(goes_on);
             if !is_idle && !cell.kind().is_settled(has_successor) {
                 break;
@@ -257,7 +258,7 @@ impl Conversation {
 mod tests {
     use super::*;
     use crate::{
-        cells::{Notice, Weight},
+        cells::{NoticeCell, Weight},
         theme::{Depth, Ground},
     };
 
@@ -267,7 +268,7 @@ mod tests {
     fn long() -> Conversation {
         let mut conversation = Conversation::default();
         for number in 0..10_000 {
-            conversation.push(Kind::Notice(Notice::new(Weight::Info, &format!("line {number}"), "")));
+            conversation.push(CellKind::Notice(NoticeCell::new(Weight::Info, &format!("line {number}"), "")));
         }
         conversation
     }

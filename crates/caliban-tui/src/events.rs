@@ -6,7 +6,7 @@ use caliban_acp::v1::{SessionInfo, SessionModeState, SessionUpdate};
 use crossterm::event::KeyEvent;
 
 use crate::{
-    asks::{Asked, Reply},
+    asks::{AskedQuestion, PersonReply},
     theme::Ground,
 };
 
@@ -15,7 +15,7 @@ pub use caliban_core::background::{BackgroundRow, BackgroundStatus};
 /// Something happened.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "short-lived, one at a time")]
-pub enum Event {
+pub enum ScreenEvent {
     /// A key was pressed.
     Key(KeyEvent),
     /// A text was pasted.
@@ -61,13 +61,13 @@ pub enum AgentEvent {
         model: Option<String>,
     },
     /// No session could be opened.
-    NotOpened(Failure),
+    NotOpened(FailureEvent),
     /// Something happened in the session.
     Update(SessionUpdate),
     /// The list of background agents of the session.
     Background(Vec<BackgroundRow>),
     /// The agent asks.
-    Asked(Asked),
+    Asked(AskedQuestion),
     /// A question is moot.
     Withdrawn(u64),
     /// An answer of ours could not be given.
@@ -80,11 +80,11 @@ pub enum AgentEvent {
         tokens: u64,
     },
     /// A prompt of ours is answered: its turn has ended.
-    PromptEnded(Result<Spent, Failure>),
+    PromptEnded(Result<TurnCost, FailureEvent>),
     /// A prompt of ours was not taken. With its text.
-    NotSent(String, Failure),
+    NotSent(String, FailureEvent),
     /// A request failed.
-    Failed(Failure),
+    Failed(FailureEvent),
     /// The files below the working directory.
     Files(Vec<String>),
     /// The sessions that can be loaded.
@@ -127,7 +127,7 @@ pub enum Clip {
 
 /// What a turn has cost.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Spent {
+pub struct TurnCost {
     /// Tokens of the whole conversation.
     pub tokens: Option<u64>,
     /// Whether it was cancelled.
@@ -136,7 +136,7 @@ pub struct Spent {
 
 /// Something failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailureEvent {
     /// In words.
     pub message: String,
     /// What to do about it.
@@ -153,7 +153,7 @@ pub enum Effect {
     /// Change the permission mode.
     SetMode(String),
     /// Answer a question.
-    Answer(u64, Reply),
+    Answer(u64, PersonReply),
     /// Begin another session.
     New,
     /// Go on with another session.

@@ -3,7 +3,7 @@
 use caliban_highlight::Meaning;
 use ratatui::text::Span;
 
-use crate::theme::{Role, Theme};
+use crate::theme::{TextRole, Theme};
 
 /// The state between two lines of one piece of code.
 #[derive(Clone)]
@@ -20,24 +20,24 @@ impl Highlighter {
         let parts = self.0.line(line).into_iter();
         parts
             .map(|(meaning, text)| match role(meaning) {
-                Role::Text => Span::raw(text.to_owned()),
+                TextRole::Text => Span::raw(text.to_owned()),
                 role => Span::styled(text.to_owned(), theme.style(role)),
             })
             .collect()
     }
 }
 
-fn role(meaning: Meaning) -> Role {
+fn role(meaning: Meaning) -> TextRole {
     match meaning {
-        Meaning::Plain => Role::Text,
-        Meaning::Comment => Role::Comment,
-        Meaning::Text => Role::Literal,
-        Meaning::Number => Role::Number,
-        Meaning::Keyword => Role::Keyword,
-        Meaning::Function => Role::Function,
-        Meaning::Type => Role::Type,
-        Meaning::Added => Role::Added,
-        Meaning::Removed => Role::Removed,
+        Meaning::Plain => TextRole::Text,
+        Meaning::Comment => TextRole::Comment,
+        Meaning::Text => TextRole::Literal,
+        Meaning::Number => TextRole::Number,
+        Meaning::Keyword => TextRole::Keyword,
+        Meaning::Function => TextRole::Function,
+        Meaning::Type => TextRole::Type,
+        Meaning::Added => TextRole::Added,
+        Meaning::Removed => TextRole::Removed,
     }
 }
 
@@ -54,8 +54,8 @@ mod tests {
         let text: String = spans.iter().map(|span| span.content.as_ref()).collect();
         assert_eq!(text, "let x = \"text\"; // why");
         let style = |part: &str| spans.iter().find(|span| span.content.contains(part)).unwrap().style;
-        assert_eq!(style("let"), theme.style(Role::Keyword));
-        assert_eq!(style("text"), theme.style(Role::Literal));
-        assert_eq!(style("why"), theme.style(Role::Comment));
+        assert_eq!(style("let"), theme.style(TextRole::Keyword));
+        assert_eq!(style("text"), theme.style(TextRole::Literal));
+        assert_eq!(style("why"), theme.style(TextRole::Comment));
     }
 }

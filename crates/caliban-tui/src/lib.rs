@@ -19,6 +19,9 @@ mod text;
 pub mod theme;
 mod view;
 
-pub use runner::{FleetLeft, FleetView, Left, Machine, Notice, Open, Options, Why, Words, run, run_fleet};
-pub use state::{Facts, Look, State, WHEEL_ROWS};
+pub use runner::{
+    FleetLeft, FleetView, LeaveReason, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenOptions,
+    SessionChoice, run, run_fleet,
+};
+pub use state::{Facts, Look, ScreenState, WHEEL_ROWS};
 pub use view::draw;

@@ -123,7 +123,7 @@ pub(crate) fn logical<'r>(rows: impl IntoIterator<Item = &'r Row>) -> String {
     out
 }
 
-struct Piece<'s> {
+struct StyledText<'s> {
     text: &'s str,
     width: usize,
     style: Style,
@@ -137,10 +137,10 @@ pub(crate) fn wrap(
     wrap: Wrap,
     source: u32,
 ) -> Vec<Row> {
-    let pieces: Vec<Piece<'_>> = spans
+    let pieces: Vec<StyledText<'_>> = spans
         .iter()
         .flat_map(|span| {
-            span.content.graphemes(true).map(|text| Piece {
+            span.content.graphemes(true).map(|text| StyledText {
                 text,
                 width: self::columns(text),
                 style: span.style,
@@ -163,7 +163,7 @@ pub(crate) fn wrap(
 }
 
 /// Where the row that begins at `start` ends, where the next one begins, and how they are joined.
-fn row_end(pieces: &[Piece<'_>], start: usize, room: usize, wrap: Wrap) -> (usize, usize, Joint) {
+fn row_end(pieces: &[StyledText<'_>], start: usize, room: usize, wrap: Wrap) -> (usize, usize, Joint) {
     let is_space = |at: usize| pieces[at].text.chars().all(char::is_whitespace);
     let mut column = 0;
     // The end of the row and the beginning of the next, at the last place where it may be broken.
@@ -197,7 +197,7 @@ fn row_end(pieces: &[Piece<'_>], start: usize, room: usize, wrap: Wrap) -> (usiz
     (pieces.len(), pieces.len(), Joint::Hard)
 }
 
-fn row(gutter: &[Span<'static>], pieces: &[Piece<'_>], joint: Joint, source: u32) -> Row {
+fn row(gutter: &[Span<'static>], pieces: &[StyledText<'_>], joint: Joint, source: u32) -> Row {
     let mut text: Vec<Span<'static>> = Vec::new();
     for piece in pieces {
         match text.last_mut() {

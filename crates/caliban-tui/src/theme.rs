@@ -38,7 +38,7 @@ pub struct Theme {
 
 /// What a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum TextRole {
     Text,
     Strong,
     Dim,
@@ -79,23 +79,23 @@ impl Theme {
     }
 
     /// How a text of this role looks.
-    pub(crate) fn style(self, role: Role) -> Style {
+    pub(crate) fn style(self, role: TextRole) -> Style {
         let (tint, modifier) = match role {
-            Role::Text => (None, Modifier::empty()),
-            Role::Strong => (None, Modifier::BOLD),
-            Role::Dim | Role::Comment => (Some(GREY), Modifier::DIM),
-            Role::Accent => (Some(BLUE), Modifier::empty()),
-            Role::User => (Some(CYAN), Modifier::BOLD),
-            Role::Good | Role::Literal | Role::Added => (Some(GREEN), Modifier::empty()),
-            Role::Bad | Role::Removed => (Some(RED), Modifier::empty()),
-            Role::Warn => (Some(AMBER), Modifier::empty()),
-            Role::Heading => (Some(BLUE), Modifier::BOLD),
-            Role::Code | Role::Function => (Some(CYAN), Modifier::empty()),
-            Role::Link => (Some(BLUE), Modifier::UNDERLINED),
-            Role::Keyword => (Some(VIOLET), Modifier::empty()),
-            Role::Number => (Some(AMBER), Modifier::empty()),
-            Role::Type => (Some(BLUE), Modifier::empty()),
-            Role::Chosen => (None, Modifier::REVERSED),
+            TextRole::Text => (None, Modifier::empty()),
+            TextRole::Strong => (None, Modifier::BOLD),
+            TextRole::Dim | TextRole::Comment => (Some(GREY), Modifier::DIM),
+            TextRole::Accent => (Some(BLUE), Modifier::empty()),
+            TextRole::User => (Some(CYAN), Modifier::BOLD),
+            TextRole::Good | TextRole::Literal | TextRole::Added => (Some(GREEN), Modifier::empty()),
+            TextRole::Bad | TextRole::Removed => (Some(RED), Modifier::empty()),
+            TextRole::Warn => (Some(AMBER), Modifier::empty()),
+            TextRole::Heading => (Some(BLUE), Modifier::BOLD),
+            TextRole::Code | TextRole::Function => (Some(CYAN), Modifier::empty()),
+            TextRole::Link => (Some(BLUE), Modifier::UNDERLINED),
+            TextRole::Keyword => (Some(VIOLET), Modifier::empty()),
+            TextRole::Number => (Some(AMBER), Modifier::empty()),
+            TextRole::Type => (Some(BLUE), Modifier::empty()),
+            TextRole::Chosen => (None, Modifier::REVERSED),
         };
         let style = Style::new();
         if self.depth == Depth::Words {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn no_colour_means_none() {
         let theme = Theme { depth: Depth::None, ground: Ground::Dark };
-        for role in [Role::Bad, Role::Dim, Role::Keyword, Role::Heading] {
+        for role in [TextRole::Bad, TextRole::Dim, TextRole::Keyword, TextRole::Heading] {
             assert_eq!(theme.style(role).fg, None);
         }
     }

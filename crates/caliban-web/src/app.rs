@@ -14,9 +14,9 @@ use crate::devices::Devices;
 use crate::error::Problem;
 use crate::fleet::{Hub, RepoView};
 use crate::once::Once;
-use crate::options::Options;
+use crate::options::ServerOptions;
 use crate::past::{Book, Library};
-use crate::seen::Seen;
+use crate::seen::SeenMarks;
 use crate::site::Site;
 use crate::transcript::Shelf;
 use crate::{agent, assets, auth, broker, fleet, guard, icon, once, openapi, past, transcript};
@@ -26,7 +26,7 @@ pub(crate) const BODY_CAP: usize = 1024 * 1024;
 
 /// The server's state.
 pub(crate) struct App {
-    pub(crate) options: Options,
+    pub(crate) options: ServerOptions,
     pub(crate) site: Site,
     pub(crate) started_at: u64,
     pub(crate) hub: Hub,
@@ -36,11 +36,11 @@ pub(crate) struct App {
     pub(crate) library: Library,
     pub(crate) once: Once,
     devices: Mutex<Devices>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenMarks>,
 }
 
 impl App {
-    pub(crate) fn new(options: Options, site: Site, devices: Devices) -> std::io::Result<Self> {
+    pub(crate) fn new(options: ServerOptions, site: Site, devices: Devices) -> std::io::Result<Self> {
         let desk = Desk::new(options.broker.clone(), options.programs.cafleet.clone());
         let dir = options.sources.data.join("web");
         let library = Library::new(dir.join("search.db"));
@@ -55,7 +55,7 @@ impl App {
             hub: Hub::new()?,
             shelf: Shelf::default(),
             devices: Mutex::new(devices),
-            seen: Mutex::new(Seen::open(&dir)),
+            seen: Mutex::new(SeenMarks::open(&dir)),
         })
     }
 
@@ -77,7 +77,7 @@ impl App {
     }
 
     /// What was read of agents. Held for a moment only, in blocking threads.
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, SeenMarks> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::devices::{DEVICE_MS, Device, LINK_MS};
 use crate::error::Problem;
 use crate::guard::{COOKIE, Caller};
-use crate::input::Input;
+use crate::input::JsonBody;
 use crate::qr::Code;
 use crate::time;
 
@@ -27,7 +27,7 @@ pub(crate) struct LinkRequest {
 pub(crate) async fn link(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    Input(request): Input<LinkRequest>,
+    JsonBody(request): JsonBody<LinkRequest>,
 ) -> Result<Response, Problem> {
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     let signed =

@@ -47,7 +47,7 @@ pub(crate) struct SignedIn {
 /// The file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Kept {
+struct DevicesFile {
     /// The host that is ours alone: `caliban-<hex>.localhost`.
     name: String,
     devices: Vec<Device>,
@@ -57,7 +57,7 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Devices {
     file: PathBuf,
-    kept: Kept,
+    kept: DevicesFile,
     links: BTreeMap<String, u64>,
     token: String,
     token_file: PathBuf,
@@ -68,9 +68,9 @@ impl Devices {
     pub(crate) fn open(dir: &Path, token_file: Option<&Path>) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let file = dir.join("devices.json");
-        let mut kept: Kept = match read(&file)? {
+        let mut kept: DevicesFile = match read(&file)? {
             Some(text) => serde_json::from_str(&text).unwrap_or_default(),
-            None => Kept::default(),
+            None => DevicesFile::default(),
         };
         let is_name = |name: &str| name.len() == 16 && name.starts_with("caliban-");
         let is_new = !is_name(&kept.name);

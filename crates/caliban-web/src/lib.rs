@@ -39,10 +39,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::App;
 use crate::devices::Devices;
-use crate::running::Record;
+use crate::running::RunningRecord;
 use crate::site::Site;
 
-pub use options::{DEFAULT_PORT, Exposure, Options, Programs, Reach, Scheme};
+pub use options::{DEFAULT_PORT, Exposure, Programs, Reach, Scheme, ServerOptions};
 pub use qr::Code;
 
 /// A server that is there: what its starter says to people and programs.
@@ -109,7 +109,7 @@ impl ServeError {
 ///
 /// # Errors
 /// See [`ServeError`].
-pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+pub async fn serve(options: ServerOptions, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
     let above = caliban_contract::ancestry::own();
     if let caliban_contract::ancestry::Ancestry::Agents(_) = above {
         return Err(ServeError::Agent(above.agent_in_words().unwrap_or_default()));
@@ -135,7 +135,8 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
         Exposure::Loopback | Exposure::Proxy { .. } => None,
     };
     let (tls, cert) = tls.unzip();
-    let _record = Record::new(cert.as_ref(), devices.token_file().to_owned()).write(&dir, address.port());
+    let _record =
+        RunningRecord::new(cert.as_ref(), devices.token_file().to_owned()).write(&dir, address.port());
     let site = Site::new(devices.name(), address, &options.exposure, cert);
     let token_file = devices.token_file().to_owned();
     let app = Arc::new(App::new(options, site, devices).map_err(ServeError::Broken)?);

@@ -11,7 +11,7 @@ pub const DEFAULT_PORT: u16 = 8000;
 
 /// How a server is to be.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// The address to listen on.
     pub host: IpAddr,
     /// The port; 0 takes any that is free.

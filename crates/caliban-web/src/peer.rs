@@ -13,7 +13,7 @@ const TABLE_CAP: usize = 16 * 1024 * 1024;
 
 /// The two ends of a connection, as the server sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub(crate) struct ConnectionEnds {
     pub(crate) peer: SocketAddr,
     pub(crate) own: SocketAddr,
 }
@@ -22,12 +22,12 @@ pub(crate) struct Ends {
 /// hold a connected socket are its opener's.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    ends: Ends,
+    ends: ConnectionEnds,
     agent: tokio::sync::OnceCell<Option<String>>,
 }
 
 impl Seat {
-    pub(crate) fn new(ends: Ends) -> Self {
+    pub(crate) fn new(ends: ConnectionEnds) -> Self {
         Self { ends, agent: tokio::sync::OnceCell::new() }
     }
 
@@ -41,7 +41,7 @@ impl Seat {
 }
 
 /// The agent whose process is at the other end, in words; none when it is a person's or cannot be told.
-fn agent_at(ends: Ends) -> Option<String> {
+fn agent_at(ends: ConnectionEnds) -> Option<String> {
     if !ends.peer.ip().is_loopback() {
         return None;
     }
@@ -53,7 +53,7 @@ fn agent_at(ends: Ends) -> Option<String> {
 }
 
 /// The socket of the other end, by the kernel's table.
-fn inode(ends: Ends) -> Option<u64> {
+fn inode(ends: ConnectionEnds) -> Option<u64> {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| {
         let text = fs::read_to_string(table).ok().filter(|text| text.len() < TABLE_CAP)?;
         text.lines().skip(1).find_map(|line| {
@@ -120,9 +120,9 @@ mod tests {
             let client = TcpStream::connect(own).unwrap();
             let (_served, peer) = listener.accept().unwrap();
             assert_eq!(client.local_addr().unwrap(), peer);
-            let inode = inode(Ends { peer, own }).unwrap();
+            let inode = inode(ConnectionEnds { peer, own }).unwrap();
             assert_eq!(holders(inode), [i32::try_from(std::process::id()).unwrap()], "{host}");
-            assert_eq!(super::inode(Ends { peer: own, own }), None);
+            assert_eq!(super::inode(ConnectionEnds { peer: own, own }), None);
         }
     }
 }

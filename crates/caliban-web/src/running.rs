@@ -35,14 +35,14 @@ const CAP: usize = 64 * 1024;
 
 /// What a server writes down for the next one that finds its port taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct RunningRecord {
     /// The digest of its certificate; none: it speaks plain HTTP.
     cert: Option<String>,
     /// Where scripts find its token.
     token_file: PathBuf,
 }
 
-impl Record {
+impl RunningRecord {
     pub(crate) fn new(cert: Option<&CertificateDer<'_>>, token_file: PathBuf) -> Self {
         Self { cert: cert.map(digest), token_file }
     }
@@ -94,7 +94,7 @@ fn digest(cert: &CertificateDer<'_>) -> String {
 
 /// A link of the server at this address; none when it is not ours: whoever has the port otherwise is not told the token.
 pub(crate) async fn ask(dir: &Path, address: SocketAddr, own_file: &Path, token: String) -> Option<Ready> {
-    let there = Record::read(dir, address.port())?;
+    let there = RunningRecord::read(dir, address.port())?;
     let token = match there.token_file == own_file {
         true => token,
         false => devices::read(&there.token_file).ok().flatten()?.trim().to_owned(),
@@ -117,7 +117,7 @@ pub(crate) async fn ask(dir: &Path, address: SocketAddr, own_file: &Path, token:
 
 async fn request(
     address: SocketAddr,
-    there: &Record,
+    there: &RunningRecord,
     method: &str,
     path: &str,
     token: &str,

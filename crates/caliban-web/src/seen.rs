@@ -15,19 +15,19 @@ const MARKS: usize = 2000;
 
 /// How far somebody has read, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+struct SeenMark {
     seq: u64,
     at: u64,
 }
 
 /// The marks by agent (`repo/id`).
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenMarks {
     file: PathBuf,
-    marks: BTreeMap<String, Mark>,
+    marks: BTreeMap<String, SeenMark>,
 }
 
-impl Seen {
+impl SeenMarks {
     /// Reads what there is below `dir`. Marks that cannot be read are none: everything is new then.
     pub(crate) fn open(dir: &Path) -> Self {
         let file = dir.join("seen.json");
@@ -49,7 +49,7 @@ impl Seen {
         for (agent, mark) in read(&self.file) {
             self.put(agent, mark);
         }
-        self.put(agent.to_owned(), Mark { seq, at: now });
+        self.put(agent.to_owned(), SeenMark { seq, at: now });
         while self.marks.len() > MARKS {
             let oldest = self.marks.iter().min_by_key(|(_, mark)| mark.at).map(|(agent, _)| agent.clone());
             let Some(oldest) = oldest else { break };
@@ -59,7 +59,7 @@ impl Seen {
         Ok(self.of(agent).unwrap_or(seq))
     }
 
-    fn put(&mut self, agent: String, mark: Mark) {
+    fn put(&mut self, agent: String, mark: SeenMark) {
         let known = self.marks.entry(agent).or_insert(mark);
         if mark.seq > known.seq {
             *known = mark;
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-fn read(file: &Path) -> BTreeMap<String, Mark> {
+fn read(file: &Path) -> BTreeMap<String, SeenMark> {
     let text = devices::read(file).ok().flatten();
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_mark_goes_forward_only_and_two_servers_share_it() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut one, mut other) = (Seen::open(dir.path()), Seen::open(dir.path()));
+        let (mut one, mut other) = (SeenMarks::open(dir.path()), SeenMarks::open(dir.path()));
         assert_eq!(one.of("r/1"), None);
         assert_eq!(one.mark("r/1", 7, 1).unwrap(), 7);
         assert_eq!(one.mark("r/1", 7, 2).unwrap(), 7);
@@ -94,15 +94,15 @@ mod tests {
         // The other one has not heard of it, and does not take it back.
         assert_eq!(other.mark("r/1", 5, 4).unwrap(), 7);
         assert_eq!(other.mark("r/2", 1, 5).unwrap(), 1);
-        let again = Seen::open(dir.path());
+        let again = SeenMarks::open(dir.path());
         assert_eq!((again.of("r/1"), again.of("r/2")), (Some(7), Some(1)));
     }
 
     #[test]
     fn the_agent_that_was_read_longest_ago_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let mut seen = Seen::open(dir.path());
-        seen.marks = (0..MARKS).map(|n| (format!("r/{n}"), Mark { seq: 1, at: 10 + n as u64 })).collect();
+        let mut seen = SeenMarks::open(dir.path());
+        seen.marks = (0..MARKS).map(|n| (format!("r/{n}"), SeenMark { seq: 1, at: 10 + n as u64 })).collect();
         seen.mark("r/new", 1, 99_999).unwrap();
         assert_eq!((seen.marks.len(), seen.of("r/0"), seen.of("r/1")), (MARKS, None, Some(1)));
     }

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use crate::peer::{Ends, Seat};
+use crate::peer::{ConnectionEnds, Seat};
 
 /// How many connections there may be at once. Others wait.
 const CONNECTIONS: usize = 1024;
@@ -98,7 +98,7 @@ async fn connection(
     leaving: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let ends = Ends { peer, own: stream.local_addr()? };
+    let ends = ConnectionEnds { peer, own: stream.local_addr()? };
     match tls {
         None => serve(stream, ends, router, leaving).await,
         Some(acceptor) => {
@@ -108,7 +108,12 @@ async fn connection(
     }
 }
 
-async fn serve<S>(stream: S, ends: Ends, router: Router, mut leaving: watch::Receiver<bool>) -> io::Result<()>
+async fn serve<S>(
+    stream: S,
+    ends: ConnectionEnds,
+    router: Router,
+    mut leaving: watch::Receiver<bool>,
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use caliban_core::fence::Profile;
 use caliban_core::names::Slug;
-use caliban_fence::{Access, Fence, Fenced, Order, Text};
+use caliban_fence::{Access, Fence, Fenced, FencedCommand, Text};
 use caliban_worktrees::{GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
@@ -53,7 +53,7 @@ async fn run(args: &[String]) -> Result<u8, String> {
     let (fence, steps) = Fenced { fence, around: vec![git.around()] }.begin()?;
     #[expect(clippy::disallowed_methods, reason = "the command has the environment of whoever runs this")]
     let variables = std::env::vars_os();
-    let order = Order {
+    let order = FencedCommand {
         fence,
         program: Text::from("sh"),
         arguments: vec![Text::from("-c"), Text::from(line.as_str())],

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::error::{Error, Result};
-use crate::git::{Call, Running};
+use crate::git::{GitCall, Running};
 use crate::marker::Oid;
 
 /// The largest blob that can be an LFS pointer.
@@ -24,7 +24,7 @@ pub(crate) struct Blobs {
 
 impl Blobs {
     /// Takes a prepared `cat-file` call.
-    pub(crate) fn start(call: Call) -> Result<Self> {
+    pub(crate) fn start(call: GitCall) -> Result<Self> {
         let mut running = call.arg("--batch-command").start(Stdio::piped(), Stdio::piped())?;
         let (to, from) = (running.child.stdin.take(), running.child.stdout.take());
         let (Some(to), Some(from)) = (to, from) else {

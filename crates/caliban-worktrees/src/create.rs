@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::beneath;
 use crate::error::{Error, Result};
 use crate::exclude;
-use crate::git::{Call, retry_locks};
+use crate::git::{GitCall, retry_locks};
 use crate::include;
 use crate::links::{self, LinkPath};
 use crate::marker::{Making, Marker, Oid};
@@ -432,11 +432,11 @@ impl Repo {
     }
 
     /// A trusted call on the store itself, whatever directory this was opened in.
-    fn trusted_store(&self, subcommand: &str) -> Call {
+    fn trusted_store(&self, subcommand: &str) -> GitCall {
         self.git.trusted(self.common_dir(), subcommand).env("GIT_DIR", self.common_dir())
     }
 
-    fn trusted_tree(&self, path: &Path, admin: &Path, subcommand: &str) -> Call {
+    fn trusted_tree(&self, path: &Path, admin: &Path, subcommand: &str) -> GitCall {
         let call = self.git.trusted(path, subcommand).env("GIT_DIR", admin);
         call.env("GIT_COMMON_DIR", self.common_dir()).env("GIT_WORK_TREE", path)
     }

@@ -16,7 +16,7 @@ use crate::marker::Oid;
 use crate::repo::{Repo, branch_of, split_nul};
 use crate::save::{self, Snapshot, TemporaryRefs};
 use crate::store::OneCallStore;
-use crate::survey::{Change, IgnoredFiles};
+use crate::survey::{IgnoredFiles, PathChange};
 
 /// Most commits that are listed.
 const COMMITS_CAP: usize = 500;
@@ -71,9 +71,9 @@ pub struct Changes {
     /// How many there are.
     pub file_count: usize,
     /// What is in no commit yet.
-    pub uncommitted: Vec<Change>,
+    pub uncommitted: Vec<PathChange>,
     /// What is in no commit and is not meant to be: it is not among the files, nor in a patch.
-    pub left: Vec<Change>,
+    pub left: Vec<PathChange>,
 }
 
 impl Changes {
@@ -113,7 +113,7 @@ pub struct Patch {
     /// The patch.
     pub bytes: Vec<u8>,
     /// What is in no commit, is not meant to be, and is not in the patch either.
-    pub left: Vec<Change>,
+    pub left: Vec<PathChange>,
 }
 
 impl Patch {
@@ -302,7 +302,7 @@ impl Repo {
     }
 
     /// The worktree as it is now, as a commit in a store of its own, without what no commit is meant to have.
-    async fn snapshot(&self, name: &Slug, cancel: &CancellationToken) -> Result<State> {
+    async fn snapshot(&self, name: &Slug, cancel: &CancellationToken) -> Result<ComparedState> {
         let at = self.locate(name)?;
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
@@ -332,16 +332,16 @@ impl Repo {
                 save::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?
             }
         };
-        Ok(State { base, head, commit, uncommitted, left, store })
+        Ok(ComparedState { base, head, commit, uncommitted, left, store })
     }
 }
 
-struct State {
+struct ComparedState {
     base: Oid,
     head: Option<Oid>,
     commit: Oid,
-    uncommitted: Vec<Change>,
-    left: Vec<Change>,
+    uncommitted: Vec<PathChange>,
+    left: Vec<PathChange>,
     store: OneCallStore,
 }
 

@@ -152,7 +152,7 @@ impl Output {
 }
 
 /// One call, before it runs.
-pub(crate) struct Call {
+pub(crate) struct GitCall {
     command: Command,
     name: String,
     stdin: Option<Vec<u8>>,
@@ -174,7 +174,7 @@ enum OnCancel {
     AskThenEnd,
 }
 
-impl Call {
+impl GitCall {
     fn new(mut command: Command, subcommand: &str, on_cancel: OnCancel) -> Self {
         command.arg(subcommand);
         Self { command, name: subcommand.to_owned(), stdin: None, on_cancel, view: Ok(None), patience: None }
@@ -382,44 +382,50 @@ pub(crate) struct Git {
 
 impl Git {
     /// A call that trusts the user's configuration.
-    pub(crate) fn trusted(&self, directory: &Path, subcommand: &str) -> Call {
+    pub(crate) fn trusted(&self, directory: &Path, subcommand: &str) -> GitCall {
         let mut command = base_command(&self.options);
         command.current_dir(directory).env("GIT_PROGRESS_DELAY", "0");
         for config in TRUSTED_CONFIG {
             command.arg("-c").arg(config);
         }
-        Call::new(command, subcommand, OnCancel::EndGroup)
+        GitCall::new(command, subcommand, OnCancel::EndGroup)
     }
 
     /// A call exactly as the user would make it. Where there is a terminal it stays in our process group: a hook may ask
     /// something there.
-    pub(crate) fn as_user(&self, directory: &Path, subcommand: &str) -> Call {
+    pub(crate) fn as_user(&self, directory: &Path, subcommand: &str) -> GitCall {
         let mut command = Command::new(&self.options.program);
         choose_environment(&mut command, &self.options);
         command.current_dir(directory).kill_on_drop(true);
         if self.options.has_terminal {
-            return Call::new(command, subcommand, OnCancel::Ask);
+            return GitCall::new(command, subcommand, OnCancel::Ask);
         }
         command.process_group(0);
-        Call::new(command, subcommand, OnCancel::AskThenEnd)
+        GitCall::new(command, subcommand, OnCancel::AskThenEnd)
     }
 
     /// A call that trusts nothing.
-    pub(crate) fn hardened(&self, place: GitPlace<'_>, subcommand: &str) -> Call {
+    pub(crate) fn hardened(&self, place: GitPlace<'_>, subcommand: &str) -> GitCall {
         self.hardened_with(place, Outside::Nothing, &[], subcommand)
     }
 
     /// A call that trusts nothing of the place, and knows what the user wants ignored everywhere.
-    pub(crate) fn with_users_rules(&self, place: GitPlace<'_>, subcommand: &str) -> Call {
+    pub(crate) fn with_users_rules(&self, place: GitPlace<'_>, subcommand: &str) -> GitCall {
         self.hardened_with(place, Outside::UsersRules, &[], subcommand)
     }
 
     /// The same for a call that saves work: what it wrote is on the disk when it ends.
-    pub(crate) fn durable(&self, place: GitPlace<'_>, subcommand: &str) -> Call {
+    pub(crate) fn durable(&self, place: GitPlace<'_>, subcommand: &str) -> GitCall {
         self.hardened_with(place, Outside::Nothing, &["core.fsync=all"], subcommand)
     }
 
-    fn hardened_with(&self, place: GitPlace<'_>, outside: Outside, more: &[&str], subcommand: &str) -> Call {
+    fn hardened_with(
+        &self,
+        place: GitPlace<'_>,
+        outside: Outside,
+        more: &[&str],
+        subcommand: &str,
+    ) -> GitCall {
         let mut command = base_command(&self.options);
         let (store, git_dir, files) = match place {
             GitPlace::Store { common } => (Some(common), common, None),
@@ -443,8 +449,8 @@ impl Git {
         if cfg!(target_os = "linux") {
             command.arg("-c").arg("core.ignoreCase=false");
         }
-        let call = Call::new(command, subcommand, OnCancel::EndGroup);
-        Call { view, patience: Some(self.options.patience), ..call }
+        let call = GitCall::new(command, subcommand, OnCancel::EndGroup);
+        GitCall { view, patience: Some(self.options.patience), ..call }
     }
 }
 
@@ -452,7 +458,7 @@ impl Git {
 pub(crate) async fn retry_locks(
     cancel: &CancellationToken,
     line: &(dyn Fn(&str) + Sync),
-    call: impl Fn() -> Call,
+    call: impl Fn() -> GitCall,
 ) -> Result<Output> {
     let mut tries = 0;
     loop {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::marker::{Making, Oid};
 use crate::remove::Weighed;
 use crate::repo::{Lease, Located, Repo, split_nul};
-use crate::survey::{Change, IgnoredFiles};
+use crate::survey::{IgnoredFiles, PathChange};
 
 /// Whether a worktree is where it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,7 +38,7 @@ pub enum Use {
 
 /// A line of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ListedWorktree {
     /// Its name.
     pub name: Slug,
     /// Where it is, or was put.
@@ -68,13 +68,13 @@ pub struct Listed {
 pub struct Inspection {
     /// The same as in the list.
     #[serde(flatten)]
-    pub listed: Listed,
+    pub listed: ListedWorktree,
     /// The commit that is checked out.
     pub head: Option<Oid>,
     /// The branch that is checked out; `None` when detached.
     pub head_branch: Option<String>,
     /// What is in no commit.
-    pub dirty: Vec<Change>,
+    pub dirty: Vec<PathChange>,
     /// Commits that the base does not have.
     pub ahead: u64,
     /// Whether HEAD is reachable from a ref other than the worktree's own branch.
@@ -89,7 +89,7 @@ pub struct Inspection {
 
 impl Repo {
     /// Every worktree of ours, by name.
-    pub async fn list(&self, cancel: &CancellationToken) -> Result<Vec<Listed>> {
+    pub async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedWorktree>> {
         let located = self.located()?;
         if located.is_empty() {
             return Ok(Vec::new());
@@ -144,7 +144,7 @@ impl Repo {
     }
 }
 
-fn listed(at: &Located, tip: Option<Oid>) -> Listed {
+fn listed(at: &Located, tip: Option<Oid>) -> ListedWorktree {
     let opened = beneath::open_dir(&at.path);
     let presence = match (&at.moved, &opened) {
         (Some(path), _) => Presence::Moved(path.clone()),
@@ -156,7 +156,7 @@ fn listed(at: &Located, tip: Option<Oid>) -> Listed {
         Ok(Ok(None)) => Use::InUse,
         _ => Use::Free,
     };
-    Listed {
+    ListedWorktree {
         name: at.name.clone(),
         path: at.path.clone(),
         branch: at.branch(),

@@ -27,8 +27,8 @@ use self::prepared::Prepared;
 use self::preview::PreviewResult;
 pub(crate) use self::record::LandingRecord;
 use self::record::StillLanded;
-pub use self::refusal::{CannotCommit, NotLanded, Operation, Refusal, SubmoduleCommit, TreeAfter};
-use self::target::Target;
+pub use self::refusal::{CannotCommit, LandingRefusal, NotLanded, Operation, SubmoduleCommit, TreeAfter};
+use self::target::LandingTarget;
 use self::work::Work;
 use crate::beneath;
 use crate::error::{Error, Result};
@@ -123,7 +123,7 @@ pub struct LandingTurn {
 }
 
 /// What is merged into what, and the tree that it makes.
-struct Ends {
+struct MergeEnds {
     into: Oid,
     head: Oid,
     merged: Oid,
@@ -158,8 +158,11 @@ impl Repo {
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
     ) -> Result<Landed, NotLanded> {
-        let mut known =
-            NotLanded { branch: None, into: request.into.clone(), refusal: Refusal::from(Error::Cancelled) };
+        let mut known = NotLanded {
+            branch: None,
+            into: request.into.clone(),
+            refusal: LandingRefusal::from(Error::Cancelled),
+        };
         match self.try_to_land(request, &mut known, note, cancel).await {
             Ok(landed) => Ok(landed),
             Err(refusal) => Err(NotLanded { refusal, ..known }),
@@ -172,8 +175,8 @@ impl Repo {
         known: &mut NotLanded,
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
-    ) -> Result<Landed, Refusal> {
-        let target = Target::find(self, request.into.as_deref(), cancel).await?;
+    ) -> Result<Landed, LandingRefusal> {
+        let target = LandingTarget::find(self, request.into.as_deref(), cancel).await?;
         known.into = Some(target.name().to_owned());
         // Nobody begins to work in it while its work lands. An agent that waits for a message holds it and does nothing.
         let at = self.locate(&request.name)?;
@@ -194,7 +197,7 @@ impl Repo {
             (_, true) => None,
             (Some(message), false) => Some(Prepared::make(self, &work, message, &into, cancel).await?),
             (None, false) => {
-                return Err(Refusal::Uncommitted { files: work.uncommitted.into_keys().collect() });
+                return Err(LandingRefusal::Uncommitted { files: work.uncommitted.into_keys().collect() });
             }
         };
         let head = prepared.as_ref().map_or(&work.head, Prepared::commit).clone();
@@ -219,7 +222,7 @@ impl Repo {
     #[expect(clippy::too_many_arguments, reason = "each is a fact that the caller has just found; used once")]
     async fn land_commit(
         &self,
-        target: &Target,
+        target: &LandingTarget,
         work: &Work,
         into: Oid,
         head: Oid,
@@ -227,7 +230,7 @@ impl Repo {
         request: &LandRequest,
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
-    ) -> Result<(Landed, Option<LandingRecord>), Refusal> {
+    ) -> Result<(Landed, Option<LandingRecord>), LandingRefusal> {
         let preview = self.preview(target, into, head, before.record, cancel).await?;
         let mut landed = Landed {
             branch: work.shown(),
@@ -246,7 +249,7 @@ impl Repo {
             PreviewResult::UpToDate => None,
             PreviewResult::Conflicts(files) => {
                 let revision = work.branch.clone().unwrap_or_else(|| work.head.to_string());
-                return Err(Refusal::Conflicts { revision, files });
+                return Err(LandingRefusal::Conflicts { revision, files });
             }
             // One commit without a change would say nothing; a merge still says which commits are in.
             PreviewResult::Clean(tree) => {
@@ -267,11 +270,11 @@ impl Repo {
         let touched = self.touched(&preview.into, &merged, cancel).await?;
         let submodules = self.unpublished_submodules(work, &touched, &merged, cancel).await?;
         if !submodules.is_empty() {
-            return Err(Refusal::SubmoduleCommits { submodules, worktree: work.worktree() });
+            return Err(LandingRefusal::SubmoduleCommits { submodules, worktree: work.worktree() });
         }
-        let mut ends = Ends { into: preview.into, head: preview.head, merged };
+        let mut ends = MergeEnds { into: preview.into, head: preview.head, merged };
         landed.commit = match target {
-            Target::Here { tree, name } => {
+            LandingTarget::Here { tree, name } => {
                 if preview.landed.is_some() {
                     // git does not know what landed before. It gets the result of the merge as a commit on top of both
                     // ends, and does not look for where the merge begins.
@@ -283,10 +286,10 @@ impl Repo {
                 here.check(&touched, cancel).await?;
                 here.merge(&touched, &request.message, request.land_as, cancel).await?
             }
-            Target::Branch { name } => {
+            LandingTarget::Branch { name } => {
                 self.land_in_store(name, &ends, request, cancel).await.map_err(|error| match error {
-                    Error::Cancelled => Refusal::from(error),
-                    error => Refusal::MergeFailed { error, after: TreeAfter::AsBefore },
+                    Error::Cancelled => LandingRefusal::from(error),
+                    error => LandingRefusal::MergeFailed { error, after: TreeAfter::AsBefore },
                 })?
             }
         };
@@ -305,7 +308,7 @@ impl Repo {
     async fn land_in_store(
         &self,
         name: &str,
-        ends: &Ends,
+        ends: &MergeEnds,
         request: &LandRequest,
         cancel: &CancellationToken,
     ) -> Result<Oid> {
@@ -329,7 +332,7 @@ impl Repo {
     }
 }
 
-fn parents(ends: &Ends, land_as: LandAs) -> Vec<&Oid> {
+fn parents(ends: &MergeEnds, land_as: LandAs) -> Vec<&Oid> {
     match land_as {
         LandAs::Merge => vec![&ends.into, &ends.head],
         LandAs::Squash => vec![&ends.into],

@@ -46,9 +46,9 @@ pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, 
 pub use error::{Error, ErrorKind, Result};
 pub use git::{Environment, GitOptions};
 pub use glance::Glance;
-pub use inspect::{Inspection, Listed, Presence, Use};
+pub use inspect::{Inspection, ListedWorktree, Presence, Use};
 pub use landing::{
-    CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingTurn, NotLanded, Operation, Refusal,
+    CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingRefusal, LandingTurn, NotLanded, Operation,
     SubmoduleCommit, TreeAfter,
 };
 pub use links::check_links;
@@ -57,10 +57,10 @@ pub use marker::{Making, Marker, Oid};
 pub use private_view::PrivateGit;
 pub use programs::{Programs, When, may_run_programs};
 pub use progress::{Phase, Progress};
-pub use remove::{BranchFate, Keep, RemovalOutcome, RemoveOptions, RemoveReport};
+pub use remove::{BranchFate, KeepWorktrees, RemovalOutcome, RemoveOptions, RemoveReport};
 pub use repo::{BRANCH_PREFIX, Lease, PLACE, ReadingGit, Repo, branch_of, git_that_reads};
 pub use rescue::{RESCUE_PREFIX, Rescue, RestoreTo, Restored};
 pub use save::{ESCAPE, EXTRAS};
 pub use setup::{SETUP_SECONDS, Setup};
-pub use survey::{Change, ChangeKind, IgnoredFiles};
+pub use survey::{ChangeKind, IgnoredFiles, PathChange};
 pub use sweep::{SweepMode, SweepReport, Swept};

@@ -187,7 +187,7 @@ fn aside(dir: &Path) -> io::Result<PathBuf> {
 impl PrivateGit {
     /// What is done around one command of the agent's.
     pub fn around(self: &Arc<Self>) -> Arc<dyn Around> {
-        Arc::new(Command { view: self.clone(), alive: Mutex::new(None) })
+        Arc::new(ViewCommand { view: self.clone(), alive: Mutex::new(None) })
     }
 
     /// Publishes what is there; lines for the model.
@@ -325,12 +325,12 @@ fn is_alone(alive: &File) -> bool {
 }
 
 /// The steps around one command.
-struct Command {
+struct ViewCommand {
     view: Arc<PrivateGit>,
     alive: Mutex<Option<File>>,
 }
 
-impl Around for Command {
+impl Around for ViewCommand {
     fn before(&self, fence: &mut Fence) -> std::result::Result<(), String> {
         let alive = self.view.begin().map_err(|error| error.to_string())?;
         *self.alive.lock().unwrap_or_else(PoisonError::into_inner) = Some(alive);

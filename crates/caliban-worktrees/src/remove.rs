@@ -24,7 +24,7 @@ use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, Waited};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
 use crate::survey::lost::MODULES;
-use crate::survey::{Change, IgnoredFiles, Survey};
+use crate::survey::{IgnoredFiles, PathChange, Survey};
 
 /// Where removed files wait for their deletion, in the place for worktrees. No worktree can have that name.
 pub(crate) const TRASH: &str = ".trash";
@@ -45,7 +45,7 @@ const NOT_KEEPING: [&str; 7] = [
 /// Whether worktrees are removed at all (`CALIBAN_KEEP_WORKTREES`; the binary reads it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Keep {
+pub enum KeepWorktrees {
     /// They are removed when their time has come.
     #[default]
     Remove,
@@ -57,7 +57,7 @@ pub enum Keep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RemoveOptions {
     /// Whether at all.
-    pub keep: Keep,
+    pub keep: KeepWorktrees,
     /// What becomes of ignored files.
     pub ignored: IgnoredFiles,
 }
@@ -68,7 +68,7 @@ pub struct RemoveOptions {
 pub enum RemovalOutcome {
     /// It is gone.
     Removed,
-    /// It stays, because [`Keep::All`].
+    /// It stays, because [`KeepWorktrees::All`].
     Kept,
 }
 
@@ -119,7 +119,7 @@ pub struct RemoveReport {
     /// What was saved, and how to get it back.
     pub rescue: Option<Rescue>,
     /// What was in no commit.
-    pub dirty: Vec<Change>,
+    pub dirty: Vec<PathChange>,
     /// Ignored paths that went with it (the first hundred).
     pub dropped_ignored: Vec<String>,
     /// What the user should know.
@@ -165,7 +165,7 @@ impl Repo {
         if let Some(path) = &at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path: path.clone() });
         }
-        if options.keep == Keep::All {
+        if options.keep == KeepWorktrees::All {
             // No later sweep takes it for an orphan.
             let kept = Marker { kept: true, ..at.marker.clone() };
             match kept.write(&at.admin) {

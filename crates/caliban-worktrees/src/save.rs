@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
-use crate::git::Call;
+use crate::git::GitCall;
 use crate::marker::Oid;
 use crate::survey::{SavePlan, Staged};
 
@@ -84,7 +84,11 @@ pub(crate) fn nonce_name(prefix: &str) -> String {
 }
 
 /// Writes the snapshot and gives its commit, through `fast_import` (a prepared call of that command on the store that is to have it).
-pub(crate) async fn write(fast_import: Call, snapshot: Snapshot, cancel: &CancellationToken) -> Result<Oid> {
+pub(crate) async fn write(
+    fast_import: GitCall,
+    snapshot: Snapshot,
+    cancel: &CancellationToken,
+) -> Result<Oid> {
     let (reader, writer) = io::pipe().map_err(|e| Error::io("opening a pipe", e))?;
     let call = fast_import.args(["--quiet", "--done", "--depth=0"]);
     let running = call.start(Stdio::from(reader), Stdio::piped())?;

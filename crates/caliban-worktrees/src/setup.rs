@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use caliban_fence::{Access, Fence};
-use caliban_keeper::{Keep, Launch, Streams, Supervised, Why};
+use caliban_keeper::{CommandEnd, KeptOutput, Launch, Streams, Supervised};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
@@ -54,15 +54,15 @@ pub(crate) async fn run(
             ..Launch::shell(&setup.command, worktree.to_owned(), environment, Streams::Joined)
         },
         limit: Duration::from_secs(setup.timeout_seconds.into()),
-        keep: Keep::Last(OUTPUT_CAP),
+        keep: KeptOutput::Last(OUTPUT_CAP),
     };
     let ended = command.run(cancel).await.map_err(|e| Error::io("starting the setup command", e))?;
     let ending = match (ended.why, ended.code) {
-        (Why::Cancelled, _) => return Err(Error::Cancelled),
-        (Why::Itself, Some(0)) => return Ok(()),
-        (Why::Itself, Some(code)) => format!("failed with exit code {code}"),
-        (Why::Itself, None) => "was killed".to_owned(),
-        (Why::Timeout, _) => format!("took longer than {} s and was ended", setup.timeout_seconds),
+        (CommandEnd::Cancelled, _) => return Err(Error::Cancelled),
+        (CommandEnd::Itself, Some(0)) => return Ok(()),
+        (CommandEnd::Itself, Some(code)) => format!("failed with exit code {code}"),
+        (CommandEnd::Itself, None) => "was killed".to_owned(),
+        (CommandEnd::Timeout, _) => format!("took longer than {} s and was ended", setup.timeout_seconds),
     };
     // A command that could not be started has its reason on standard error.
     let output = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).trim_end().to_owned();

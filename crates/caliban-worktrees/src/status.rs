@@ -38,7 +38,7 @@ pub(crate) struct Tracked {
 
 /// The whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct GitStatus {
     pub(crate) head: Option<Oid>,
     /// The branch that HEAD names; `None` when detached.
     pub(crate) branch: Option<String>,
@@ -60,8 +60,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Reads the status; `None` for a line that no known git prints.
-pub(crate) fn parse_status(answer: &[u8]) -> Option<Status> {
-    let mut status = Status::default();
+pub(crate) fn parse_status(answer: &[u8]) -> Option<GitStatus> {
+    let mut status = GitStatus::default();
     for line in split_nul(answer) {
         let (kind, rest) = line.split_at_checked(2)?;
         match kind {
@@ -168,7 +168,7 @@ mod tests {
             mode_file: mode_file.into(),
             index: oid.clone(),
         };
-        let expected = Status {
+        let expected = GitStatus {
             head: oid.clone(),
             branch: Some("caliban/x".into()),
             tracked: vec![tracked("a b", b".M", "100755"), tracked("new\nline", b"A.", "100644")],

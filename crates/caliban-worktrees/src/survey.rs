@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use crate::beneath::{self, FoundFile};
 use crate::blobs;
 use crate::error::{Error, Result};
-use crate::git::Call;
+use crate::git::GitCall;
 use crate::index::ScratchIndex;
 use crate::marker::{Marker, Oid};
 use crate::repo::{Located, Repo, split_nul};
 use crate::status::{
-    INDEX_ARGS, IndexEntry, IndexFacts, STATUS_ARGS, Status, Tracked, parse_index, parse_status,
+    GitStatus, INDEX_ARGS, IndexEntry, IndexFacts, STATUS_ARGS, Tracked, parse_index, parse_status,
 };
 
 /// What becomes of files that git ignores.
@@ -60,7 +60,7 @@ pub enum ChangeKind {
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Change {
+pub struct PathChange {
     /// The path from the worktree's root; bytes that are not text are replaced.
     pub path: String,
     /// How it differs.
@@ -97,7 +97,7 @@ pub(crate) struct Survey {
     pub(crate) branch: Option<String>,
     /// The worktree's directory, held open; `None` when it is gone.
     pub(crate) files: Option<OwnedFd>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<PathChange>,
     /// Ignored paths that are not saved.
     pub(crate) ignored: Vec<PathBuf>,
     /// Other commits that it stands on: MERGE_HEAD and its kin, or where HEAD was before its branch was deleted.
@@ -174,7 +174,7 @@ impl Repo {
     async fn survey_unknown(
         &self,
         at: &Located,
-        status: &Status,
+        status: &GitStatus,
         survey: &mut Survey,
         files: &OwnedFd,
         ignored: IgnoredFiles,
@@ -224,10 +224,10 @@ impl Repo {
         at: &Located,
         scratch: &ScratchIndex,
         cancel: &CancellationToken,
-    ) -> Result<Option<(Status, IndexFacts)>> {
+    ) -> Result<Option<(GitStatus, IndexFacts)>> {
         let mut index = None;
         loop {
-            let with = |call: Call| match index {
+            let with = |call: GitCall| match index {
                 Some(path) => call.env("GIT_INDEX_FILE", path),
                 None => call,
             };
@@ -269,7 +269,7 @@ impl Repo {
     async fn forgive_sparse(
         &self,
         at: &Located,
-        status: &mut Status,
+        status: &mut GitStatus,
         cancel: &CancellationToken,
     ) -> Result<()> {
         let missing = |t: &Tracked| t.unstaged == b'D';
@@ -361,8 +361,8 @@ fn ours(marker: &Marker, files: &OwnedFd) -> Result<Ours> {
     Ok(ours)
 }
 
-fn change(path: &Path, kind: ChangeKind) -> Change {
-    Change { path: path.to_string_lossy().into_owned(), kind }
+fn change(path: &Path, kind: ChangeKind) -> PathChange {
+    PathChange { path: path.to_string_lossy().into_owned(), kind }
 }
 
 fn unreadable(path: &Path, e: &std::io::Error) -> Error {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::remove::{Keep, RemoveOptions, RemoveReport, TRASH, trash_of};
+use crate::remove::{KeepWorktrees, RemoveOptions, RemoveReport, TRASH, trash_of};
 use crate::repo::{Missing, Repo};
 
 /// Whether a sweep does anything.
@@ -99,7 +99,7 @@ impl Repo {
                         }
                     })
                 }
-                SweepMode::Remove if options.keep == Keep::All => {
+                SweepMode::Remove if options.keep == KeepWorktrees::All => {
                     self.report_kept(&at, cancel).await.map(|report| Swept::Done(Box::new(report)))
                 }
                 SweepMode::Remove => self

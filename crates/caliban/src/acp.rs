@@ -18,8 +18,8 @@ use crate::{
     broker::Identity,
     cli::AgentFlags,
     commands::{Forks, SessionCommands},
-    compose::{Request, Which, compose},
-    place::{Found, Sessions},
+    compose::{ComposeRequest, Which, compose},
+    place::{FoundSession, Sessions},
     report::{Code, Failure, note},
     settings::{Environment, provider::Patience},
 };
@@ -73,12 +73,12 @@ impl Editor {
         let mut setup = self.flags.setup(&place.cwd);
         setup.add_dirs.extend(place.additional_directories.iter().cloned());
         setup.system_prompt_append.clone_from(&self.append);
-        let request = Request {
+        let request = ComposeRequest {
             mcp_servers: &place.mcp_servers,
             editor: place.files.as_ref().map(ClientFiles::buffers),
             patience: Patience::Long,
             after_turn: AfterTurn::Stay,
-            ..Request::here(&place.cwd, &setup, Attendance::Somebody)
+            ..ComposeRequest::here(&place.cwd, &setup, Attendance::Somebody)
         };
         let mut composition = compose(&self.environment, request).await.map_err(|error| {
             let loaded = crate::settings::load(&self.environment, &place.cwd, (&setup).into());
@@ -149,7 +149,7 @@ impl Factory for Editor {
 }
 
 /// What a list of sessions says about one; nothing when it cannot be read.
-fn info(found: &Found) -> Option<SessionInfo> {
+fn info(found: &FoundSession) -> Option<SessionInfo> {
     let records = caliban_agent::transcript::read(&found.directory).ok()?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let info = SessionInfo::new(found.id.to_string(), conversation.header()?.cwd.clone());

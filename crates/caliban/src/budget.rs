@@ -11,7 +11,7 @@ use caliban_core::{
 };
 use caliban_store::{
     StoreUrl,
-    ledger::{AccountId, By, FILE, Filter, Ledger, Line, Pool, SetLimit},
+    ledger::{AccountId, By, FILE, Filter, Ledger, Pool, SetLimit, SpendingSum},
 };
 use jiff::civil::Date;
 use serde::Serialize;
@@ -24,7 +24,7 @@ use crate::{
 
 /// How a pool stands, as it is shown.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ShownPool {
     pool: String,
     tokens: u64,
     micro_usd: u64,
@@ -156,7 +156,7 @@ impl Column {
     }
 }
 
-impl Shown {
+impl ShownPool {
     fn new(pool: String, meter: &Meter, limits: Limits, from: &'static str, of_settings: Limits) -> Self {
         let has_limit = (limits.tokens, limits.usd) != (None, None);
         Self {
@@ -191,7 +191,7 @@ impl Shown {
 }
 
 /// The day's pools.
-async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<Vec<Shown>, Failure> {
+async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<Vec<ShownPool>, Failure> {
     let budget = &loaded.settings.budget;
     let pools = [
         (Pool::Day(today), "all agents today".to_owned(), budget.per_day.limits()),
@@ -206,16 +206,16 @@ async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<V
     for (pool, name, of_settings) in pools {
         let state = ledger.pool(&pool, of_settings).await?;
         let (limits, from) = state.limits.map_or((of_settings, "settings"), |limits| (limits, "set"));
-        shown.push(Shown::new(name, &state.meter, limits, from, of_settings));
+        shown.push(ShownPool::new(name, &state.meter, limits, from, of_settings));
     }
     Ok(shown)
 }
 
-async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<Shown, Failure> {
+async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<ShownPool, Failure> {
     let id = find(ledger, name).await?;
     let state = ledger.pool(&Pool::Tree(id.clone()), Limits::NONE).await?;
     let name = format!("agent {}", id.short());
-    Ok(Shown::new(name, &state.meter, state.limits.unwrap_or(Limits::NONE), "agent", Limits::NONE))
+    Ok(ShownPool::new(name, &state.meter, state.limits.unwrap_or(Limits::NONE), "agent", Limits::NONE))
 }
 
 /// The account that a person means.
@@ -265,7 +265,7 @@ fn in_words(limits: Option<Limits>, none: &str) -> String {
     format!("at most {}", all.join(" and "))
 }
 
-fn show(shown: &[Shown], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn show(shown: &[ShownPool], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     if json {
         return crate::fleet::json_line(&shown, out);
     }
@@ -287,7 +287,7 @@ fn money(micro_usd: u64, unpriced: u64) -> String {
     format!("{}{}", MicroUsd(micro_usd), if unpriced > 0 { "+?" } else { "" })
 }
 
-fn history(by: &[Column], lines: Vec<Line>, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn history(by: &[Column], lines: Vec<SpendingSum>, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let sums: Vec<Sum> = lines.into_iter().map(Sum::from).collect();
     if json {
         return crate::fleet::json_line(&sums, out);
@@ -326,8 +326,8 @@ impl Sum {
     }
 }
 
-impl From<Line> for Sum {
-    fn from(line: Line) -> Self {
+impl From<SpendingSum> for Sum {
+    fn from(line: SpendingSum) -> Self {
         let usage = line.spent.usage;
         Self {
             day: line.day.map(|day| day.to_string()),

@@ -17,11 +17,11 @@ use std::{
 };
 
 use caliban_agent::{
-    Agent, Attendance, Fallback, Kit, Limits,
-    answer::Form,
-    blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
+    Agent, AgentLimits, Attendance, Fallback, Kit,
+    answer::AnswerForm,
+    blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     definitions::{self, Definition},
-    feed::{Entry, Feed},
+    feed::{Feed, FeedEntry},
     hooks::HookPlace,
     prompt::{ContextFiles, Surroundings},
     subagent::{Isolation, inherit},
@@ -36,9 +36,9 @@ use caliban_core::{
 };
 use caliban_fence::Fence;
 use caliban_keeper::Variables;
-use caliban_mcp::Server;
+use caliban_mcp::ConnectedServer;
 use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
-use caliban_worktrees::{Keep, Setup};
+use caliban_worktrees::{KeepWorktrees, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use fences::program_fence;
@@ -49,7 +49,7 @@ use crate::{
     commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
     mcp::{self, questions::Questions},
-    place::{Found, Sessions},
+    place::{FoundSession, Sessions},
     report::Failure,
     settings::{
         Environment, Files, Loaded,
@@ -89,21 +89,21 @@ pub(crate) struct Composition {
     /// The fleet's settings.
     pub fleet: Fleet,
     /// What the background agents of a session may spend, for a session that lives longer than one prompt.
-    pub background: caliban_agent::background::Limits,
+    pub background: caliban_agent::background::BackgroundLimits,
     /// Commands that people wrote.
     pub commands: Vec<Custom>,
     /// Skills, by which the model does special tasks.
     skills: Vec<Skill>,
     /// The form that the answers must have.
-    pub form: Option<Form>,
+    pub form: Option<AnswerForm>,
     /// Connected MCP servers; they end with the last who holds them.
-    servers: Vec<Arc<Server>>,
+    servers: Vec<Arc<ConnectedServer>>,
     /// Where their questions go.
     questions: Questions,
 }
 
 /// What an agent is composed for.
-pub(crate) struct Request<'a> {
+pub(crate) struct ComposeRequest<'a> {
     /// Where the user stands: whose settings count.
     pub cwd: &'a Path,
     /// A worktree of the agent's own, when it does not work in `cwd`.
@@ -128,7 +128,7 @@ pub(crate) struct Request<'a> {
     pub files: Option<Files>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ComposeRequest<'a> {
     /// An agent in the user's own directory, for a command that somebody waits for.
     pub(crate) fn here(cwd: &'a Path, setup: &'a AgentSetup, attendance: Attendance) -> Self {
         let missing = Path::new("");
@@ -149,8 +149,11 @@ impl<'a> Request<'a> {
 }
 
 /// Reads the settings and puts everything together.
-pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request {
+pub(crate) async fn compose(
+    environment: &Environment,
+    request: ComposeRequest<'_>,
+) -> Result<Composition, Failure> {
+    let ComposeRequest {
         cwd,
         worktree,
         missing,
@@ -224,7 +227,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         limits: tool_limits(settings),
         search: search(settings),
         detach: detach_place(&loaded.paths.repo(&loaded.root)),
-        http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
+        http: caliban_http::ClientOptions { proxy: environment.proxy(), ..Default::default() },
         editor,
     };
     notes.extend(problems);
@@ -288,7 +291,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             None => budget_limits(settings).narrower(settings.budget.per_tree.limits()),
         },
         ledger: Some(ledger),
-        limits: Limits { max_turns: settings.limits.max_turns.get() },
+        limits: AgentLimits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
         quiet_hours: match hours {
             Hours::Kept if billing(&target) != Billing::Local => settings.fleet.quiet_hours.clone(),
@@ -359,7 +362,7 @@ fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
 
 /// Resources of MCP servers, which hold the servers.
 #[derive(Clone)]
-pub(crate) struct Resources(Vec<Arc<Server>>);
+pub(crate) struct Resources(Vec<Arc<ConnectedServer>>);
 
 impl Resources {
     /// One text for each that these words name as `@server:uri`.
@@ -373,19 +376,19 @@ pub(crate) enum Which {
     /// A new one.
     New,
     /// This one, to be gone on with.
-    Old(Found),
+    Old(FoundSession),
 }
 
 impl Composition {
     /// The agent that the setup asks for.
-    pub(crate) fn wanted(&self, session: String, directory: PathBuf) -> Wanted {
+    pub(crate) fn wanted(&self, session: String, directory: PathBuf) -> WantedAgent {
         let workspace = WorkspaceSource::New(self.workspace.clone());
-        Wanted {
+        WantedAgent {
             tools: self.tools.clone(),
             role: self.role.clone(),
             form: self.form.clone(),
             after_turn: self.after_turn,
-            ..Wanted::new(session, directory, workspace)
+            ..WantedAgent::new(session, directory, workspace)
         }
     }
 
@@ -403,7 +406,7 @@ impl Composition {
     }
 
     /// The kit of one agent, with the tools of MCP servers. Whole outputs are kept in the agent's directory.
-    pub(crate) fn kit(&mut self, mut wanted: Wanted) -> Result<Kit, Failure> {
+    pub(crate) fn kit(&mut self, mut wanted: WantedAgent) -> Result<Kit, Failure> {
         let outputs = wanted.directory.join(OUTPUTS);
         self.blueprint.foreign_tools = mcp::tools(&self.servers, &outputs, &self.workspace);
         self.blueprint.foreign_tools.extend(skills::tool(&self.skills));
@@ -460,7 +463,7 @@ impl Composition {
 async fn full_disk(feed: &Feed) -> PathBuf {
     let mut cursor = feed.end();
     while let Some(entry) = feed.wait(&mut cursor).await {
-        if let Entry::Waiting(Wait::DiskFull { path }) = entry {
+        if let FeedEntry::Waiting(Wait::DiskFull { path }) = entry {
             return path;
         }
     }
@@ -535,7 +538,7 @@ fn isolation(
         repo,
         accepted,
         env: workspace.env.clone(),
-        keep: if worktrees.keep { Keep::All } else { Keep::Remove },
+        keep: if worktrees.keep { KeepWorktrees::All } else { KeepWorktrees::Remove },
         setup: setup(settings, workspace.env.clone(), workspace.helper.clone(), fence),
     }
 }
@@ -552,10 +555,10 @@ pub(crate) fn setup(
     worktrees.setup.clone().map(|command| Setup { command, timeout_seconds, environment, helper, fence })
 }
 
-fn tool_limits(settings: &Settings) -> caliban_tools::Limits {
-    caliban_tools::Limits {
+fn tool_limits(settings: &Settings) -> caliban_tools::ToolLimits {
+    caliban_tools::ToolLimits {
         command_time: Duration::from_millis(settings.bash.timeout_ms.get()),
-        ..caliban_tools::Limits::default()
+        ..caliban_tools::ToolLimits::default()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anstyle::{Ansi256Color, Style};
-use caliban_web::{Code as QrCode, Exposure, Options, Programs, Reach, Ready};
+use caliban_web::{Code as QrCode, Exposure, Programs, Reach, Ready, ServerOptions};
 
 use crate::{
     cli::dashboard::DashboardArgs,
@@ -30,7 +30,7 @@ pub(crate) async fn dashboard(
     let exposure =
         Exposure::choose(args.host, reach).map_err(|(message, hint)| Failure::usage(message).hint(hint))?;
     let own = crate::compose::own_program()?;
-    let options = Options {
+    let options = ServerOptions {
         host: args.host,
         port: args.port,
         exposure,

@@ -22,7 +22,7 @@ const COMMAND_COLUMNS: usize = 60;
 
 /// A detached command as the list shows it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed<'a> {
+pub(crate) struct ListedJob<'a> {
     id: &'a str,
     state: DetachedState,
     command: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct Listed<'a> {
     ended_at: Option<At>,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> ListedJob<'a> {
     pub(crate) fn new(record: &'a DetachedRecord, jobs: &Path) -> Self {
         let at = |ms: u64| At::seconds(i64::try_from(ms / 1_000).unwrap_or(i64::MAX));
         Self {
@@ -85,7 +85,7 @@ fn directory(environment: &Environment, cwd: &Path) -> Result<PathBuf, Failure> 
 }
 
 fn list(all: &[DetachedRecord], jobs: &Path, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let listed: Vec<Listed<'_>> = all.iter().map(|record| Listed::new(record, jobs)).collect();
+    let listed: Vec<ListedJob<'_>> = all.iter().map(|record| ListedJob::new(record, jobs)).collect();
     if json {
         return crate::fleet::json_line(&listed, out);
     }
@@ -153,7 +153,7 @@ async fn stop(
     if json {
         let now = detached::list(jobs);
         let stopped = now.iter().filter(|record| wanted.iter().any(|wanted| wanted.id == record.id));
-        let listed: Vec<Listed<'_>> = stopped.map(|record| Listed::new(record, jobs)).collect();
+        let listed: Vec<ListedJob<'_>> = stopped.map(|record| ListedJob::new(record, jobs)).collect();
         crate::fleet::json_line(&listed, out)?;
     } else if wanted.is_empty() {
         writeln!(out, "No detached commands run.")?;

@@ -34,7 +34,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// A message as it was typed.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct TypedLine {
     pub text: String,
     /// How many looks there had been when its first key was pressed.
     pub looks: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Line {
 
 /// A terminal that is read.
 pub(crate) struct Keyboard {
-    lines: mpsc::UnboundedReceiver<Line>,
+    lines: mpsc::UnboundedReceiver<TypedLine>,
     wake: UnixStream,
     looked: Receiver<(u64, Draft)>,
     /// How often the reader was woken.
@@ -71,23 +71,23 @@ impl Keyboard {
         let (answer, looked) = channel();
         // Reading a terminal blocks, so it has a thread of its own; that ends with us.
         std::thread::spawn(move || {
-            Reader { lines, woken, answer, looks: 0, text: Vec::new(), begun: 0 }.run();
+            KeyboardReader { lines, woken, answer, looks: 0, text: Vec::new(), begun: 0 }.run();
         });
         Ok(Some(Self { lines: received, wake, looked, looks: 0 }))
     }
 
     /// What is typed next. The end is Ctrl+D.
-    pub(crate) async fn next(&mut self) -> Option<Line> {
+    pub(crate) async fn next(&mut self) -> Option<TypedLine> {
         self.lines.recv().await
     }
 
     /// The same, for a thread of its own.
-    pub(crate) fn blocking_next(&mut self) -> Option<Line> {
+    pub(crate) fn blocking_next(&mut self) -> Option<TypedLine> {
         self.lines.blocking_recv()
     }
 
     /// Ends the reading; what was typed and not asked for, an unfinished line included.
-    pub(crate) fn rest(&mut self) -> impl Iterator<Item = Line> {
+    pub(crate) fn rest(&mut self) -> impl Iterator<Item = TypedLine> {
         self.wake(FINISH);
         std::iter::from_fn(|| self.lines.try_recv().ok())
     }
@@ -120,8 +120,8 @@ fn answer(looked: &Receiver<(u64, Draft)>, look: u64, limit: Duration) -> Draft 
     }
 }
 
-struct Reader {
-    lines: mpsc::UnboundedSender<Line>,
+struct KeyboardReader {
+    lines: mpsc::UnboundedSender<TypedLine>,
     woken: UnixStream,
     answer: Sender<(u64, Draft)>,
     looks: u64,
@@ -130,7 +130,7 @@ struct Reader {
     begun: u64,
 }
 
-impl Reader {
+impl KeyboardReader {
     fn run(mut self) {
         let stdin = io::stdin();
         loop {
@@ -138,7 +138,7 @@ impl Reader {
             let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
             match rustix::event::poll(&mut fds, pause) {
                 Ok(0) => {
-                    if self.hold() == Held::End {
+                    if self.hold() == HeldEnd::End {
                         self.emit();
                         return;
                     }
@@ -190,7 +190,7 @@ impl Reader {
         }
         let bytes = std::mem::take(&mut self.text);
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let line = Line { is_whole: text.ends_with('\n'), text, looks: self.begun, at: Instant::now() };
+        let line = TypedLine { is_whole: text.ends_with('\n'), text, looks: self.begun, at: Instant::now() };
         self.lines.send(line).is_ok()
     }
 
@@ -205,7 +205,7 @@ impl Reader {
         let held = self.hold();
         self.looks += 1;
         let draft = if self.text.is_empty() { Draft::None } else { Draft::Some };
-        let is_over = why == [FINISH] || held == Held::End;
+        let is_over = why == [FINISH] || held == HeldEnd::End;
         if is_over {
             self.emit();
         }
@@ -213,17 +213,17 @@ impl Reader {
     }
 
     /// Takes the unfinished line out of the terminal.
-    fn hold(&mut self) -> Held {
+    fn hold(&mut self) -> HeldEnd {
         let held = held();
         let end = held.iter().position(|byte| *byte == CTRL_D);
         self.take(&held[..end.unwrap_or(held.len())]);
-        if end.is_some() { Held::End } else { Held::GoesOn }
+        if end.is_some() { HeldEnd::End } else { HeldEnd::GoesOn }
     }
 }
 
 /// Whether there was a Ctrl+D among what was taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum HeldEnd {
     GoesOn,
     End,
 }

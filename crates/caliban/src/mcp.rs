@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Dur
 
 use caliban_acp::v1::McpServer as Brought;
 use caliban_fence::Fence;
-use caliban_mcp::{Elicit, Endpoint, Outputs, Server, ServerConfig};
+use caliban_mcp::{ConnectedServer, Elicit, Endpoint, Outputs, ServerConfig};
 use caliban_tools::{Tool, WorkspaceOptions};
 use tokio_util::sync::CancellationToken;
 
@@ -68,13 +68,13 @@ pub(crate) fn brought(
 /// Connects to all of them at once; those that do not answer are left out, with a line for people.
 pub(crate) async fn connect(
     configs: &[ServerConfig],
-    http: &caliban_http::Options,
+    http: &caliban_http::ClientOptions,
     elicit: Option<&Elicit>,
-) -> (Vec<Arc<Server>>, Vec<String>) {
+) -> (Vec<Arc<ConnectedServer>>, Vec<String>) {
     if configs.is_empty() {
         return (Vec::new(), Vec::new());
     }
-    let client = Arc::new(caliban_http::Client::new(http.clone()));
+    let client = Arc::new(caliban_http::HttpClient::new(http.clone()));
     let (mut servers, mut notes) = (Vec::new(), Vec::new());
     for (name, result) in caliban_mcp::connect(configs, &client, elicit, &CancellationToken::new()).await {
         match result {
@@ -89,7 +89,7 @@ pub(crate) async fn connect(
 
 /// The tools of connected servers, with whole outputs in `outputs`.
 pub(crate) fn tools(
-    servers: &[Arc<Server>],
+    servers: &[Arc<ConnectedServer>],
     outputs: &Path,
     workspace: &WorkspaceOptions,
 ) -> Vec<Arc<dyn Tool>> {

@@ -45,7 +45,7 @@ impl Shelf {
 
 /// A session on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundSession {
     /// Its id.
     pub id: AgentId,
     /// Its directory.
@@ -89,22 +89,22 @@ impl Sessions {
     }
 
     /// Those of the foreground, the latest first.
-    pub(crate) fn list(&self) -> Vec<Found> {
+    pub(crate) fn list(&self) -> Vec<FoundSession> {
         self.on(Shelf::Sessions)
     }
 
     /// All in one place, the latest first.
-    pub(crate) fn on(&self, shelf: Shelf) -> Vec<Found> {
+    pub(crate) fn on(&self, shelf: Shelf) -> Vec<FoundSession> {
         let Ok(entries) = fs::read_dir(self.repo_dir.join(shelf.directory())) else { return Vec::new() };
-        let mut found: Vec<Found> = entries.filter_map(|entry| found(&entry.ok()?.path())).collect();
+        let mut found: Vec<FoundSession> = entries.filter_map(|entry| found(&entry.ok()?.path())).collect();
         found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.id.cmp(&b.id)));
         found
     }
 
     /// The latest in which something was said; without one, the latest. One that cannot be read counts: whoever opens it
     /// is told why.
-    pub(crate) fn last(&self) -> Option<Found> {
-        let is_spoken_in = |found: &&Found| {
+    pub(crate) fn last(&self) -> Option<FoundSession> {
+        let is_spoken_in = |found: &&FoundSession| {
             let records = transcript::read(&found.directory);
             records.map_or(true, |records| {
                 records.iter().any(|record| matches!(record.event, Event::Prompt { .. }))
@@ -115,24 +115,24 @@ impl Sessions {
     }
 
     /// The one that an id, or the beginning of one, means.
-    pub(crate) fn find(&self, query: &str) -> Result<Found, Failure> {
+    pub(crate) fn find(&self, query: &str) -> Result<FoundSession, Failure> {
         find(self.list(), query)
     }
 
     /// The same among the background agents, too, whose directories are sessions, also when they are archived.
-    pub(crate) fn find_any(&self, query: &str) -> Result<Found, Failure> {
+    pub(crate) fn find_any(&self, query: &str) -> Result<FoundSession, Failure> {
         find([Shelf::Sessions, Shelf::Agents, Shelf::Archive].map(|shelf| self.on(shelf)).concat(), query)
     }
 
     /// The same among those that `sessions rm` may remove: a background agent that the fleet knows is the fleet's.
-    pub(crate) fn find_removable(&self, query: &str) -> Result<Found, Failure> {
+    pub(crate) fn find_removable(&self, query: &str) -> Result<FoundSession, Failure> {
         find([Shelf::Sessions, Shelf::Archive].map(|shelf| self.on(shelf)).concat(), query)
     }
 
     /// The archived agent that had a label. Of several that had it, each is found by its id.
-    pub(crate) fn find_archived(&self, label: &str) -> Result<Option<Found>, Failure> {
-        let had_it = |found: &Found| label_of(&found.directory).is_some_and(|own| own == label);
-        let mut found: Vec<Found> = self.on(Shelf::Archive).into_iter().filter(had_it).collect();
+    pub(crate) fn find_archived(&self, label: &str) -> Result<Option<FoundSession>, Failure> {
+        let had_it = |found: &FoundSession| label_of(&found.directory).is_some_and(|own| own == label);
+        let mut found: Vec<FoundSession> = self.on(Shelf::Archive).into_iter().filter(had_it).collect();
         match found.len() {
             0 | 1 => Ok(found.pop()),
             _ => {
@@ -153,7 +153,7 @@ pub(crate) fn label_of(directory: &Path) -> Option<String> {
     Some(SpawnSpec::from_json(&spec).ok()?.label?.as_str().to_owned())
 }
 
-fn find(sessions: Vec<Found>, query: &str) -> Result<Found, Failure> {
+fn find(sessions: Vec<FoundSession>, query: &str) -> Result<FoundSession, Failure> {
     let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
     let id = resolve(query, candidates).map_err(|error| match error {
         ResolveError::Unknown { query } => Failure::new(format!("there is no session {query:?}"))
@@ -176,10 +176,10 @@ pub(crate) fn all_repos(data: &Path) -> Vec<Sessions> {
     repos.into_iter().map(Sessions::new).collect()
 }
 
-fn found(directory: &Path) -> Option<Found> {
+fn found(directory: &Path) -> Option<FoundSession> {
     let id = directory.file_name()?.to_str()?.parse().ok()?;
     let meta = fs::metadata(directory.join(transcript::FILE_NAME)).ok()?;
-    Some(Found { id, directory: directory.to_owned(), changed: meta.modified().ok()? })
+    Some(FoundSession { id, directory: directory.to_owned(), changed: meta.modified().ok()? })
 }
 
 fn new_id() -> Result<AgentId, Failure> {

@@ -10,7 +10,7 @@ use anstyle::{AnsiColor, Style};
 use caliban_core::redact::Redactor;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::settings::{Place, SettingsError};
+use crate::settings::{SettingPlace, SettingsError};
 
 /// The exit codes, as `--help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl std::error::Error for Failure {}
 
 impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Self {
-        let code = if matches!(error.place, Place::Flag(_)) { Code::Usage } else { Code::Failed };
+        let code = if matches!(error.place, SettingPlace::Flag(_)) { Code::Usage } else { Code::Failed };
         Self { message: error.to_string(), hint: error.hint, code }
     }
 }

@@ -12,7 +12,8 @@ use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
 use caliban_contract::detached;
 use caliban_core::redact::Redactor;
 use caliban_tui::{
-    Facts, FleetView, Left, Look, Machine, Notice, Open, Options, Why, Words,
+    Facts, FleetView, LeaveReason, Look, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenOptions,
+    SessionChoice,
     theme::{Depth, Ground, Theme},
 };
 use tokio::sync::mpsc;
@@ -104,7 +105,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         ServeOptions::private(version),
     )));
     let (reader, writer) = tokio::io::split(ours);
-    let (client, events) = caliban_acp::Client::connect(reader, writer, version)
+    let (client, events) = caliban_acp::AcpClient::connect(reader, writer, version)
         .await
         .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
     let view_cwd = cwd.clone();
@@ -115,7 +116,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         ..ui
     };
     let jobs = repo_dir.join(detached::DIRECTORY);
-    let options = Options {
+    let options = ScreenOptions {
         facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
         theme: theme(environment, &ui),
         look: look(environment, &ui),
@@ -192,24 +193,24 @@ pub(crate) fn tells_ground(environment: &Environment, ui: &Ui) -> bool {
 }
 
 /// How this terminal tells the person something. In tmux it rings: what it does not know it does not pass on.
-fn notice(environment: &Environment) -> Notice {
+fn notice(environment: &Environment) -> NoticeKind {
     let value = |name: &str| environment.raw(name).and_then(|value| value.to_str()).unwrap_or_default();
     if environment.raw("TMUX").is_some() {
-        return Notice::Bell;
+        return NoticeKind::Bell;
     }
     match (value("TERM_PROGRAM"), value("TERM")) {
-        ("iTerm.app" | "WezTerm" | "ghostty", _) => Notice::Nine,
-        (_, "xterm-kitty") => Notice::NinetyNine,
-        (_, term) if term.starts_with("foot") || term.starts_with("rxvt-unicode") => Notice::SevenHundred,
-        _ => Notice::Bell,
+        ("iTerm.app" | "WezTerm" | "ghostty", _) => NoticeKind::Nine,
+        (_, "xterm-kitty") => NoticeKind::NinetyNine,
+        (_, term) if term.starts_with("foot") || term.starts_with("rxvt-unicode") => NoticeKind::SevenHundred,
+        _ => NoticeKind::Bell,
     }
 }
 
 /// The programs that print the clipboard that the person sees: its picture, and its text.
-fn pasting(environment: &Environment) -> (Vec<Words>, Vec<Words>) {
+fn pasting(environment: &Environment) -> (Vec<ProgramLine>, Vec<ProgramLine>) {
     let has = |name: &str| environment.raw(name).is_some();
     let is_local = !is_remote(environment);
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Words>();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<ProgramLine>();
     let (mut pictures, mut texts) = (Vec::new(), Vec::new());
     if is_local && cfg!(target_os = "macos") {
         pictures.push(words(&["pngpaste", "-"]));
@@ -256,29 +257,29 @@ async fn signalled() {
 }
 
 /// What is said about how the screen was left, and its exit code.
-pub(crate) fn ended(left: &Left) -> Code {
+pub(crate) fn ended(left: &ScreenEnd) -> Code {
     for text in &left.unsent {
         note(&format!("this was not sent: {text}"));
     }
     match left.why {
-        Why::Person => Code::Done,
-        Why::Signal => Code::Interrupted,
-        Why::Panic => Code::Failed,
+        LeaveReason::Person => Code::Done,
+        LeaveReason::Signal => Code::Interrupted,
+        LeaveReason::Panic => Code::Failed,
     }
 }
 
 /// The session that is opened.
-fn which(cli: &Cli, sessions: &Sessions) -> Result<Open, Failure> {
+fn which(cli: &Cli, sessions: &Sessions) -> Result<SessionChoice, Failure> {
     match (&cli.run.resume, cli.run.continue_last) {
-        (Some(id), _) => Ok(Open::Load(sessions.find(id)?.id.to_string())),
+        (Some(id), _) => Ok(SessionChoice::Load(sessions.find(id)?.id.to_string())),
         (None, true) => {
             let last = sessions.last().ok_or_else(|| {
                 Failure::new("there is no session to go on with in this directory")
                     .hint("start one: caliban \"…\"")
             })?;
-            Ok(Open::Load(last.id.to_string()))
+            Ok(SessionChoice::Load(last.id.to_string()))
         }
-        (None, false) => Ok(Open::New),
+        (None, false) => Ok(SessionChoice::New),
     }
 }
 

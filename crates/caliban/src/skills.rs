@@ -10,7 +10,7 @@ use caliban_core::{
     inert,
     message::ToolSpec,
 };
-use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ struct SkillTool {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct SkillInput {
     #[serde(alias = "skill")]
     name: String,
 }
@@ -112,7 +112,8 @@ impl SkillTool {
     }
 
     fn find(&self, input: &Value) -> Result<&Skill, String> {
-        let Input { name } = Input::deserialize(input).map_err(|error| format!("{TOOL}: {error}"))?;
+        let SkillInput { name } =
+            SkillInput::deserialize(input).map_err(|error| format!("{TOOL}: {error}"))?;
         self.skills.iter().find(|skill| skill.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
             format!("there is no skill {name:?}; there are {}", names.join(", "))
@@ -129,7 +130,7 @@ impl Tool for SkillTool {
         self.find(input).map(|_| vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, _call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, _call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             match self.find(&input) {
                 Ok(skill) => {

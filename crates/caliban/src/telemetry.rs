@@ -7,7 +7,7 @@ use std::{
 };
 
 use caliban_agent::telemetry::{Observer, Observers, Span, Spans};
-use caliban_http::{Client, Method, Options};
+use caliban_http::{ClientOptions, HttpClient, Method};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,7 +28,7 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// Where spans go.
 #[derive(Debug, Clone, PartialEq)]
-struct Target {
+struct CollectorTarget {
     url: String,
     headers: Vec<(String, String)>,
     /// What is said of this process, as OTLP attributes.
@@ -36,14 +36,14 @@ struct Target {
     timeout: Duration,
 }
 
-enum Job {
+enum ExporterJob {
     Span(Box<Span>),
     /// Send what is there, and say so.
     Flush(oneshot::Sender<()>),
 }
 
 /// The one of this process.
-static EXPORTER: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
+static EXPORTER: OnceLock<Option<mpsc::Sender<ExporterJob>>> = OnceLock::new();
 
 /// What sees the records of all agents of this process; none when nobody wants spans. And what is wrong with the variables.
 pub(crate) fn observers(environment: &Environment) -> (Option<Observers>, Option<String>) {
@@ -53,8 +53,8 @@ pub(crate) fn observers(environment: &Environment) -> (Option<Observers>, Option
     };
     let exporter = EXPORTER.get_or_init(|| {
         let (jobs, inbox) = mpsc::channel(WAITING);
-        let http = Options { proxy: environment.proxy(), ..Options::default() };
-        tokio::spawn(export(target?, Client::new(http), inbox));
+        let http = ClientOptions { proxy: environment.proxy(), ..ClientOptions::default() };
+        tokio::spawn(export(target?, HttpClient::new(http), inbox));
         Some(jobs)
     });
     let observers = exporter.clone().map(|jobs| -> Observers {
@@ -64,7 +64,7 @@ pub(crate) fn observers(environment: &Environment) -> (Option<Observers>, Option
                 for span in fold.take(record) {
                     if is_new {
                         // Full: the collector is away. Spans are not worth memory without end.
-                        let _dropped = jobs.try_send(Job::Span(Box::new(span)));
+                        let _dropped = jobs.try_send(ExporterJob::Span(Box::new(span)));
                     }
                 }
             })
@@ -78,7 +78,7 @@ pub(crate) async fn flush() {
     let Some(Some(jobs)) = EXPORTER.get() else { return };
     let (done, sent) = oneshot::channel();
     let _too_late = tokio::time::timeout(LAST, async {
-        if jobs.send(Job::Flush(done)).await.is_ok() {
+        if jobs.send(ExporterJob::Flush(done)).await.is_ok() {
             let _ended = sent.await;
         }
     })
@@ -86,7 +86,7 @@ pub(crate) async fn flush() {
 }
 
 /// Where the variables say that spans go; none when they say nothing.
-fn target(environment: &Environment) -> Result<Option<Target>, String> {
+fn target(environment: &Environment) -> Result<Option<CollectorTarget>, String> {
     let text = |name: &str| environment.raw(name).and_then(|value| value.to_str());
     let of_traces = |name: &str| {
         text(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
@@ -120,7 +120,7 @@ fn target(environment: &Environment) -> Result<Option<Target>, String> {
     resource.push(("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
     let resource = resource.iter().map(|(key, value)| attribute(key, &json!(value))).collect();
     let headers = pairs(of_traces("HEADERS").unwrap_or_default());
-    Ok(Some(Target { url, headers, resource, timeout }))
+    Ok(Some(CollectorTarget { url, headers, resource, timeout }))
 }
 
 /// `a=b,c=d`, with percent signs for what is not plain.
@@ -150,15 +150,15 @@ fn pairs(text: &str) -> Vec<(String, String)> {
 }
 
 /// Sends spans until nobody is left who could make any.
-async fn export(target: Target, client: Client, mut inbox: mpsc::Receiver<Job>) {
+async fn export(target: CollectorTarget, client: HttpClient, mut inbox: mpsc::Receiver<ExporterJob>) {
     while let Some(first) = inbox.recv().await {
         let (mut spans, mut flushed) = (Vec::new(), None);
         let mut next = Some(first);
         let until = tokio::time::Instant::now() + COLLECT;
         while let Some(job) = next {
             match job {
-                Job::Span(span) => spans.push(*span),
-                Job::Flush(done) => flushed = Some(done),
+                ExporterJob::Span(span) => spans.push(*span),
+                ExporterJob::Flush(done) => flushed = Some(done),
             }
             let is_full = spans.len() >= BATCH || flushed.is_some();
             next = if is_full {
@@ -176,7 +176,7 @@ async fn export(target: Target, client: Client, mut inbox: mpsc::Receiver<Job>) 
     }
 }
 
-async fn send(target: &Target, client: &Client, spans: &[Span]) {
+async fn send(target: &CollectorTarget, client: &HttpClient, spans: &[Span]) {
     let body = document(&target.resource, spans).to_string();
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(target.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));

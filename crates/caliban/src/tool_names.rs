@@ -91,8 +91,8 @@ mod tests {
             detach: None,
             search: None,
             redact: None,
-            limits: caliban_tools::Limits::default(),
-            http: caliban_http::Options::default(),
+            limits: caliban_tools::ToolLimits::default(),
+            http: caliban_http::ClientOptions::default(),
             editor: None,
         };
         let workspace: Arc<_> = caliban_tools::Workspace::new(options).unwrap();

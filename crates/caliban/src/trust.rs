@@ -19,7 +19,7 @@ use caliban_core::inert;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::settings::{Paths, Place, SettingsError, file};
+use crate::settings::{Paths, SettingPlace, SettingsError, file};
 
 /// Where a repo has its agent types, the strongest first.
 const AGENT_DIRECTORIES: [&str; 2] = [".caliban/agents", ".claude/agents"];
@@ -359,7 +359,7 @@ impl TrustStore {
     pub(crate) fn trust(paths: &Paths, root: &Path, files: &RepoFiles) -> Result<(), SettingsError> {
         if root.to_str().is_none() {
             let message = format!("{} is not UTF-8, so it cannot be remembered as trusted", root.display());
-            return Err(SettingsError::new(Place::Nowhere, message));
+            return Err(SettingsError::new(SettingPlace::Nowhere, message));
         }
         Self::change(paths, |store| {
             store.repos.retain(|repo| repo.path != root);
@@ -386,7 +386,7 @@ impl TrustStore {
     fn change(paths: &Paths, edit: impl FnOnce(&mut Self)) -> Result<(), SettingsError> {
         let path = Self::path(paths);
         let cannot = |error: &dyn std::fmt::Display| {
-            SettingsError::new(Place::File(path.clone()), format!("cannot be written: {error}"))
+            SettingsError::new(SettingPlace::File(path.clone()), format!("cannot be written: {error}"))
         };
         let io = |error: std::io::Error| cannot(&file::words(&error));
         DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(io)?;

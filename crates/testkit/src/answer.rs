@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use caliban_providers::script::{Fault, FaultKind, Step, View};
+use caliban_providers::script::{Fault, FaultKind, ScriptStep, ScriptView};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use serde_json::{Value, json};
 
-use crate::endpoint::{Endpoint, Form};
-use crate::request::{Outcome, Recorded};
+use crate::endpoint::{Endpoint, EndpointForm};
+use crate::request::{Recorded, RequestOutcome};
 use crate::rules;
-use crate::server::{Hangup, Keep, Rules, Settings, Shared};
-use crate::stream::{Item, Items};
+use crate::server::{Hangup, KeptRequests, Rules, ServerShared, Settings};
+use crate::stream::{Items, StreamItem};
 use crate::view::view;
-use crate::wire::{self, Answer, Part, Protocol, Refusal};
+use crate::wire::{self, Protocol, StreamPart, WireAnswer, WireRefusal};
 
 /// The connection is to be closed without an answer.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl std::fmt::Display for Closed {
 impl std::error::Error for Closed {}
 
 pub(crate) async fn answer(
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     request: Request<Incoming>,
 ) -> Result<Response<Items>, Closed> {
     let (head, body) = request.into_parts();
@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     if let Some(millis) = chosen.step.delay_ms {
         tokio::time::sleep(Duration::from_millis(millis)).await;
     }
-    let answer = Answer::new(number, &body, &chosen.step, &chosen.view);
+    let answer = WireAnswer::new(number, &body, &chosen.step, &chosen.view);
     let response = carry_out(&chosen, &answer, hangup)?;
     Ok(match shared.settings.frame_size {
         Some(size) => response.map(|items| items.in_frames_of(size)),
@@ -71,9 +71,9 @@ enum Decision {
 
 struct Chosen {
     protocol: Protocol,
-    form: Form,
-    step: Step,
-    view: View,
+    form: EndpointForm,
+    step: ScriptStep,
+    view: ScriptView,
 }
 
 struct Plain {
@@ -97,7 +97,7 @@ impl Plain {
         Self { status: 200, body: body.to_string(), retry_after: None, retry: Retry::Unsaid }
     }
 
-    fn refused(protocol: Protocol, refusal: &Refusal<'_>) -> Self {
+    fn refused(protocol: Protocol, refusal: &WireRefusal<'_>) -> Self {
         let body = protocol.error(refusal).to_string();
         Self { status: protocol.status(refusal), body, retry_after: None, retry: Retry::Unsaid }
     }
@@ -106,7 +106,7 @@ impl Plain {
 /// Decides under the lock, so that the record's order is the script's order. Returns the number of the
 /// request among those that ask the model, its body and the decision.
 fn decide_and_record(
-    shared: &Shared,
+    shared: &ServerShared,
     mut request: Recorded,
     endpoint: &Endpoint,
 ) -> (usize, Value, Decision) {
@@ -118,16 +118,16 @@ fn decide_and_record(
     }
     let number = record.asked;
     let body = request.body.clone();
-    let mut pick = |view: &View| {
+    let mut pick = |view: &ScriptView| {
         let step = record.script.next(&mut record.state, view).map_err(|e| e.to_string())?;
         if !step.repeat {
-            record.reached.push(Step { fault: None, ..step.clone() });
+            record.reached.push(ScriptStep { fault: None, ..step.clone() });
         }
         Ok(step)
     };
     let (outcome, decision) = decide(&shared.settings, &request, endpoint, &mut pick);
     request.outcome = outcome;
-    if shared.settings.keep == Keep::All {
+    if shared.settings.keep == KeptRequests::All {
         record.requests.push(request);
     }
     shared.changed();
@@ -138,19 +138,19 @@ fn decide(
     settings: &Settings,
     request: &Recorded,
     endpoint: &Endpoint,
-    pick: &mut dyn FnMut(&View) -> Result<Step, String>,
-) -> (Outcome, Decision) {
+    pick: &mut dyn FnMut(&ScriptView) -> Result<ScriptStep, String>,
+) -> (RequestOutcome, Decision) {
     let protocol = endpoint.protocol();
-    let refuse = |refusal: &Refusal<'_>| {
+    let refuse = |refusal: &WireRefusal<'_>| {
         let plain = Plain::refused(protocol, refusal);
-        (Outcome::Rejected(plain.body.clone()), Decision::Plain(plain))
+        (RequestOutcome::Rejected(plain.body.clone()), Decision::Plain(plain))
     };
-    let other = |plain: Plain| (Outcome::Other, Decision::Plain(plain));
+    let other = |plain: Plain| (RequestOutcome::Other, Decision::Plain(plain));
     let keyed = !matches!(endpoint, Endpoint::Root | Endpoint::Unknown | Endpoint::OllamaVersion);
     if let Some(key) = settings.key.as_deref().filter(|_| keyed && protocol != Protocol::Ollama) {
         let sent = key_of(request);
         if sent != key {
-            return refuse(&Refusal::WrongKey(&sent));
+            return refuse(&WireRefusal::WrongKey(&sent));
         }
     }
     let (model, form) = match endpoint {
@@ -180,44 +180,49 @@ fn decide(
         }
         Endpoint::Unknown => {
             let message = format!("testkit: there is no {} {}", request.method, request.path);
-            let refusal = Refusal::Status { status: 404, message: Some(&message), retry_after: None };
+            let refusal = WireRefusal::Status { status: 404, message: Some(&message), retry_after: None };
             return other(Plain::refused(protocol, &refusal));
         }
     };
     if !request.body.is_object() {
         let message = "We could not parse the JSON body of your request.";
-        return refuse(&Refusal::Status { status: 400, message: Some(message), retry_after: None });
+        return refuse(&WireRefusal::Status { status: 400, message: Some(message), retry_after: None });
     }
     let model = model.or(request.body["model"].as_str()).unwrap_or_default();
     if settings.models.as_ref().is_some_and(|known| !known.iter().any(|one| one == model)) {
-        return refuse(&Refusal::UnknownModel(model));
+        return refuse(&WireRefusal::UnknownModel(model));
     }
     if settings.rules == Rules::Held
         && let Err(broken) = rules::check(protocol, request)
     {
-        return refuse(&Refusal::Status { status: 400, message: Some(&broken), retry_after: None });
+        return refuse(&WireRefusal::Status { status: 400, message: Some(&broken), retry_after: None });
     }
     let view = view(protocol, model, &request.body);
     match pick(&view) {
         Ok(step) => {
-            let outcome = if step.fault.is_some() { Outcome::Failed } else { Outcome::Answered };
+            let outcome =
+                if step.fault.is_some() { RequestOutcome::Failed } else { RequestOutcome::Answered };
             let form = match form {
-                Form::AsAsked if request.body["stream"] == true => Form::Events,
-                Form::AsAsked => Form::Whole,
+                EndpointForm::AsAsked if request.body["stream"] == true => EndpointForm::Events,
+                EndpointForm::AsAsked => EndpointForm::Whole,
                 said => said,
             };
             (outcome, Decision::Step(Box::new(Chosen { protocol, form, step, view })))
         }
         Err(reason) => {
             let message = format!("testkit: {reason}");
-            let refusal = Refusal::Status { status: 500, message: Some(&message), retry_after: None };
+            let refusal = WireRefusal::Status { status: 500, message: Some(&message), retry_after: None };
             let plain = Plain { retry: Retry::Never, ..Plain::refused(protocol, &refusal) };
-            (Outcome::Unmatched(reason), Decision::Plain(plain))
+            (RequestOutcome::Unmatched(reason), Decision::Plain(plain))
         }
     }
 }
 
-fn carry_out(chosen: &Chosen, answer: &Answer<'_>, mut hangup: Hangup) -> Result<Response<Items>, Closed> {
+fn carry_out(
+    chosen: &Chosen,
+    answer: &WireAnswer<'_>,
+    mut hangup: Hangup,
+) -> Result<Response<Items>, Closed> {
     let protocol = chosen.protocol;
     match &chosen.step.fault {
         Some(Fault { kind: FaultKind::Refuse, .. }) => {
@@ -227,7 +232,7 @@ fn carry_out(chosen: &Chosen, answer: &Answer<'_>, mut hangup: Hangup) -> Result
         Some(Fault { kind: FaultKind::Status, status, retry_after, body, .. }) => {
             hangup.disarm();
             let (status, retry_after) = (status.unwrap_or(500), retry_after.clone());
-            let refusal = Refusal::Status { status, message: None, retry_after: retry_after.as_deref() };
+            let refusal = WireRefusal::Status { status, message: None, retry_after: retry_after.as_deref() };
             let usual = || protocol.error(&refusal).to_string();
             let body = body.clone().unwrap_or_else(usual);
             return Ok(document(Plain { status, body, retry_after, retry: Retry::Unsaid }, hangup));
@@ -235,26 +240,28 @@ fn carry_out(chosen: &Chosen, answer: &Answer<'_>, mut hangup: Hangup) -> Result
         Some(Fault { kind: FaultKind::Cut | FaultKind::Stall | FaultKind::ErrorEvent, .. }) | None => {}
     }
     Ok(match chosen.form {
-        Form::Events => events(chosen, answer, hangup),
-        Form::Whole | Form::AsAsked => whole(chosen, &protocol.whole(answer), hangup),
-        Form::List => whole(chosen, &json!([protocol.whole(answer)]), hangup),
+        EndpointForm::Events => events(chosen, answer, hangup),
+        EndpointForm::Whole | EndpointForm::AsAsked => whole(chosen, &protocol.whole(answer), hangup),
+        EndpointForm::List => whole(chosen, &json!([protocol.whole(answer)]), hangup),
     })
 }
 
 /// A stream of events, up to the fault if there is one.
-fn events(chosen: &Chosen, answer: &Answer<'_>, hangup: Hangup) -> Response<Items> {
-    let data = |event: String| Item::Data(event.into());
+fn events(chosen: &Chosen, answer: &WireAnswer<'_>, hangup: Hangup) -> Response<Items> {
+    let data = |event: String| StreamItem::Data(event.into());
     let pause = chosen.step.chunk_delay_ms.map(Duration::from_millis);
     let mut left = chosen.step.fault.as_ref().map(|fault| fault.after_chunks);
     let mut items = Vec::new();
     for part in chosen.protocol.stream(answer) {
         match (&part, left) {
-            (Part::End(_), Some(_)) | (Part::Text(_) | Part::Arguments(_), Some(0)) => break,
-            (Part::Text(_) | Part::Arguments(_), Some(some)) => left = Some(some - 1),
-            (Part::Frame(_), _) | (_, None) => {}
+            (StreamPart::End(_), Some(_)) | (StreamPart::Text(_) | StreamPart::Arguments(_), Some(0)) => {
+                break;
+            }
+            (StreamPart::Text(_) | StreamPart::Arguments(_), Some(some)) => left = Some(some - 1),
+            (StreamPart::Frame(_), _) | (_, None) => {}
         }
-        if let (Part::Text(_), Some(pause)) = (&part, pause) {
-            items.push(Item::Pause(pause));
+        if let (StreamPart::Text(_), Some(pause)) = (&part, pause) {
+            items.push(StreamItem::Pause(pause));
         }
         items.push(data(part.into_event()));
     }
@@ -264,8 +271,8 @@ fn events(chosen: &Chosen, answer: &Answer<'_>, hangup: Hangup) -> Response<Item
                 let message = fault.body.as_deref().unwrap_or("Overloaded");
                 data(chosen.protocol.error_event(answer, message))
             }
-            FaultKind::Stall => Item::Stall,
-            FaultKind::Cut | FaultKind::Status | FaultKind::Refuse => Item::Cut,
+            FaultKind::Stall => StreamItem::Stall,
+            FaultKind::Cut | FaultKind::Status | FaultKind::Refuse => StreamItem::Cut,
         });
     }
     response(200, "text/event-stream; charset=utf-8")
@@ -280,16 +287,16 @@ fn whole(chosen: &Chosen, value: &Value, mut hangup: Hangup) -> Response<Items> 
     let length = bytes.len();
     let half = bytes.slice(..length / 2);
     let items = match chosen.step.fault.as_ref().map(|fault| (fault.kind, &fault.body)) {
-        None => vec![Item::Data(bytes)],
-        Some((FaultKind::Stall, _)) => vec![Item::Data(half), Item::Stall],
+        None => vec![StreamItem::Data(bytes)],
+        Some((FaultKind::Stall, _)) => vec![StreamItem::Data(half), StreamItem::Stall],
         Some((FaultKind::ErrorEvent, message)) => {
             hangup.disarm();
             let message = message.as_deref();
-            let refusal = Refusal::Status { status: 500, message, retry_after: None };
+            let refusal = WireRefusal::Status { status: 500, message, retry_after: None };
             return document(Plain::refused(chosen.protocol, &refusal), hangup);
         }
         Some((FaultKind::Cut | FaultKind::Status | FaultKind::Refuse, _)) => {
-            vec![Item::Data(half), Item::Cut]
+            vec![StreamItem::Data(half), StreamItem::Cut]
         }
     };
     let body = Items::sized(length, items, hangup);
@@ -308,7 +315,7 @@ fn document(plain: Plain, hangup: Hangup) -> Response<Items> {
         builder = builder.header("x-should-retry", "false");
     }
     builder
-        .body(Items::sized(bytes.len(), [Item::Data(bytes)], hangup))
+        .body(Items::sized(bytes.len(), [StreamItem::Data(bytes)], hangup))
         .expect("the script's Retry-After is a header value")
 }
 
@@ -319,7 +326,7 @@ fn response(status: u16, content_type: &str) -> hyper::http::response::Builder {
         .header("request-id", "req_testkit")
 }
 
-fn recorded(shared: &Shared, head: &hyper::http::request::Parts, raw: Bytes) -> Recorded {
+fn recorded(shared: &ServerShared, head: &hyper::http::request::Parts, raw: Bytes) -> Recorded {
     let headers = head.headers.iter().map(|(name, value)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     });
@@ -331,7 +338,7 @@ fn recorded(shared: &Shared, head: &hyper::http::request::Parts, raw: Bytes) -> 
         body: serde_json::from_slice(&raw).unwrap_or(Value::Null),
         raw,
         protocol: None,
-        outcome: Outcome::Other,
+        outcome: RequestOutcome::Other,
         at: shared.start.elapsed(),
     }
 }

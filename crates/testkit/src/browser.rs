@@ -59,18 +59,18 @@ const AIM: &str = "(() => {
 pub struct Browser {
     child: Child,
     pipe: Mutex<ChildStdin>,
-    heard: Arc<Heard>,
+    heard: Arc<BrowserMessages>,
     next: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
-    state: Mutex<State>,
+struct BrowserMessages {
+    state: Mutex<BrowserState>,
     news: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BrowserState {
     answers: HashMap<u64, Value>,
     /// By session, in the order in which they came.
     complaints: HashMap<String, Vec<String>>,
@@ -78,7 +78,7 @@ struct State {
 
 /// A tab.
 #[derive(Debug)]
-pub struct Page<'a> {
+pub struct BrowserTab<'a> {
     browser: &'a Browser,
     target: String,
     session: String,
@@ -100,7 +100,7 @@ impl Browser {
         let mut child = command.spawn().expect("chromium (Debian: apt-get install chromium)");
         let pipe = Mutex::new(child.stdin.take().unwrap());
         let mut from = BufReader::new(child.stdout.take().unwrap());
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(BrowserMessages::default());
         let ear = Arc::clone(&heard);
         std::thread::spawn(move || {
             let mut message = Vec::new();
@@ -114,17 +114,17 @@ impl Browser {
     }
 
     /// A new tab in a profile of its own: no cookies, no storage of others.
-    pub fn page(&self) -> Page<'_> {
+    pub fn page(&self) -> BrowserTab<'_> {
         let context = self.call(None, "Target.createBrowserContext", &json!({}))["browserContextId"].clone();
         self.open(&json!({ "url": "about:blank", "browserContextId": context }))
     }
 
-    fn open(&self, how: &Value) -> Page<'_> {
+    fn open(&self, how: &Value) -> BrowserTab<'_> {
         let target = self.call(None, "Target.createTarget", how)["targetId"].as_str().unwrap().to_owned();
         let attached =
             self.call(None, "Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         let session = attached["sessionId"].as_str().unwrap().to_owned();
-        let page = Page { browser: self, target, session };
+        let page = BrowserTab { browser: self, target, session };
         for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
             page.call(domain, &json!({}));
         }
@@ -164,7 +164,7 @@ impl Drop for Browser {
     }
 }
 
-impl Heard {
+impl BrowserMessages {
     fn take(&self, message: &Value) {
         let mut state = self.state.lock().unwrap();
         if let Some(id) = message["id"].as_u64() {
@@ -193,7 +193,7 @@ fn complaint(message: &Value) -> Option<String> {
     }
 }
 
-impl Page<'_> {
+impl BrowserTab<'_> {
     /// Another tab of the same profile.
     pub fn sibling(&self) -> Self {
         let info = self.browser.call(None, "Target.getTargetInfo", &json!({ "targetId": self.target }));

@@ -6,7 +6,7 @@ use crate::wire::Protocol;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// Ask the model. Gemini has the model in the path, the others in the body.
-    Ask { protocol: Protocol, model: Option<String>, form: Form },
+    Ask { protocol: Protocol, model: Option<String>, form: EndpointForm },
     /// Count the tokens of a prompt.
     Count(Protocol),
     /// List the models.
@@ -21,7 +21,7 @@ pub(crate) enum Endpoint {
 
 /// In which form the answer is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum EndpointForm {
     /// As the body's `stream` says.
     AsAsked,
     /// Server-sent events.
@@ -35,7 +35,7 @@ pub(crate) enum Form {
 impl Endpoint {
     /// `anthropic` says whether the request has Anthropic's version header: `/v1/models` is shared.
     pub(crate) fn of(method: &str, path: &str, query: &str, anthropic: bool) -> Self {
-        let ask = |protocol| Self::Ask { protocol, model: None, form: Form::AsAsked };
+        let ask = |protocol| Self::Ask { protocol, model: None, form: EndpointForm::AsAsked };
         match (method, path.trim_end_matches('/')) {
             ("POST", "/v1/messages") => ask(Protocol::Anthropic),
             ("POST", "/v1/messages/count_tokens") => Self::Count(Protocol::Anthropic),
@@ -59,9 +59,9 @@ impl Endpoint {
 
     fn gemini(model: &str, verb: &str, query: &str) -> Self {
         let form = match verb {
-            "generateContent" => Form::Whole,
-            "streamGenerateContent" if query.split('&').any(|pair| pair == "alt=sse") => Form::Events,
-            "streamGenerateContent" => Form::List,
+            "generateContent" => EndpointForm::Whole,
+            "streamGenerateContent" if query.split('&').any(|pair| pair == "alt=sse") => EndpointForm::Events,
+            "streamGenerateContent" => EndpointForm::List,
             "countTokens" => return Self::Count(Protocol::Gemini),
             _ => return Self::Unknown,
         };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
-use crate::process::{Output, Run};
+use crate::process::{Output, ProgramRun};
 
 /// The longest outer temp dir that leaves room for Unix sockets (108 bytes) below ours.
 const MAX_TEMP_ROOT: usize = 32;
@@ -175,8 +175,8 @@ impl Env {
 
     /// A run of a built binary that can still be told its directory, stdin, variables and limit.
     #[track_caller]
-    pub fn start<A: AsRef<OsStr>>(&self, binary: &str, args: impl IntoIterator<Item = A>) -> Run {
-        Run::new(self.cmd(binary)).args(args)
+    pub fn start<A: AsRef<OsStr>>(&self, binary: &str, args: impl IntoIterator<Item = A>) -> ProgramRun {
+        ProgramRun::new(self.cmd(binary)).args(args)
     }
 
     /// Runs `caliban` with these arguments in [`Env::work`] with empty stdin.
@@ -198,7 +198,7 @@ impl Env {
     /// Runs git in a directory and returns its stdout without the last newline; panics if it fails.
     #[track_caller]
     pub fn git(&self, dir: impl AsRef<Path>, args: &[&str]) -> String {
-        let output = Run::new(self.program("git")).args(args).dir(dir).output().ok();
+        let output = ProgramRun::new(self.program("git")).args(args).dir(dir).output().ok();
         output.stdout.strip_suffix('\n').unwrap_or(&output.stdout).to_owned()
     }
 
@@ -241,14 +241,14 @@ impl Env {
         self.found().into_iter().map(|found| (found.pid, found.line)).collect()
     }
 
-    fn found(&self) -> Vec<Found> {
+    fn found(&self) -> Vec<FoundProcess> {
         let needle = self.root().as_os_str().as_bytes();
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         entries
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
             .filter(|pid| *pid != std::process::id())
-            .filter_map(|pid| Found::look(pid, needle))
+            .filter_map(|pid| FoundProcess::look(pid, needle))
             .collect()
     }
 }
@@ -295,13 +295,13 @@ fn remove_groups(data: &Path) {
 
 /// A process of an environment. The descriptor was opened before the process was looked at, so a signal
 /// sent through it cannot hit another one that got the same pid.
-struct Found {
+struct FoundProcess {
     pid: u32,
     line: String,
     fd: std::os::fd::OwnedFd,
 }
 
-impl Found {
+impl FoundProcess {
     fn look(pid: u32, needle: &[u8]) -> Option<Self> {
         let fd = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
         // Empty for a zombie, unreadable for other users' processes: neither is ours.

@@ -1,7 +1,7 @@
 //! The test kit: a hermetic environment for the built binaries, and a scripted model server.
 //!
 //! Dev-only. Owns everything a whole-binary test needs from outside the program: directories and
-//! variables ([`Env`]), processes with a hard time limit ([`Run`], [`Spawned`]), terminals ([`Tmux`]) and a
+//! variables ([`Env`]), processes with a hard time limit ([`ProgramRun`], [`Spawned`]), terminals ([`Tmux`]) and a
 //! model behind HTTP ([`ModelServer`]). Refuses to know what is tested: it never links the agent, and the
 //! script format is the `scripted` provider's own (`caliban_providers::script`).
 //!
@@ -28,13 +28,13 @@ mod view;
 mod wait;
 mod wire;
 
-pub use browser::{Browser, Page};
+pub use browser::{Browser, BrowserTab};
 pub use caliban_providers::script;
 pub use closed::ClosedPort;
 pub use env::Env;
 pub use file_modes::file_modes_count;
-pub use process::{Output, Run, Spawned};
-pub use request::{Outcome, Recorded};
+pub use process::{Output, ProgramRun, Spawned};
+pub use request::{Recorded, RequestOutcome};
 pub use rustix::process::Signal;
 pub use server::{ModelServer, ServerBuilder};
 pub use skip::{LIST_VARIABLE, Lack, skip};

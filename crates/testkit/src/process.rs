@@ -68,13 +68,13 @@ impl Output {
 
 /// A program about to be started.
 #[derive(Debug)]
-pub struct Run {
+pub struct ProgramRun {
     command: Command,
     stdin: Vec<u8>,
     limit: Duration,
 }
 
-impl Run {
+impl ProgramRun {
     /// From a command, such as one of [`Env::cmd`](crate::Env::cmd).
     pub fn new(command: Command) -> Self {
         Self { command, stdin: Vec::new(), limit: LIMIT }
@@ -132,7 +132,7 @@ impl Run {
         output
     }
 
-    /// Starts it with an open stdin (what [`Run::stdin`] gave is written first) and leaves it running.
+    /// Starts it with an open stdin (what [`ProgramRun::stdin`] gave is written first) and leaves it running.
     #[track_caller]
     pub fn spawn(self) -> Spawned {
         let mut spawned = Spawned::start(self.command);

@@ -25,14 +25,14 @@ pub struct Recorded {
     /// The protocol, if this asks the model for an answer.
     pub protocol: Option<Protocol>,
     /// How it was answered.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// When it came, after the server's start.
     pub at: Duration,
 }
 
 /// How a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// By a step of the script.
     Answered,
     /// By a step's fault.

@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use caliban_providers::script::{Script, State, Step};
+use caliban_providers::script::{Script, ScriptState, ScriptStep};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{oneshot, watch};
 
-use crate::request::{Outcome, Recorded};
+use crate::request::{Recorded, RequestOutcome};
 use crate::wait::LIMIT;
 use crate::wire::Protocol;
 
@@ -27,7 +27,7 @@ const BACKLOG: i32 = 4096;
 /// A running model server. Stops when dropped.
 #[derive(Debug)]
 pub struct ModelServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) models: Option<Vec<String>>,
     pub(crate) frame_size: Option<usize>,
     pub(crate) rules: Rules,
-    pub(crate) keep: Keep,
+    pub(crate) keep: KeptRequests,
 }
 
 /// Whether requests that the real services would refuse are refused.
@@ -63,7 +63,7 @@ pub(crate) enum Rules {
 
 /// Which requests are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum KeptRequests {
     /// Every one.
     #[default]
     All,
@@ -98,7 +98,7 @@ impl ServerBuilder {
 
     /// Keeps no record of the requests: for a server that runs for long.
     pub fn without_record(mut self) -> Self {
-        self.settings.keep = Keep::Nothing;
+        self.settings.keep = KeptRequests::Nothing;
         self
     }
 
@@ -117,10 +117,10 @@ impl ServerBuilder {
         rustix::net::listen(&listener, BACKLOG).expect("cannot make the listener's queue longer");
         listener.set_nonblocking(true).expect("cannot make the listener non-blocking");
         let address = listener.local_addr().expect("the listener has an address");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerShared {
             settings: self.settings,
             start: Instant::now(),
-            record: Mutex::new(Record { script: self.script, ..Record::default() }),
+            record: Mutex::new(ServerRecord { script: self.script, ..ServerRecord::default() }),
             changed: Condvar::new(),
             held: watch::Sender::new(false),
         });
@@ -212,7 +212,7 @@ impl ModelServer {
     pub fn set_script(&self, script: Script) {
         let mut record = self.shared.lock();
         record.script = script;
-        record.state = State::default();
+        record.state = ScriptState::default();
         record.reached.clear();
     }
 
@@ -225,10 +225,10 @@ impl ModelServer {
             .iter()
             .enumerate()
             .filter_map(|(number, request)| match &request.outcome {
-                Outcome::Unmatched(reason) | Outcome::Rejected(reason) => {
+                RequestOutcome::Unmatched(reason) | RequestOutcome::Rejected(reason) => {
                     Some(format!("request {number} ({}): {reason}", request.path))
                 }
-                Outcome::Answered | Outcome::Failed | Outcome::Other => None,
+                RequestOutcome::Answered | RequestOutcome::Failed | RequestOutcome::Other => None,
             })
             .collect();
         let unreached = record.unreached();
@@ -258,34 +258,34 @@ impl Settings {
 
 /// What the connections and the test share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ServerShared {
     pub(crate) settings: Settings,
     pub(crate) start: Instant,
-    record: Mutex<Record>,
+    record: Mutex<ServerRecord>,
     changed: Condvar,
     pub(crate) held: watch::Sender<bool>,
 }
 
 /// Where the script stands and what has come in.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct ServerRecord {
     pub(crate) script: Script,
-    pub(crate) state: State,
+    pub(crate) state: ScriptState,
     pub(crate) requests: Vec<Recorded>,
     /// How often the model was asked.
     pub(crate) asked: usize,
     /// Each step that was handed out and can be used up, without its fault.
-    pub(crate) reached: Vec<Step>,
+    pub(crate) reached: Vec<ScriptStep>,
     hangups: usize,
 }
 
-impl Record {
+impl ServerRecord {
     /// The steps that were never handed out. A script may hold equal steps: as many must have been.
     fn unreached(&self) -> Vec<String> {
         let mut reached = self.reached.clone();
         let mut unreached = Vec::new();
         for (number, step) in self.script.steps.iter().enumerate().filter(|(_, step)| !step.repeat) {
-            let plain = Step { fault: None, ..step.clone() };
+            let plain = ScriptStep { fault: None, ..step.clone() };
             match reached.iter().position(|one| *one == plain) {
                 Some(at) => drop(reached.swap_remove(at)),
                 None => unreached.push(format!("step {}: {step:?}", number + 1)),
@@ -295,8 +295,8 @@ impl Record {
     }
 }
 
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Record> {
+impl ServerShared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ServerRecord> {
         self.record.lock().unwrap()
     }
 
@@ -305,7 +305,7 @@ impl Shared {
     }
 
     #[track_caller]
-    fn wait(&self, what: &str, count: impl Fn(&Record) -> usize, wanted: usize) {
+    fn wait(&self, what: &str, count: impl Fn(&ServerRecord) -> usize, wanted: usize) {
         let record = self.lock();
         let (record, _) =
             self.changed.wait_timeout_while(record, LIMIT, |record| count(record) < wanted).unwrap();
@@ -318,11 +318,11 @@ impl Shared {
 /// Counts a client that goes away before its answer is complete.
 #[derive(Debug)]
 pub(crate) struct Hangup {
-    armed: Option<Arc<Shared>>,
+    armed: Option<Arc<ServerShared>>,
 }
 
 impl Hangup {
-    pub(crate) fn armed(shared: Arc<Shared>) -> Self {
+    pub(crate) fn armed(shared: Arc<ServerShared>) -> Self {
         Self { armed: Some(shared) }
     }
 
@@ -340,7 +340,7 @@ impl Drop for Hangup {
     }
 }
 
-fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
+fn serve(listener: TcpListener, shared: Arc<ServerShared>, mut stopped: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -17,7 +17,7 @@ const FLUSHES_BEFORE_CUT: u8 = 4;
 
 /// One thing to do with the connection.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum StreamItem {
     /// Send these bytes.
     Data(Bytes),
     /// Send what there is, then wait (not at all with zero).
@@ -31,7 +31,7 @@ pub(crate) enum Item {
 /// A body that does its items in order.
 #[derive(Debug)]
 pub(crate) struct Items {
-    items: VecDeque<Item>,
+    items: VecDeque<StreamItem>,
     length: Option<u64>,
     sleep: Option<Pin<Box<Sleep>>>,
     flushes: u8,
@@ -40,28 +40,28 @@ pub(crate) struct Items {
 
 impl Items {
     /// A stream of unknown length. Neighbouring data become one piece: nothing is gained by more writes.
-    pub(crate) fn stream(items: impl IntoIterator<Item = Item>, hangup: Hangup) -> Self {
-        let mut merged: VecDeque<Item> = VecDeque::new();
+    pub(crate) fn stream(items: impl IntoIterator<Item = StreamItem>, hangup: Hangup) -> Self {
+        let mut merged: VecDeque<StreamItem> = VecDeque::new();
         let mut open: Vec<u8> = Vec::new();
         for item in items {
             match item {
-                Item::Data(bytes) => open.extend_from_slice(&bytes),
+                StreamItem::Data(bytes) => open.extend_from_slice(&bytes),
                 other => {
                     if !open.is_empty() {
-                        merged.push_back(Item::Data(std::mem::take(&mut open).into()));
+                        merged.push_back(StreamItem::Data(std::mem::take(&mut open).into()));
                     }
                     merged.push_back(other);
                 }
             }
         }
         if !open.is_empty() {
-            merged.push_back(Item::Data(open.into()));
+            merged.push_back(StreamItem::Data(open.into()));
         }
         Self { items: merged, length: None, sleep: None, flushes: 0, hangup }
     }
 
     /// A body whose length is announced, whatever is then sent of it.
-    pub(crate) fn sized(length: usize, items: impl IntoIterator<Item = Item>, hangup: Hangup) -> Self {
+    pub(crate) fn sized(length: usize, items: impl IntoIterator<Item = StreamItem>, hangup: Hangup) -> Self {
         Self { length: Some(length as u64), ..Self::stream(items, hangup) }
     }
 
@@ -70,10 +70,10 @@ impl Items {
         let mut items = VecDeque::new();
         for item in self.items {
             match item {
-                Item::Data(mut bytes) => {
+                StreamItem::Data(mut bytes) => {
                     while !bytes.is_empty() {
-                        items.push_back(Item::Data(bytes.split_to(size.min(bytes.len()))));
-                        items.push_back(Item::Pause(Duration::ZERO));
+                        items.push_back(StreamItem::Data(bytes.split_to(size.min(bytes.len()))));
+                        items.push_back(StreamItem::Pause(Duration::ZERO));
                     }
                 }
                 other => items.push_back(other),
@@ -99,19 +99,19 @@ impl Body for Items {
                     this.hangup.disarm();
                     return Poll::Ready(None);
                 }
-                Some(Item::Data(_)) => {
-                    let Some(Item::Data(bytes)) = this.items.pop_front() else { continue };
+                Some(StreamItem::Data(_)) => {
+                    let Some(StreamItem::Data(bytes)) = this.items.pop_front() else { continue };
                     if this.items.is_empty() {
                         this.hangup.disarm();
                     }
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
-                Some(Item::Pause(pause)) if pause.is_zero() => {
+                Some(StreamItem::Pause(pause)) if pause.is_zero() => {
                     this.items.pop_front();
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Some(Item::Pause(pause)) => {
+                Some(StreamItem::Pause(pause)) => {
                     let pause = *pause;
                     let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
                     if sleep.as_mut().poll(cx).is_pending() {
@@ -120,16 +120,16 @@ impl Body for Items {
                     this.sleep = None;
                     this.items.pop_front();
                 }
-                Some(Item::Cut) if this.flushes < FLUSHES_BEFORE_CUT => {
+                Some(StreamItem::Cut) if this.flushes < FLUSHES_BEFORE_CUT => {
                     this.flushes += 1;
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Some(Item::Cut) => {
+                Some(StreamItem::Cut) => {
                     this.hangup.disarm();
                     return Poll::Ready(Some(Err(std::io::Error::other("cut by the script"))));
                 }
-                Some(Item::Stall) => return Poll::Pending,
+                Some(StreamItem::Stall) => return Poll::Pending,
             }
         }
     }

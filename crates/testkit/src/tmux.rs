@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::env::Env;
-use crate::process::Run;
+use crate::process::ProgramRun;
 use crate::wait::poll_until;
 
 const SOCKET: &str = "testkit";
@@ -33,7 +33,7 @@ impl<'e> Tmux<'e> {
         )
         .expect("cannot write tmux.conf");
         let (columns, rows) = (columns.to_string(), rows.to_string());
-        Run::new(tmux.command())
+        ProgramRun::new(tmux.command())
             .args(["-f".as_ref(), config.as_os_str()])
             .args(["new-session", "-d", "-s", SESSION, "-x", &columns, "-y", &rows, "PS1='$ ' exec /bin/sh"])
             .output()
@@ -44,7 +44,7 @@ impl<'e> Tmux<'e> {
     /// Any tmux command on this server; returns stdout without the last newline, panics if it fails.
     #[track_caller]
     pub fn tmux(&self, args: &[&str]) -> String {
-        let output = Run::new(self.command()).args(args).output().ok();
+        let output = ProgramRun::new(self.command()).args(args).output().ok();
         output.stdout.strip_suffix('\n').unwrap_or(&output.stdout).to_owned()
     }
 
@@ -67,7 +67,7 @@ impl<'e> Tmux<'e> {
     /// Pastes a text (bracketed where the program asked for it), without Enter.
     #[track_caller]
     pub fn paste(&self, text: &str) {
-        Run::new(self.command()).args(["load-buffer", "-b", "kit", "-"]).stdin(text).output().ok();
+        ProgramRun::new(self.command()).args(["load-buffer", "-b", "kit", "-"]).stdin(text).output().ok();
         self.tmux(&["paste-buffer", "-p", "-d", "-b", "kit", "-t", SESSION]);
     }
 

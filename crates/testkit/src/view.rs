@@ -3,20 +3,20 @@
 //! Reads leniently: what it does not know is skipped, for other clients send more than ours does.
 
 use caliban_core::message::{Block, Message, ResultPart, Role};
-use caliban_providers::script::View;
+use caliban_providers::script::ScriptView;
 use serde_json::Value;
 
 use crate::wire::Protocol;
 
 /// What a request shows of itself. `model` comes from the path for Gemini, else from the body.
-pub(crate) fn view(protocol: Protocol, model: &str, body: &Value) -> View {
+pub(crate) fn view(protocol: Protocol, model: &str, body: &Value) -> ScriptView {
     let (system, messages) = match protocol {
         Protocol::Anthropic => anthropic(body),
         Protocol::Responses => responses(body),
         Protocol::Chat | Protocol::Ollama => chat(body),
         Protocol::Gemini => gemini(body),
     };
-    View::new(model, &system, &messages)
+    ScriptView::new(model, &system, &messages)
 }
 
 /// Neighbours of one role become one message: protocols differ in how they split a turn.

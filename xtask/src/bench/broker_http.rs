@@ -31,7 +31,7 @@ fn run(bed: &Bed) -> Result<Table> {
     let dir = bed.dir("broker-http")?;
     let broker = Broker::create(bed, &dir.join("registry.db"))?;
     let (from, to) = (broker.register("from")?, broker.register("to")?);
-    let server = Server::start(&broker)?;
+    let server = BrokerServer::start(&broker)?;
     let started = Instant::now();
     let threads: Vec<_> = (0..CLIENTS)
         .map(|_| {
@@ -67,13 +67,13 @@ fn run(bed: &Bed) -> Result<Table> {
 }
 
 /// A server of this database.
-pub(super) struct Server {
+pub(super) struct BrokerServer {
     child: Child,
     pub(super) address: String,
     pub(super) token: String,
 }
 
-impl Server {
+impl BrokerServer {
     pub(super) fn start(broker: &Broker) -> Result<Self> {
         let mut child =
             broker.command(&["--json", "server", "--port", "0"])?.stdout(Stdio::piped()).spawn()?;
@@ -90,13 +90,13 @@ impl Server {
     }
 }
 
-impl Server {
+impl BrokerServer {
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
 
-impl Drop for Server {
+impl Drop for BrokerServer {
     fn drop(&mut self) {
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }

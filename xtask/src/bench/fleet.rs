@@ -10,9 +10,9 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::commit::Commits;
-use super::fleet_memory::{Held, held};
+use super::fleet_memory::{HeldMemory, held};
 use super::fleet_model::SilentModel;
-use super::fleet_place::{AfterTurn, Daemon, Place};
+use super::fleet_place::{AfterTurn, BenchFleet, Daemon};
 use super::fleet_rows::{Memory, Time, mb, time};
 use super::measure::{self, median};
 use super::table::{Table, ms};
@@ -113,7 +113,7 @@ struct Warm {
 }
 
 fn warm(bed: &Bed, model: &SilentModel) -> Result<Warm> {
-    let place = Place::new(bed, "fleet-warm", &model.url, RUNNING)?;
+    let place = BenchFleet::new(bed, "fleet-warm", &model.url, RUNNING)?;
     let daemon = place.daemon()?;
     let request = place.spawn_request(AfterTurn::End);
     let mut samples = Warm::default();
@@ -148,7 +148,7 @@ struct Cold {
 }
 
 fn cold(bed: &Bed, model: &SilentModel) -> Result<Cold> {
-    let place = Place::new(bed, "fleet-cold", &model.url, RUNNING)?;
+    let place = BenchFleet::new(bed, "fleet-cold", &model.url, RUNNING)?;
     let daemon = place.daemon()?;
     let mut samples = Cold::default();
     for turn in 0..=bed.runs {
@@ -167,7 +167,7 @@ fn cold(bed: &Bed, model: &SilentModel) -> Result<Cold> {
 }
 
 /// One `--bg`: until it returns, and until the model has the agent's request. The agent is gone then.
-fn background(place: &Place, daemon: &Daemon, model: &SilentModel) -> Result<(f64, f64)> {
+fn background(place: &BenchFleet, daemon: &Daemon, model: &SilentModel) -> Result<(f64, f64)> {
     let before = model.count()?;
     let (id, start, returned) = place.background()?;
     let asked = model.request_after(before)?;
@@ -177,7 +177,7 @@ fn background(place: &Place, daemon: &Daemon, model: &SilentModel) -> Result<(f6
 
 /// A hundred agents of which some run, then all ended: the list, and memory.
 fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table: &mut Table) -> Result<()> {
-    let place = Place::new(bed, &format!("fleet-{running}"), &model.url, running)?;
+    let place = BenchFleet::new(bed, &format!("fleet-{running}"), &model.url, running)?;
     let daemon = place.daemon()?;
     let (request, before) = (place.spawn_request(AfterTurn::End), model.count()?);
     for _ in 0..CROWD {
@@ -197,7 +197,7 @@ fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table:
     time(table, &row(&label, listed, bare));
     let agents = agents(&daemon.rows()?)?;
     ensure!(agents.len() == running, "{} agents run, not {running}", agents.len());
-    let of = |part: fn(&(Held, Held)) -> f64| median(agents.iter().map(part).collect());
+    let of = |part: fn(&(HeldMemory, HeldMemory)) -> f64| median(agents.iter().map(part).collect());
     let of_daemon = held(daemon.pid)?;
     memory.row(table, "  daemon, resident", of_daemon.resident_kb, Some(DAEMON_MB));
     memory.row(table, "  daemon, unshared", of_daemon.private_kb, Some(DAEMON_MB));
@@ -218,7 +218,7 @@ fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table:
 }
 
 /// What the shims and workers of those hold that run.
-fn agents(rows: &[Value]) -> Result<Vec<(Held, Held)>> {
+fn agents(rows: &[Value]) -> Result<Vec<(HeldMemory, HeldMemory)>> {
     let of = |row: &Value, name: &str| match row[name].as_u64() {
         Some(pid) => held(pid).map(Some),
         None => Ok(None),

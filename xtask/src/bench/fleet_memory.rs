@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 /// What a process holds, in KB.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct HeldMemory {
     /// All that is in memory, shared or not.
     pub(super) resident_kb: f64,
     /// What would be free if it ended: no page of it is shared.
@@ -14,7 +14,7 @@ pub(super) struct Held {
 }
 
 /// What a process holds now.
-pub(super) fn held(pid: u64) -> Result<Held> {
+pub(super) fn held(pid: u64) -> Result<HeldMemory> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let field = |name: &str| -> Result<f64> {
@@ -22,11 +22,14 @@ pub(super) fn held(pid: u64) -> Result<Held> {
         let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
         number.with_context(|| format!("{path} has no {name}"))
     };
-    Ok(Held { resident_kb: field("Rss")?, private_kb: field("Private_Clean")? + field("Private_Dirty")? })
+    Ok(HeldMemory {
+        resident_kb: field("Rss")?,
+        private_kb: field("Private_Clean")? + field("Private_Dirty")?,
+    })
 }
 
 /// What a process holds that does nothing.
-pub(super) fn held_by_bare() -> Result<Held> {
+pub(super) fn held_by_bare() -> Result<HeldMemory> {
     let mut child = Command::new("sleep")
         .arg("60")
         .stdin(Stdio::null())

@@ -34,14 +34,14 @@ pub(super) enum AfterTurn {
 }
 
 /// See the module.
-pub(super) struct Place {
+pub(super) struct BenchFleet {
     program: PathBuf,
     home: PathBuf,
     repo: PathBuf,
     url: String,
 }
 
-impl Place {
+impl BenchFleet {
     /// A new home, and a daemon that runs so many agents at once. They talk to the model at `url`.
     pub(super) fn new(bed: &Bed, name: &str, url: &str, max_running: usize) -> Result<Self> {
         let home = bed.dir(name)?;
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchFleet {
     fn drop(&mut self) {
         // After an error there may still be some; best effort, the error is what counts.
         if !self.processes().is_empty() {

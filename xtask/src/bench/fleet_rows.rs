@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::fleet_memory::{Held, held_by_bare};
+use super::fleet_memory::{HeldMemory, held_by_bare};
 use super::table::{Table, ms, times};
 
 /// A time and how it is judged.
@@ -27,7 +27,7 @@ pub(super) fn time(table: &mut Table, row: &Time<'_>) {
 
 /// Memory beside that of a process that does nothing.
 pub(super) struct Memory {
-    nothing: Held,
+    nothing: HeldMemory,
 }
 
 impl Memory {

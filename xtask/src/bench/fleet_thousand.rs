@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::Bed;
 use super::fleet::micros;
 use super::fleet_memory::held;
-use super::fleet_place::{AfterTurn, Daemon, IDLE, Place};
+use super::fleet_place::{AfterTurn, BenchFleet, Daemon, IDLE};
 use super::fleet_rows::{Memory, Time, count, time};
 use super::measure::{self, median};
-use super::server::Server;
+use super::server::BenchServer;
 use super::table::{Table, ms};
 use crate::run;
 
@@ -41,8 +41,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// `base_us`: a bare process start and a bare commit.
 pub(super) fn measure(bed: &Bed, base_us: f64, memory: &Memory, table: &mut Table) -> Result<()> {
     raise_file_limit()?;
-    let model = Server::start(bed, &json!({"steps": [{"repeat": true, "text": "Hello."}]}))?;
-    let place = Place::new(bed, "fleet-1000", &model.url, AGENTS)?;
+    let model = BenchServer::start(bed, &json!({"steps": [{"repeat": true, "text": "Hello."}]}))?;
+    let place = BenchFleet::new(bed, "fleet-1000", &model.url, AGENTS)?;
     let daemon = place.daemon()?;
     model.pause()?;
     run::say(&format!("starting {AGENTS} agents"));
@@ -196,7 +196,7 @@ fn command_line(pid: u64) -> Result<Vec<PathBuf>> {
 }
 
 /// Sends messages to some who sleep; what each took, in microseconds.
-fn wake(place: &Place, daemon: &Daemon, agents: &[Value]) -> Result<Vec<f64>> {
+fn wake(place: &BenchFleet, daemon: &Daemon, agents: &[Value]) -> Result<Vec<f64>> {
     let mut samples = Vec::new();
     for agent in agents.iter().take(WOKEN) {
         let id = agent["id"].as_str().context("an agent has no id")?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::server::Server;
+use super::server::BenchServer;
 use super::table::{Table, ms, times};
 use super::{Bed, Bench};
 use crate::run;
@@ -29,11 +29,11 @@ const WARM_UP: usize = 5;
 
 fn run(bed: &Bed) -> Result<Table> {
     let server =
-        Server::start(bed, &json!({"steps": [{"repeat": true, "text": "Hello you.", "chunks": 8}]}))?;
+        BenchServer::start(bed, &json!({"steps": [{"repeat": true, "text": "Hello you.", "chunks": 8}]}))?;
     let gateway = Gateway::start(bed, &server.url)?;
     let direct = server.url.strip_prefix("http://").context("the server has no address")?;
-    let mut straight = Client::new(direct, "none")?;
-    let mut through = Client::new(&gateway.address, &gateway.token)?;
+    let mut straight = GatewayClient::new(direct, "none")?;
+    let mut through = GatewayClient::new(&gateway.address, &gateway.token)?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for round in 0..WARM_UP + bed.runs * 10 {
         let (one, other) = (straight.ask()?, through.ask()?);
@@ -89,12 +89,12 @@ impl Drop for Gateway {
 }
 
 /// A client with one connection.
-struct Client {
+struct GatewayClient {
     stream: TcpStream,
     request: Vec<u8>,
 }
 
-impl Client {
+impl GatewayClient {
     fn new(address: &str, key: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("nobody answers at {address}"))?;
         stream.set_nodelay(true)?;

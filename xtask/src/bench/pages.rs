@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use super::broker::Broker;
-use super::broker_http::Server;
+use super::broker_http::BrokerServer;
 use super::measure::median;
 use super::table::{Table, ms, times};
 use super::{Bed, Bench};
@@ -28,7 +28,7 @@ const AT_MOST_MB: f64 = 40.0;
 fn run(bed: &Bed) -> Result<Table> {
     let broker = Broker::create(bed, &bed.dir("pages")?.join("registry.db"))?;
     let to = broker.register("to")?;
-    let server = Server::start(&broker)?;
+    let server = BrokerServer::start(&broker)?;
     let first = |path: &str| -> Result<f64> {
         let mut samples = Vec::new();
         for _ in 0..bed.runs {
@@ -93,7 +93,7 @@ pub(super) fn memory_mb(pid: u32) -> Result<f64> {
     Ok(kb / 1024.0)
 }
 
-impl Server {
+impl BrokerServer {
     fn get(&self, path: &str) -> Result<TcpStream> {
         self.ask(&format!("GET {path} HTTP/1.1\r\n"), "")
     }

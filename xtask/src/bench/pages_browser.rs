@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Bed;
 use super::fleet_model::SilentModel;
-use super::fleet_place::{AfterTurn, Daemon, Place};
+use super::fleet_place::{AfterTurn, BenchFleet, Daemon};
 use super::measure::median;
 use super::pages::memory_mb;
 use super::table::Table;
@@ -26,7 +26,7 @@ const TIMES: usize = 40;
 
 pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
     let model = SilentModel::start()?;
-    let place = Place::new(bed, "pages-browser", &model.url, 1)?;
+    let place = BenchFleet::new(bed, "pages-browser", &model.url, 1)?;
     let daemon = place.daemon()?;
     let request = place.spawn_request(AfterTurn::End);
     let first = daemon.spawn(&request)?;
@@ -197,7 +197,7 @@ struct Dashboard {
 }
 
 impl Dashboard {
-    fn start(place: &Place) -> Result<Self> {
+    fn start(place: &BenchFleet) -> Result<Self> {
         let mut command = place.subject(&["dashboard", "--no-open", "--json", "--port", "0"]).command()?;
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().context("the dashboard has no output")?;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::fleet_place::Place;
+use super::fleet_place::BenchFleet;
 use super::measure::{self, Subject};
 use super::table::Table;
 use super::{Bed, Bench, repo};
@@ -22,7 +22,7 @@ fn run(bed: &Bed) -> Result<Table> {
     let script = bed.dir("rm-script")?.join("script.json");
     std::fs::write(&script, r#"{"steps": [{"text": "Done.", "repeat": true}]}"#)
         .context("cannot write the script")?;
-    let place = Place::new(bed, "rm", "http://127.0.0.1:9", 4)?;
+    let place = BenchFleet::new(bed, "rm", "http://127.0.0.1:9", 4)?;
     let script = script.to_string_lossy().into_owned();
     let mut ids = Vec::new();
     for _ in 0..AGENTS {

@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::Bed;
 
 /// A running server; it ends with this.
-pub(super) struct Server {
+pub(super) struct BenchServer {
     child: Child,
     /// Where it listens.
     pub(super) url: String,
 }
 
-impl Server {
+impl BenchServer {
     /// Starts it with a script.
     pub(super) fn start(bed: &Bed, script: &Value) -> Result<Self> {
         let file = bed.scratch.join("script.json");
@@ -36,7 +36,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Lets whoever asks wait for the answer, until [`Server::go_on`].
+    /// Lets whoever asks wait for the answer, until [`BenchServer::go_on`].
     pub(super) fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
@@ -52,7 +52,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         // Best effort: it is gone, or it goes.
         let _ = self.child.kill();

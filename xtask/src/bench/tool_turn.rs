@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::measure::{self, Subject, median};
-use super::server::Server;
+use super::server::BenchServer;
 use super::table::{Table, ms, times};
 use super::{Bed, Bench, repo, turn};
 use crate::run;
@@ -31,7 +31,7 @@ const MANY: usize = repo::FILES;
 
 fn measured(bed: &Bed) -> Result<Table> {
     let repo = repo::small(bed)?;
-    let server = Server::start(bed, &script())?;
+    let server = BenchServer::start(bed, &script())?;
     let home = bed.dir("caliban-home")?;
     let caliban = |prompt: &str| -> Result<_> {
         let caliban = turn::over_http(bed, &server, &home)?.dir(&repo);

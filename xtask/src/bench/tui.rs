@@ -50,7 +50,7 @@ fn measure(bed: &Bed) -> Result<Table> {
     for name in ["codex", "claude"] {
         let Some(program) = found(name) else { continue };
         let home = bed.dir(&format!("{name}-screen"))?;
-        let line = Line { program, args: Vec::new(), home, dir: dir.clone() };
+        let line = ScreenRun { program, args: Vec::new(), home, dir: dir.clone() };
         // Their first frame is the first hundred bytes.
         let theirs = median(3, || {
             let mut screen = Screen::start(&line)?;
@@ -109,18 +109,18 @@ fn streaming() -> String {
 }
 
 /// What is run, and where.
-struct Line {
+struct ScreenRun {
     program: std::path::PathBuf,
     args: Vec<String>,
     home: std::path::PathBuf,
     dir: std::path::PathBuf,
 }
 
-fn caliban(bed: &Bed, dir: &Path, script: &str) -> Result<Line> {
+fn caliban(bed: &Bed, dir: &Path, script: &str) -> Result<ScreenRun> {
     let path = dir.join("script.json");
     std::fs::write(&path, script).context("cannot write the script")?;
     let args = vec!["--script".to_owned(), path.display().to_string()];
-    Ok(Line { program: bed.program("caliban"), args, home: bed.dir("tui-home")?, dir: dir.to_owned() })
+    Ok(ScreenRun { program: bed.program("caliban"), args, home: bed.dir("tui-home")?, dir: dir.to_owned() })
 }
 
 fn opened(bed: &Bed, dir: &Path, script: &str) -> Result<Screen> {
@@ -162,7 +162,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn start(line: &Line) -> Result<Self> {
+    fn start(line: &ScreenRun) -> Result<Self> {
         let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).context("there is no pty")?;
         let slave = || Ok::<_, std::io::Error>(Stdio::from(pty.slave.try_clone()?));

@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::measure::{self, Subject};
-use super::server::Server;
+use super::server::BenchServer;
 use super::table::{Table, times};
 use super::{Bed, Bench, repo, rivals};
 
@@ -23,7 +23,7 @@ const RUNS_OF_OTHERS: usize = 10;
 
 fn run(bed: &Bed) -> Result<Table> {
     let repo = repo::small(bed)?;
-    let server = Server::start(bed, &json!({"steps": [{"repeat": true, "text": "Hello."}]}))?;
+    let server = BenchServer::start(bed, &json!({"steps": [{"repeat": true, "text": "Hello."}]}))?;
     let home = bed.dir("caliban-home")?;
     let scripted = Subject::new(bed.program("caliban"), &home).dir(&repo).args([
         "--provider",
@@ -65,7 +65,7 @@ fn run(bed: &Bed) -> Result<Table> {
 }
 
 /// `caliban`, pointed at the server through Anthropic's protocol.
-pub(super) fn over_http(bed: &Bed, server: &Server, home: &std::path::Path) -> Result<Subject> {
+pub(super) fn over_http(bed: &Bed, server: &BenchServer, home: &std::path::Path) -> Result<Subject> {
     Ok(Subject::new(bed.program("caliban"), home)
         .env("ANTHROPIC_BASE_URL", server.url.as_str())
         .env("ANTHROPIC_API_KEY", "none")

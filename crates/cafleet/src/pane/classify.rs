@@ -134,7 +134,7 @@ pub(crate) fn choices(backend: &Backend, screen: &str) -> Vec<(u32, String)> {
 }
 
 /// The input line of a screen.
-struct Input {
+struct ScreenInput {
     kind: Composer,
     /// Where the cursor is when it is empty.
     place: Option<(usize, usize)>,
@@ -144,7 +144,7 @@ struct Input {
     is_working: bool,
 }
 
-fn input_line(backend: &Backend, screen: &str) -> Input {
+fn input_line(backend: &Backend, screen: &str) -> ScreenInput {
     let lines = styled(screen);
     let shown: Vec<String> = lines.iter().map(|line| visible(line)).collect();
     let works = |at: usize| {
@@ -152,24 +152,30 @@ fn input_line(backend: &Backend, screen: &str) -> Input {
             .iter()
             .any(|line| !backend.at_work.is_empty() && line.contains(backend.at_work))
     };
-    let none = Input { kind: Composer::Unknown, place: None, first: 0, last: 0, is_working: false };
+    let none = ScreenInput { kind: Composer::Unknown, place: None, first: 0, last: 0, is_working: false };
     let is_placeholder =
         |text: &str| backend.placeholder.is_some_and(|words| text.trim_start().starts_with(words));
     if backend.input == InputLine::Boxed {
         let Some(found) = boxed(&shown) else {
             // A dialog has the box's place.
             let asks = shown.iter().any(|line| line.contains(backend.dialog_pattern));
-            return Input { kind: if asks { Composer::Dialog } else { Composer::Unknown }, ..none };
+            return ScreenInput { kind: if asks { Composer::Dialog } else { Composer::Unknown }, ..none };
         };
         let text = found.text.trim();
         let kind = if text.is_empty() || is_placeholder(text) { Composer::Free } else { Composer::Draft };
         let is_working = works(found.last);
-        return Input { kind, place: Some(found.place), first: found.first, last: found.last, is_working };
+        return ScreenInput {
+            kind,
+            place: Some(found.place),
+            first: found.first,
+            last: found.last,
+            is_working,
+        };
     }
     for (at, line) in lines.iter().enumerate().rev() {
         let Some(rest) = after_prompt(&shown[at], backend.marks()) else { continue };
         if is_choice(rest) {
-            return Input { kind: Composer::Dialog, first: at, last: at, ..none };
+            return ScreenInput { kind: Composer::Dialog, first: at, last: at, ..none };
         }
         let typed = solid(line);
         let typed = after_prompt(&typed, backend.marks()).unwrap_or_default().trim_matches(FRAME);
@@ -179,9 +185,9 @@ fn input_line(backend: &Backend, screen: &str) -> Input {
         let kind = if is_empty && below == 0 { Composer::Free } else { Composer::Draft };
         let prompt = shown[at].chars().position(|c| backend.marks().contains(&c)).unwrap_or_default();
         let place = Some((prompt + 2, at));
-        return Input { kind, place, first: at, last: at + below, is_working: works(at) };
+        return ScreenInput { kind, place, first: at, last: at + below, is_working: works(at) };
     }
-    Input { is_working: works(shown.len().saturating_sub(1)), ..none }
+    ScreenInput { is_working: works(shown.len().saturating_sub(1)), ..none }
 }
 
 /// An input line in a box.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::backend::TextWay;
 use super::evidence::{self, Proof};
-use super::look::{Seen, State, Target};
+use super::look::{PaneLook, PaneState, PaneTarget};
 use super::tmux::Pasted;
 use super::{classify, compose};
 use crate::settings::Settings;
@@ -45,7 +45,7 @@ const EXEC_BEGINS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a step did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum DeliveryStep {
     /// There is nothing to do for this agent.
     Nothing,
     /// Something was typed.
@@ -82,51 +82,53 @@ pub(crate) async fn step(
     settings: &Settings,
     agent: &Agent,
     memory: &mut Memory,
-) -> Result<Step, BrokerError> {
-    let Some(target) = agent.placement.as_ref().and_then(Target::of) else { return Ok(Step::Nothing) };
+) -> Result<DeliveryStep, BrokerError> {
+    let Some(target) = agent.placement.as_ref().and_then(PaneTarget::of) else {
+        return Ok(DeliveryStep::Nothing);
+    };
     if target.backend.text == TextWay::Mailbox {
-        return Ok(Step::Nothing);
+        return Ok(DeliveryStep::Nothing);
     }
     let waiting = broker.undelivered(agent.id).await?;
     let typed = broker.unconfirmed(agent.id).await?;
     let mut execs = broker.open_execs(agent.session).await?;
     execs.retain(|exec| exec.member == agent.id);
     if waiting.is_empty() && typed.is_empty() && execs.is_empty() {
-        return Ok(Step::Nothing);
+        return Ok(DeliveryStep::Nothing);
     }
     if !target.is_here {
         return hold(broker, &waiting, "its pane is on another machine").await;
     }
     let Some(_lock) = broker.lock_pane(&target.lock_name(), LOCK_LIMIT).await else {
-        return Ok(Step::Waiting("another cafleet is typing into the pane".to_owned()));
+        return Ok(DeliveryStep::Waiting("another cafleet is typing into the pane".to_owned()));
     };
     let seen = target.look(settings).await;
     match seen.state {
-        State::Gone => {
+        PaneState::Gone => {
             put_off(broker, &waiting, DeliveryState::Failed, &seen.why).await?;
             broker.give_up_typed(agent.id).await?;
             for exec in &execs {
                 broker.end_exec(exec.id, &ExecEnd::Lost(seen.why.clone()), Stamp::now()).await?;
             }
-            return Ok(Step::Held(seen.why));
+            return Ok(DeliveryStep::Held(seen.why));
         }
-        State::Unreachable => return hold(broker, &waiting, &seen.why).await,
+        PaneState::Unreachable => return hold(broker, &waiting, &seen.why).await,
         _ => {}
     }
     if let Some(why) = settle(broker, settings, &target, &seen, &typed, memory).await? {
         hold(broker, &waiting, "an earlier message is not taken yet").await?;
-        return Ok(Step::Waiting(why));
+        return Ok(DeliveryStep::Waiting(why));
     }
     if let Some(exec) = execs.first() {
         return step_exec(broker, settings, &target, seen, exec, &waiting, memory).await;
     }
-    let Some(task) = waiting.first() else { return Ok(Step::Nothing) };
-    if seen.state != State::Free {
+    let Some(task) = waiting.first() else { return Ok(DeliveryStep::Nothing) };
+    if seen.state != PaneState::Free {
         return hold(broker, &waiting, &seen.why).await;
     }
     if !broker.claim_delivery(task.id).await? {
         // It was acknowledged or cancelled in the meantime.
-        return Ok(Step::Waiting("it is not wanted any more".to_owned()));
+        return Ok(DeliveryStep::Waiting("it is not wanted any more".to_owned()));
     }
     let text = compose::preview(task, settings.max_text_len);
     match type_text(&target, settings, seen, &text, &format!("cafleet-{}", task.id.short())).await {
@@ -134,15 +136,15 @@ pub(crate) async fn step(
             memory.typed.insert(task.id, Instant::now());
             memory.entered.insert(compose::marker(task), Instant::now());
             record(broker, task.id, DeliveryState::Typed, None).await?;
-            Ok(Step::Typed)
+            Ok(DeliveryStep::Typed)
         }
         Written::NotNow(why) => {
             record(broker, task.id, DeliveryState::Held, Some(&why)).await?;
             hold(broker, &waiting[1..], "an earlier message is held").await?;
-            Ok(Step::Held(why))
+            Ok(DeliveryStep::Held(why))
         }
         // The claim stands: it counts as interrupted, and what became of it is looked for.
-        Written::Failed(why) => Ok(Step::Held(why)),
+        Written::Failed(why) => Ok(DeliveryStep::Held(why)),
     }
 }
 
@@ -157,13 +159,13 @@ pub(crate) async fn deliver(
     let mut enough = Instant::now() + STAY;
     loop {
         match step(broker, settings, agent, &mut memory).await? {
-            Step::Nothing | Step::Held(_) => return Ok(typed),
-            Step::Typed => {
+            DeliveryStep::Nothing | DeliveryStep::Held(_) => return Ok(typed),
+            DeliveryStep::Typed => {
                 typed += 1;
                 enough = Instant::now() + STAY;
             }
-            Step::Waiting(_) if Instant::now() >= enough => return Ok(typed),
-            Step::Waiting(_) => {}
+            DeliveryStep::Waiting(_) if Instant::now() >= enough => return Ok(typed),
+            DeliveryStep::Waiting(_) => {}
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
@@ -173,8 +175,8 @@ pub(crate) async fn deliver(
 async fn settle(
     broker: &mut Broker,
     settings: &Settings,
-    target: &Target<'_>,
-    seen: &Seen,
+    target: &PaneTarget<'_>,
+    seen: &PaneLook,
     typed: &[Task],
     memory: &mut Memory,
 ) -> Result<Option<String>, BrokerError> {
@@ -194,7 +196,8 @@ async fn settle(
             continue;
         }
         let since = *memory.typed.entry(task.id).or_insert_with(Instant::now);
-        if seen.state == State::Draft && classify::is_in_composer(target.backend, &facts.screen, &marker) {
+        if seen.state == PaneState::Draft && classify::is_in_composer(target.backend, &facts.screen, &marker)
+        {
             // Our own text, whole, and nothing else: Enter was lost on the way.
             if memory.enter_again(&marker) {
                 // Best effort: refused means that the screen moved, and the next step looks again.
@@ -215,47 +218,47 @@ async fn settle(
 async fn step_exec(
     broker: &mut Broker,
     settings: &Settings,
-    target: &Target<'_>,
-    seen: Seen,
+    target: &PaneTarget<'_>,
+    seen: PaneLook,
     exec: &Exec,
     waiting: &[Task],
     memory: &mut Memory,
-) -> Result<Step, BrokerError> {
+) -> Result<DeliveryStep, BrokerError> {
     let why = format!("a command runs in it (exec {})", exec.id.short());
     hold(broker, waiting, &why).await?;
     match exec.state {
-        ExecState::Running => return Ok(Step::Waiting(why)),
+        ExecState::Running => return Ok(DeliveryStep::Waiting(why)),
         ExecState::Typed => {
             let marker = exec.id.short();
-            if let (State::Draft, Some(facts)) = (seen.state, &seen.facts)
+            if let (PaneState::Draft, Some(facts)) = (seen.state, &seen.facts)
                 && classify::is_in_composer(target.backend, &facts.screen, &marker)
                 && memory.enter_again(&marker)
             {
                 // Best effort, as for a message.
                 let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
             }
-            return Ok(Step::Waiting(why));
+            return Ok(DeliveryStep::Waiting(why));
         }
-        ExecState::Done | ExecState::Lost => return Ok(Step::Nothing),
+        ExecState::Done | ExecState::Lost => return Ok(DeliveryStep::Nothing),
         ExecState::Queued => {}
     }
-    if seen.state != State::Free {
-        return Ok(Step::Held(seen.why));
+    if seen.state != PaneState::Free {
+        return Ok(DeliveryStep::Held(seen.why));
     }
     if !broker.claim_exec(exec.id, Stamp::now()).await? {
-        return Ok(Step::Waiting(why));
+        return Ok(DeliveryStep::Waiting(why));
     }
     let own = std::env::current_exe().ok();
     let line = compose::exec_line(own.as_deref().and_then(Path::to_str), exec.id);
     match type_text(target, settings, seen, &line, &format!("cafleet-{}", exec.id.short())).await {
-        Written::Sent => Ok(Step::Typed),
+        Written::Sent => Ok(DeliveryStep::Typed),
         Written::NotNow(why) => {
             broker.unclaim_exec(exec.id, &why, Stamp::now()).await?;
-            Ok(Step::Held(why))
+            Ok(DeliveryStep::Held(why))
         }
         Written::Failed(why) => {
             broker.end_exec(exec.id, &ExecEnd::Lost(why.clone()), Stamp::now()).await?;
-            Ok(Step::Held(why))
+            Ok(DeliveryStep::Held(why))
         }
     }
 }
@@ -280,9 +283,9 @@ pub(crate) enum Written {
 /// Types a text and Enter into a pane that was seen to be free. The look that decides is repeated, because a screen that
 /// moves between look and paste makes tmux refuse.
 pub(crate) async fn type_text(
-    target: &Target<'_>,
+    target: &PaneTarget<'_>,
     settings: &Settings,
-    mut seen: Seen,
+    mut seen: PaneLook,
     text: &str,
     buffer: &str,
 ) -> Written {
@@ -291,7 +294,7 @@ pub(crate) async fn type_text(
     }
     for _ in 0..PASTE_ATTEMPTS {
         let facts = match (seen.state, &seen.facts) {
-            (State::Free, Some(facts)) => facts,
+            (PaneState::Free, Some(facts)) => facts,
             _ => return Written::NotNow(seen.why),
         };
         let keys = target.backend.enters_at_once.then_some("Enter");
@@ -311,11 +314,11 @@ pub(crate) async fn type_text(
 
 /// Presses Enter for a text that has just been pasted, once it stands in the input line. Best effort: whoever looks for the
 /// text presses Enter again.
-async fn enter_apart(target: &Target<'_>, settings: &Settings, text: &str) {
+async fn enter_apart(target: &PaneTarget<'_>, settings: &Settings, text: &str) {
     tokio::time::sleep(PASTE_SHOWS).await;
     let seen = target.look(settings).await;
     let begin: String = text.chars().take(BEGIN_CHARS).collect();
-    if let (State::Draft, Some(facts)) = (seen.state, &seen.facts)
+    if let (PaneState::Draft, Some(facts)) = (seen.state, &seen.facts)
         && classify::is_in_composer(target.backend, &facts.screen, &begin)
     {
         let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
@@ -331,9 +334,9 @@ async fn record(
     broker.record_delivery(task, &Delivery { state, note: why.map(str::to_owned) }).await
 }
 
-async fn hold(broker: &mut Broker, tasks: &[Task], why: &str) -> Result<Step, BrokerError> {
+async fn hold(broker: &mut Broker, tasks: &[Task], why: &str) -> Result<DeliveryStep, BrokerError> {
     put_off(broker, tasks, DeliveryState::Held, why).await?;
-    Ok(Step::Held(why.to_owned()))
+    Ok(DeliveryStep::Held(why.to_owned()))
 }
 
 /// Writes only what changes: a pane is looked at often.

@@ -16,9 +16,9 @@ use caliban_store::broker::{
 use caliban_store::{Stamp, StoreUrl};
 use tokio::time::Instant;
 
-use super::deliver::{Memory, Step, is_overdue, step};
+use super::deliver::{DeliveryStep, Memory, is_overdue, step};
 use super::here;
-use super::look::{State, Target, look_at};
+use super::look::{PaneState, PaneTarget, look_at};
 use super::process;
 use crate::failure::{Failure, shown};
 use crate::settings::Settings;
@@ -58,7 +58,7 @@ pub(crate) async fn ensure(broker: &Broker, settings: &Settings, session: Sessio
 
 /// Why a deliverer left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum DelivererEnd {
     Another,
     NoTmux,
     DirectorGone,
@@ -72,13 +72,13 @@ pub(crate) async fn serve(
     broker: &mut Broker,
     settings: &Settings,
     session: SessionId,
-) -> Result<Left, Failure> {
+) -> Result<DelivererEnd, Failure> {
     // Our own session, so that no terminal's end and no starter's end takes us along. A leader of a group has it already.
     let _ = rustix::process::setsid();
     if let Some(left) = may_serve(broker, settings, session).await? {
         return Ok(left);
     }
-    let Some(_lock) = broker.lock_deliverer(session).await else { return Ok(Left::Another) };
+    let Some(_lock) = broker.lock_deliverer(session).await else { return Ok(DelivererEnd::Another) };
     let own = process::own().unwrap_or_default();
     broker.record_deliverer(session, &own, Stamp::now()).await?;
     let mut bell = broker.deliverer_bell(session).await;
@@ -88,10 +88,10 @@ pub(crate) async fn serve(
     loop {
         let StoreUrl::Sqlite(file) = settings.database()?;
         if !file.path().exists() {
-            return Ok(Left::DatabaseGone);
+            return Ok(DelivererEnd::DatabaseGone);
         }
         let round = match may_serve(broker, settings, session).await {
-            Ok(Some(Left::NoTmux)) => Err(Ok(Left::NoTmux)),
+            Ok(Some(DelivererEnd::NoTmux)) => Err(Ok(DelivererEnd::NoTmux)),
             Ok(Some(left)) => return Ok(left),
             Ok(None) => rounds.round(broker, settings, session).await.map_err(|error| Err(error.into())),
             Err(failure) => Err(Err(failure)),
@@ -121,30 +121,30 @@ async fn may_serve(
     broker: &mut Broker,
     settings: &Settings,
     session: SessionId,
-) -> Result<Option<Left>, Failure> {
+) -> Result<Option<DelivererEnd>, Failure> {
     let found = match broker.session(&IdPrefix::from(session)).await {
         Ok(found) => found,
-        Err(BrokerError::SessionNotFound(_)) => return Ok(Some(Left::SessionGone)),
+        Err(BrokerError::SessionNotFound(_)) => return Ok(Some(DelivererEnd::SessionGone)),
         Err(other) => return Err(other.into()),
     };
     if found.deleted_at.is_some() {
-        return Ok(Some(Left::SessionGone));
+        return Ok(Some(DelivererEnd::SessionGone));
     }
     let agents = broker.agents(session).await?;
     let mut placed = agents.iter().filter(|agent| agent.placement.is_some());
     if let Some(director) = root(&found, &agents).filter(|director| director.placement.is_some()) {
         return Ok(match look_at(director, settings).await.state {
-            State::Gone => Some(Left::DirectorGone),
-            State::Unreachable => Some(Left::NoTmux),
+            PaneState::Gone => Some(DelivererEnd::DirectorGone),
+            PaneState::Unreachable => Some(DelivererEnd::NoTmux),
             _ => None,
         });
     }
     // A Director without a pane: the members keep it here.
     match placed.next() {
-        None => Ok(Some(Left::NothingToDo)),
+        None => Ok(Some(DelivererEnd::NothingToDo)),
         Some(member) => {
-            let is_unreachable = look_at(member, settings).await.state == State::Unreachable;
-            Ok(is_unreachable.then_some(Left::NoTmux))
+            let is_unreachable = look_at(member, settings).await.state == PaneState::Unreachable;
+            Ok(is_unreachable.then_some(DelivererEnd::NoTmux))
         }
     }
 }
@@ -178,7 +178,7 @@ impl Rounds {
         for agent in broker.agents(session).await? {
             if agent.placement.is_some() {
                 let step = step(broker, settings, &agent, &mut self.memory).await?;
-                moves |= matches!(step, Step::Typed | Step::Waiting(_));
+                moves |= matches!(step, DeliveryStep::Typed | DeliveryStep::Waiting(_));
             }
         }
         let is_owed = moves || broker.owed(session).await? > 0;
@@ -243,7 +243,7 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
         let name = format!("{} ({})", shown(&agent.name), agent.id.short());
         let mut said = Vec::new();
         let seen = look_at(&agent, settings).await;
-        if seen.state == State::Gone && placement.director.is_some() {
+        if seen.state == PaneState::Gone && placement.director.is_some() {
             let pid = placement.identity.as_ref().map_or(0, |identity| identity.pane_pid);
             let text = format!(
                 "member {name} is gone: {}. 'cafleet member create --recover' brings it back with its mailbox; \
@@ -262,7 +262,7 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
             said.push((format!("held:{task}"), text));
         }
         for task in broker.unconfirmed(agent.id).await? {
-            if let Some(waited) = overdue(task.created_at).filter(|_| seen.state != State::Gone) {
+            if let Some(waited) = overdue(task.created_at).filter(|_| seen.state != PaneState::Gone) {
                 let text = format!(
                     "message {} for {name} is {waited} s old, was typed, and is not seen to be taken. It is in the queue; look \
                      with 'cafleet member capture', and send it again if it must be.",
@@ -273,7 +273,7 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
         }
         if placement.director.is_some()
             && let Some(waited) = overdue(placement.created_at)
-            && seen.state != State::Gone
+            && seen.state != PaneState::Gone
         {
             let activity = broker.activity(agent.id).await?;
             if activity.sent.is_none() && activity.acked.is_none() {
@@ -289,7 +289,7 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
             let notice =
                 Notice { session, subject, director: placement.director, to_user: true, text: text.clone() };
             if broker.notice(&notice, now).await?
-                && let Some(target) = Target::of(placement)
+                && let Some(target) = PaneTarget::of(placement)
             {
                 target.tmux.tell_user(target.pane, &format!("cafleet: {text}")).await;
             }

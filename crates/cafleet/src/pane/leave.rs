@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::backend::Leave;
 use super::classify;
 use super::deliver::{Written, type_text};
-use super::look::{State, Target};
+use super::look::{PaneState, PaneTarget};
 use super::process;
 use super::tmux::Pasted;
 use crate::settings::Settings;
@@ -27,7 +27,7 @@ const HANGUP: Duration = Duration::from_millis(1500);
 pub(crate) async fn ask(
     broker: &Broker,
     settings: &Settings,
-    target: &Target<'_>,
+    target: &PaneTarget<'_>,
     limit: Duration,
 ) -> Result<(), String> {
     let give_up = Instant::now() + limit;
@@ -35,10 +35,10 @@ pub(crate) async fn ask(
     loop {
         let seen = target.look(settings).await;
         match (seen.state, target.backend.leave, asked) {
-            (State::Gone, ..) => return Ok(()),
-            (State::Unreachable, ..) => return Err(seen.why),
+            (PaneState::Gone, ..) => return Ok(()),
+            (PaneState::Unreachable, ..) => return Err(seen.why),
             (_, Leave::Hangup, _) => return kill(target).await,
-            (State::Free, Leave::Line(line), None) => {
+            (PaneState::Free, Leave::Line(line), None) => {
                 let lock = broker.lock_pane(&target.lock_name(), INTERVAL).await;
                 let buffer = format!("cafleet-leave-{}", target.pane.trim_start_matches('%'));
                 if lock.is_some() && type_text(target, settings, seen, line, &buffer).await == Written::Sent {
@@ -47,11 +47,11 @@ pub(crate) async fn ask(
                 }
             }
             // One that does not say what it is at is asked, too: it may have lost its socket.
-            (State::Free | State::OnItsOwn, Leave::Terminate, None) => {
+            (PaneState::Free | PaneState::OnItsOwn, Leave::Terminate, None) => {
                 signal(target, Signal::TERM);
                 asked = Some(Instant::now());
             }
-            (State::Draft, Leave::Line(line), Some(at)) if at.elapsed() > ENTER_AGAIN => {
+            (PaneState::Draft, Leave::Line(line), Some(at)) if at.elapsed() > ENTER_AGAIN => {
                 if let Some(facts) =
                     seen.facts.filter(|facts| classify::is_in_composer(target.backend, &facts.screen, line))
                 {
@@ -73,7 +73,7 @@ pub(crate) async fn ask(
 }
 
 /// Closes the pane. A program that goes on without a terminal is killed.
-pub(crate) async fn kill(target: &Target<'_>) -> Result<(), String> {
+pub(crate) async fn kill(target: &PaneTarget<'_>) -> Result<(), String> {
     match target.tmux.kill_pane(target.pane, &target.is_same()).await {
         // Another pane has the name now, or none has: ours is gone.
         Ok(Pasted::Sent | Pasted::Refused) => {}
@@ -93,13 +93,13 @@ pub(crate) async fn kill(target: &Target<'_>) -> Result<(), String> {
 }
 
 /// Whether the pane's first process is still the one that was placed.
-fn lives(target: &Target<'_>) -> bool {
+fn lives(target: &PaneTarget<'_>) -> bool {
     let identity = target.identity;
     process::started(identity.pane_pid).is_some_and(|started| started == identity.pane_started)
 }
 
 /// Best effort: it may end by itself at this moment.
-fn signal(target: &Target<'_>, signal: Signal) {
+fn signal(target: &PaneTarget<'_>, signal: Signal) {
     let pid = i32::try_from(target.identity.pane_pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid.filter(|_| lives(target)) {
         let _ = rustix::process::kill_process(pid, signal);

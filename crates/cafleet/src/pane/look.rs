@@ -18,7 +18,7 @@ const SAYS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The state of a pane, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum PaneState {
     /// It can take a text.
     Free,
     /// The agent works.
@@ -43,7 +43,7 @@ pub(crate) enum State {
     Gone,
 }
 
-impl State {
+impl PaneState {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -63,8 +63,8 @@ impl State {
 
 /// What a look at a pane found.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    pub(crate) state: State,
+pub(crate) struct PaneLook {
+    pub(crate) state: PaneState,
     /// Why nothing is typed; empty when something can be.
     pub(crate) why: String,
     pub(crate) facts: Option<PaneFacts>,
@@ -72,14 +72,14 @@ pub(crate) struct Seen {
     pub(crate) agents: Vec<i64>,
 }
 
-impl Seen {
-    fn not(state: State, why: impl Into<String>) -> Self {
+impl PaneLook {
+    fn not(state: PaneState, why: impl Into<String>) -> Self {
         Self { state, why: why.into(), facts: None, agents: Vec::new() }
     }
 }
 
 /// A pane that an agent was placed in.
-pub(crate) struct Target<'a> {
+pub(crate) struct PaneTarget<'a> {
     pub(crate) tmux: Tmux,
     pub(crate) pane: &'a str,
     pub(crate) identity: &'a PaneIdentity,
@@ -88,7 +88,7 @@ pub(crate) struct Target<'a> {
     pub(crate) is_here: bool,
 }
 
-impl<'a> Target<'a> {
+impl<'a> PaneTarget<'a> {
     /// Nothing for a placement whose pane is still to come.
     pub(crate) fn of(placement: &'a Placement) -> Option<Self> {
         let pane = placement.tmux_pane.as_deref().filter(|pane| here::is_pane_id(pane))?;
@@ -121,62 +121,66 @@ impl<'a> Target<'a> {
     }
 
     /// Looks at the pane.
-    pub(crate) async fn look(&self, settings: &Settings) -> Seen {
+    pub(crate) async fn look(&self, settings: &Settings) -> PaneLook {
         if !self.is_here {
-            return Seen::not(State::Unreachable, "its pane is on another machine");
+            return PaneLook::not(PaneState::Unreachable, "its pane is on another machine");
         }
         match self.tmux.look(self.pane, &self.backend.watched()).await {
             Ok(Some(facts)) => {
                 let seen = self.judge(facts, settings);
-                let asks = self.backend.knows == Knows::Itself && seen.state == State::OnItsOwn;
+                let asks = self.backend.knows == Knows::Itself && seen.state == PaneState::OnItsOwn;
                 if asks { self.said_itself(seen, settings).await } else { seen }
             }
-            Ok(None) => Seen::not(State::Gone, format!("there is no pane {} any more", self.pane)),
+            Ok(None) => PaneLook::not(PaneState::Gone, format!("there is no pane {} any more", self.pane)),
             Err(TmuxError::Failed(why)) if proves_the_end(&why, self.identity) => {
-                Seen::not(State::Gone, format!("the tmux server is gone ({why})"))
+                PaneLook::not(PaneState::Gone, format!("the tmux server is gone ({why})"))
             }
-            Err(error) => Seen::not(State::Unreachable, error.words()),
+            Err(error) => PaneLook::not(PaneState::Unreachable, error.words()),
         }
     }
 
     /// What the agent says of itself on its socket. One that says nothing runs, and that is all that is known.
-    async fn said_itself(&self, seen: Seen, settings: &Settings) -> Seen {
+    async fn said_itself(&self, seen: PaneLook, settings: &Settings) -> PaneLook {
         let Ok(database_dir) = settings.database_dir() else { return seen };
         let socket = member::socket(&database_dir, self.identity.pane_pid);
         let asked = caliban_acp::state_at(&socket, env!("CARGO_PKG_VERSION"));
         let (state, why) = match tokio::time::timeout(SAYS_WITHIN, asked).await {
-            Ok(Ok(AgentState::Idle)) => (State::Free, "it takes its messages by itself"),
-            Ok(Ok(AgentState::Working)) => (State::Working, "it is at work"),
-            Ok(Ok(AgentState::Asking)) => (State::Asking, "it waits for an answer from its user"),
+            Ok(Ok(AgentState::Idle)) => (PaneState::Free, "it takes its messages by itself"),
+            Ok(Ok(AgentState::Working)) => (PaneState::Working, "it is at work"),
+            Ok(Ok(AgentState::Asking)) => (PaneState::Asking, "it waits for an answer from its user"),
             Ok(Err(_)) | Err(_) => return seen,
         };
-        Seen { state, why: why.to_owned(), ..seen }
+        PaneLook { state, why: why.to_owned(), ..seen }
     }
 
     /// From what tmux and the system know about the pane to what may be done with it.
-    fn judge(&self, facts: PaneFacts, settings: &Settings) -> Seen {
+    fn judge(&self, facts: PaneFacts, settings: &Settings) -> PaneLook {
         let identity = self.identity;
         if facts.server_pid != identity.server_pid {
-            return Seen::not(State::Gone, "another tmux server has the socket now");
+            return PaneLook::not(PaneState::Gone, "another tmux server has the socket now");
         }
         if facts.dead {
-            return Seen::not(State::Gone, "the pane is dead");
+            return PaneLook::not(PaneState::Gone, "the pane is dead");
         }
         let same = facts.pane_pid == identity.pane_pid
             && process::started(facts.pane_pid).is_some_and(|started| started == identity.pane_started);
         if !same {
-            return Seen::not(State::Gone, "the pane has another process now");
+            return PaneLook::not(PaneState::Gone, "the pane has another process now");
         }
-        let seen =
-            |state, why: &str, facts, agents| Seen { state, why: why.to_owned(), facts: Some(facts), agents };
+        let seen = |state, why: &str, facts, agents| PaneLook {
+            state,
+            why: why.to_owned(),
+            facts: Some(facts),
+            agents,
+        };
         match self.backend.text {
             TextWay::Paste => {}
             TextWay::Mailbox => {
-                return seen(State::OnItsOwn, "it takes its messages by itself", facts, Vec::new());
+                return seen(PaneState::OnItsOwn, "it takes its messages by itself", facts, Vec::new());
             }
             TextWay::Polls => {
                 return seen(
-                    State::OnItsOwn,
+                    PaneState::OnItsOwn,
                     "nothing is typed into it; it reads by polling",
                     facts,
                     Vec::new(),
@@ -186,35 +190,37 @@ impl<'a> Target<'a> {
         let agents = process::foreground_agents(facts.pane_pid, &facts.tty, self.backend);
         if agents.is_empty() {
             let why = format!("{} is not the pane's foreground program", self.backend.name);
-            return seen(State::OtherProgram, &why, facts, agents);
+            return seen(PaneState::OtherProgram, &why, facts, agents);
         }
         if facts.in_mode {
-            return seen(State::CopyMode, "the pane is in copy mode", facts, agents);
+            return seen(PaneState::CopyMode, "the pane is in copy mode", facts, agents);
         }
         let status = match self.backend.knows {
             Knows::ClaudeStatus => evidence::claude_status(settings, &agents),
             Knows::CodexTitle | Knows::GeminiTitle | Knows::Screen | Knows::Itself | Knows::Nothing => None,
         };
         let (state, why) = match classify::composer(self.backend, &facts, status.as_deref()) {
-            Composer::Free => (State::Free, ""),
-            Composer::Working => (State::Working, "it is at work"),
-            Composer::Draft => (State::Draft, "there is a draft in its input line"),
-            Composer::Dialog => (State::Asking, "it waits for an answer from its user"),
+            Composer::Free => (PaneState::Free, ""),
+            Composer::Working => (PaneState::Working, "it is at work"),
+            Composer::Draft => (PaneState::Draft, "there is a draft in its input line"),
+            Composer::Dialog => (PaneState::Asking, "it waits for an answer from its user"),
             Composer::Elsewhere => {
-                (State::Unknown, "its keys go elsewhere: a search field, a picker or a list is open")
+                (PaneState::Unknown, "its keys go elsewhere: a search field, a picker or a list is open")
             }
-            Composer::Unknown => (State::Unknown, "its input line is not to be seen"),
+            Composer::Unknown => (PaneState::Unknown, "its input line is not to be seen"),
         };
         seen(state, why, facts, agents)
     }
 }
 
 /// Looks at an agent's pane, also at one that is still to come.
-pub(crate) async fn look_at(agent: &Agent, settings: &Settings) -> Seen {
-    let Some(placement) = &agent.placement else { return Seen::not(State::Unknown, "it has no pane") };
-    match Target::of(placement) {
+pub(crate) async fn look_at(agent: &Agent, settings: &Settings) -> PaneLook {
+    let Some(placement) = &agent.placement else {
+        return PaneLook::not(PaneState::Unknown, "it has no pane");
+    };
+    match PaneTarget::of(placement) {
         Some(target) => target.look(settings).await,
-        None => Seen::not(State::Pending, "its pane is not there yet"),
+        None => PaneLook::not(PaneState::Pending, "its pane is not there yet"),
     }
 }
 

@@ -11,7 +11,7 @@ const DESCRIPTION_CHARS: usize = 60;
 
 /// Whether a full form also says what only `agent show` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum AgentForm {
     List,
     Show,
 }
@@ -32,7 +32,7 @@ pub(crate) fn text(agent: &Agent, detail: Detail) -> String {
     }
 }
 
-pub(crate) fn json(agent: &Agent, detail: Detail, view: View) -> Value {
+pub(crate) fn json(agent: &Agent, detail: Detail, view: AgentForm) -> Value {
     match detail {
         Detail::Compact(_) => {
             let mut value = json!({
@@ -58,7 +58,7 @@ pub(crate) fn json(agent: &Agent, detail: Detail, view: View) -> Value {
                 "agent_card_json": card,
                 "number": agent.number,
             });
-            if view == View::Show {
+            if view == AgentForm::Show {
                 value["kind"] = json!(agent.kind.as_str());
                 value["placement"] = json!(agent.placement.as_ref().map(placement_json));
             }

@@ -79,7 +79,7 @@ fn full_text(task: &Task) -> String {
 /// A task as JSON, written without a tree in between: a mailbox may have ten thousand.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum TaskJson<'a> {
     Compact(CompactTask<'a>),
     Full(Box<FullTask<'a>>),
 }
@@ -126,9 +126,9 @@ pub(crate) struct DeliveryShown<'a> {
 }
 
 /// What is printed of a task.
-pub(crate) fn shown(task: &Task, detail: Detail) -> Shown<'_> {
+pub(crate) fn shown(task: &Task, detail: Detail) -> TaskJson<'_> {
     match detail {
-        Detail::Compact(limit) => Shown::Compact(CompactTask {
+        Detail::Compact(limit) => TaskJson::Compact(CompactTask {
             id: task.id.short(),
             from: task.from.short(),
             ts: task.status_at.to_string(),
@@ -139,7 +139,7 @@ pub(crate) fn shown(task: &Task, detail: Detail) -> Shown<'_> {
             seq: task.seq,
             number: task.number,
         }),
-        Detail::Full => Shown::Full(Box::new(FullTask {
+        Detail::Full => TaskJson::Full(Box::new(FullTask {
             task_id: task.id.to_string(),
             context_id: task.context.to_string(),
             from_agent_id: task.from.to_string(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::pattern::{fits, means};
-use super::{Client, Done, Effect, Item, Obstacle, Places, Report, SAMPLES, State, file};
+use super::{Done, Effect, FileState, Obstacle, Places, Report, SAMPLES, SetupClient, SetupItem, file};
 
 /// Literal calls pass.
 const ALLOW: [&str; 3] =
@@ -53,15 +53,15 @@ pub(super) fn look(places: &Places, report: &mut Report) {
         Ok(found) => {
             let lacks = missing(&found.clone().unwrap_or_default());
             match (lacks.is_empty(), found.is_some_and(|found| mentions_us(&found))) {
-                (true, _) => State::Current,
-                (false, true) => State::Old,
-                (false, false) => State::Missing,
+                (true, _) => FileState::Current,
+                (false, true) => FileState::Old,
+                (false, false) => FileState::Missing,
             }
         }
-        Err(why) => State::Unreadable(why),
+        Err(why) => FileState::Unreadable(why),
     };
-    report.items.push(Item {
-        client: Client::Claude,
+    report.items.push(SetupItem {
+        client: SetupClient::Claude,
         what: "permissions",
         file: user.clone(),
         state,
@@ -142,7 +142,7 @@ fn trust(places: &Places, report: &mut Report) {
 impl Report {
     fn obstacle(&mut self, effect: Effect, file: &Path, rule: &str, why: String) {
         let (file, rule) = (file.to_owned(), rule.to_owned());
-        self.obstacles.push(Obstacle { client: Client::Claude, effect, file, rule, why });
+        self.obstacles.push(Obstacle { client: SetupClient::Claude, effect, file, rule, why });
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{Client, Effect, Obstacle, Places, Report, State, file};
+use super::{Effect, FileState, Obstacle, Places, Report, SetupClient, file};
 
 /// Literal calls pass, outside the sandbox. A rule is a beginning, so `member exec` cannot be told from the rest.
 const RULES: &str = r#"# Lets codex run literal calls of cafleet unasked, outside its sandbox.
@@ -28,7 +28,7 @@ const WHAT: &str = "rules";
 /// Our rules file.
 pub(super) fn rules(places: &Places) -> file::Ours {
     let path = places.codex.join("rules/cafleet.rules");
-    file::Ours::script(Client::Codex, WHAT, path, RULES.to_owned())
+    file::Ours::script(SetupClient::Codex, WHAT, path, RULES.to_owned())
 }
 
 /// Looks at every file that has a say.
@@ -46,8 +46,8 @@ pub(super) fn look(places: &Places, report: &mut Report) {
         }
     }
     requirements(&places.etc.join("codex/requirements.toml"), report);
-    let is_ours = |item: &&super::Item| {
-        item.client == Client::Codex && item.what == WHAT && item.state != State::Missing
+    let is_ours = |item: &&super::SetupItem| {
+        item.client == SetupClient::Codex && item.what == WHAT && item.state != FileState::Missing
     };
     if !report.items.iter().any(|item| is_ours(&item)) {
         sandbox(places, &config_file, &config, report);
@@ -120,7 +120,7 @@ fn requirements(file: &Path, report: &mut Report) {
 impl Report {
     fn codex(&mut self, effect: Effect, file: &Path, rule: &str, why: String) {
         let (file, rule) = (file.to_owned(), rule.to_owned());
-        self.obstacles.push(Obstacle { client: Client::Codex, effect, file, rule, why });
+        self.obstacles.push(Obstacle { client: SetupClient::Codex, effect, file, rule, why });
     }
 }
 

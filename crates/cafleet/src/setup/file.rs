@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{Client, Done, Item};
+use super::{Done, SetupClient, SetupItem};
 
 /// The largest file that is read.
 const CAP: u64 = 1024 * 1024;
@@ -22,7 +22,7 @@ const MARK: &str = "written by cafleet setup; sha256 ";
 /// How a file stands to what this program would write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "why")]
-pub(crate) enum State {
+pub(crate) enum FileState {
     Current,
     Missing,
     /// Ours, of another version.
@@ -37,7 +37,7 @@ pub(crate) enum State {
 /// One file of ours.
 #[derive(Debug, Clone)]
 pub(crate) struct Ours {
-    client: Client,
+    client: SetupClient,
     what: &'static str,
     pub(crate) path: PathBuf,
     text: String,
@@ -45,17 +45,17 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) fn skill(client: Client, what: &'static str, path: PathBuf, text: &str) -> Self {
+    pub(crate) fn skill(client: SetupClient, what: &'static str, path: PathBuf, text: &str) -> Self {
         Self { client, what, path, text: text.to_owned(), comment: ("<!-- ", " -->") }
     }
 
-    pub(crate) fn script(client: Client, what: &'static str, path: PathBuf, text: String) -> Self {
+    pub(crate) fn script(client: SetupClient, what: &'static str, path: PathBuf, text: String) -> Self {
         Self { client, what, path, text, comment: ("# ", "") }
     }
 
     /// What there is.
-    pub(crate) fn look(&self) -> Item {
-        Item {
+    pub(crate) fn look(&self) -> SetupItem {
+        SetupItem {
             client: self.client,
             what: self.what,
             file: self.path.clone(),
@@ -72,30 +72,30 @@ impl Ours {
             Err(error) => Done::Failed(error.to_string()),
         };
         match self.state() {
-            State::Current => Done::Nothing,
-            State::Changed => Done::Left,
-            State::Missing => written(Done::Installed),
-            State::Old => written(Done::Updated),
-            State::ChangedOld => match keep_copy(&self.path) {
+            FileState::Current => Done::Nothing,
+            FileState::Changed => Done::Left,
+            FileState::Missing => written(Done::Installed),
+            FileState::Old => written(Done::Updated),
+            FileState::ChangedOld => match keep_copy(&self.path) {
                 Ok(copy) => written(Done::Replaced(copy)),
                 Err(error) => Done::Failed(error.to_string()),
             },
-            State::Unreadable(why) => Done::Failed(why),
+            FileState::Unreadable(why) => Done::Failed(why),
         }
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> FileState {
         let found = match read(&self.path) {
             Ok(Some(found)) => found,
-            Ok(None) => return State::Missing,
-            Err(error) => return State::Unreadable(error.to_string()),
+            Ok(None) => return FileState::Missing,
+            Err(error) => return FileState::Unreadable(error.to_string()),
         };
-        let Some((text, mark)) = marked(&found, self.comment.1) else { return State::ChangedOld };
+        let Some((text, mark)) = marked(&found, self.comment.1) else { return FileState::ChangedOld };
         match (hash(text) == mark, hash(&self.text) == mark) {
-            (true, true) => State::Current,
-            (true, false) => State::Old,
-            (false, true) => State::Changed,
-            (false, false) => State::ChangedOld,
+            (true, true) => FileState::Current,
+            (true, false) => FileState::Old,
+            (false, true) => FileState::Changed,
+            (false, false) => FileState::ChangedOld,
         }
     }
 }

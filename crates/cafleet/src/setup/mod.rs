@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub(crate) use file::State;
+pub(crate) use file::FileState;
 
 /// Commands as our skills spell them. Rules are tried on these.
 const SAMPLES: [&str; 3] = [
@@ -29,12 +29,12 @@ const DIRECTOR: &str = include_str!("../../skills/director.md");
 /// A program that we install things for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Client {
+pub(crate) enum SetupClient {
     Claude,
     Codex,
 }
 
-impl Client {
+impl SetupClient {
     pub(crate) const ALL: [Self; 2] = [Self::Claude, Self::Codex];
 
     /// The program's name.
@@ -65,12 +65,12 @@ pub(crate) struct Places {
 
 /// One thing that is installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Item {
-    pub(crate) client: Client,
+pub(crate) struct SetupItem {
+    pub(crate) client: SetupClient,
     pub(crate) what: &'static str,
     pub(crate) file: PathBuf,
     #[serde(flatten)]
-    pub(crate) state: State,
+    pub(crate) state: FileState,
     /// What installing it did.
     #[serde(flatten)]
     pub(crate) done: Option<Done>,
@@ -97,7 +97,7 @@ pub(crate) enum Done {
 /// A rule that keeps a call from passing unasked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Obstacle {
-    pub(crate) client: Client,
+    pub(crate) client: SetupClient,
     pub(crate) effect: Effect,
     pub(crate) file: PathBuf,
     /// The rule as the file has it, or the setting.
@@ -115,7 +115,7 @@ pub(crate) enum Effect {
 /// What there is, and what stands in the way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Report {
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<SetupItem>,
     pub(crate) obstacles: Vec<Obstacle>,
 }
 
@@ -123,16 +123,16 @@ impl Report {
     /// Whether literal calls pass, by the present skills.
     pub(crate) fn is_good(&self) -> bool {
         self.obstacles.is_empty()
-            && self.items.iter().all(|item| matches!(item.state, State::Current | State::Changed))
+            && self.items.iter().all(|item| matches!(item.state, FileState::Current | FileState::Changed))
     }
 
     /// What is old, in one line; nothing when nothing is. What was never installed is not old.
     pub(crate) fn old_in_words(&self) -> Option<String> {
-        let old = |item: &&Item| matches!(item.state, State::Old | State::ChangedOld);
-        let clients: Vec<&str> = Client::ALL
+        let old = |item: &&SetupItem| matches!(item.state, FileState::Old | FileState::ChangedOld);
+        let clients: Vec<&str> = SetupClient::ALL
             .into_iter()
             .filter(|client| self.items.iter().filter(old).any(|item| item.client == *client))
-            .map(Client::name)
+            .map(SetupClient::name)
             .collect();
         if clients.is_empty() {
             return None;
@@ -145,26 +145,26 @@ impl Report {
 }
 
 /// Looks, and changes nothing.
-pub(crate) fn check(places: &Places, clients: &[Client]) -> Report {
+pub(crate) fn check(places: &Places, clients: &[SetupClient]) -> Report {
     let mut report = Report { items: Vec::new(), obstacles: Vec::new() };
     for client in clients {
         report.items.extend(files(places, *client).iter().map(file::Ours::look));
         match client {
-            Client::Claude => claude::look(places, &mut report),
-            Client::Codex => codex::look(places, &mut report),
+            SetupClient::Claude => claude::look(places, &mut report),
+            SetupClient::Codex => codex::look(places, &mut report),
         }
     }
     report
 }
 
 /// Installs what is missing or old, and looks again.
-pub(crate) fn install(places: &Places, clients: &[Client]) -> Report {
+pub(crate) fn install(places: &Places, clients: &[SetupClient]) -> Report {
     let mut done: Vec<(PathBuf, Done)> = Vec::new();
     for client in clients {
         for file in files(places, *client) {
             done.push((file.path.clone(), file.install()));
         }
-        if *client == Client::Claude {
+        if *client == SetupClient::Claude {
             done.push((claude::settings_file(places), claude::permit(places)));
         }
     }
@@ -176,17 +176,17 @@ pub(crate) fn install(places: &Places, clients: &[Client]) -> Report {
 }
 
 /// The files that are ours as a whole.
-fn files(places: &Places, client: Client) -> Vec<file::Ours> {
+fn files(places: &Places, client: SetupClient) -> Vec<file::Ours> {
     let dir = match client {
-        Client::Claude => &places.claude,
-        Client::Codex => &places.codex,
+        SetupClient::Claude => &places.claude,
+        SetupClient::Codex => &places.codex,
     };
     let skill = |name: &str| Path::join(dir, "skills").join(name).join("SKILL.md");
     let mut files = vec![
         file::Ours::skill(client, "member skill", skill("cafleet-member"), MEMBER),
         file::Ours::skill(client, "Director skill", skill("cafleet-director"), DIRECTOR),
     ];
-    if client == Client::Codex {
+    if client == SetupClient::Codex {
         files.push(codex::rules(places));
     }
     files

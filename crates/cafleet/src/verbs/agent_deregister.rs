@@ -3,16 +3,16 @@
 use caliban_store::Stamp;
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::AgentDeregisterArgs;
 use crate::context::{Context, member_prefix};
 use crate::failure::Failure;
 
-pub(crate) async fn run(context: &mut Context, args: &AgentDeregisterArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &AgentDeregisterArgs) -> Result<VerbAnswer, Failure> {
     let session = context.session().await?;
     let agent = member_prefix(&args.agent_id, session)?;
     let id = context.broker().await?.deregister(session, &agent, Stamp::now()).await?;
-    Ok(Answer::new(
+    Ok(VerbAnswer::new(
         "Agent deregistered successfully.",
         json!({"agent_id": id.to_string(), "status": "deregistered"}),
     ))

@@ -4,13 +4,13 @@ use caliban_store::Stamp;
 use caliban_store::broker::{BrokerError, NewAgent};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::AgentRegisterArgs;
 use crate::context::{Context, session_prefix};
 use crate::failure::{Failure, shown};
 use crate::input;
 
-pub(crate) async fn run(context: &mut Context, args: &AgentRegisterArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &AgentRegisterArgs) -> Result<VerbAnswer, Failure> {
     let given = context.session_given()?.to_owned();
     let not_found =
         || Failure::refused("session_not_found", format!("Session '{}' not found.", shown(&given)));
@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &mut Context, args: &AgentRegisterArgs) -> Resu
         Err(BrokerError::SessionNotFound(_)) => return Err(not_found()),
         other => other?,
     };
-    Ok(Answer::new(
+    Ok(VerbAnswer::new(
         format!("Agent registered successfully!\nagent_id: {}\nname: {}", agent.id, shown(&agent.name)),
         json!({
             "agent_id": agent.id.to_string(),

@@ -2,17 +2,20 @@
 
 use caliban_store::broker::{BrokerError, IdPrefix};
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::AgentShowArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::render::agent::View;
+use crate::render::agent::AgentForm;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &AgentShowArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &AgentShowArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let acting = context.acting(&args.agent_id).await?;
     let id = IdPrefix::parse(&args.id).map_err(|error| BrokerError::AgentNotFound(error.0))?;
     let agent = context.broker().await?.agent(acting.session, &id).await?;
-    Ok(Answer::new(render::agent::text(&agent, detail), render::agent::json(&agent, detail, View::Show)))
+    Ok(VerbAnswer::new(
+        render::agent::text(&agent, detail),
+        render::agent::json(&agent, detail, AgentForm::Show),
+    ))
 }

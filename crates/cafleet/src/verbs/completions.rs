@@ -4,10 +4,10 @@ use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::{Cli, CompletionShell, CompletionsArgs};
 
-pub(crate) fn run(args: &CompletionsArgs) -> Answer {
+pub(crate) fn run(args: &CompletionsArgs) -> VerbAnswer {
     let shell = match args.shell {
         CompletionShell::Bash => Shell::Bash,
         CompletionShell::Zsh => Shell::Zsh,
@@ -16,5 +16,5 @@ pub(crate) fn run(args: &CompletionsArgs) -> Answer {
     let mut script = Vec::new();
     generate(shell, &mut Cli::command(), "cafleet", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    Answer::new(script.trim_end(), json!({"script": script}))
+    VerbAnswer::new(script.trim_end(), json!({"script": script}))
 }

@@ -5,11 +5,11 @@ use caliban_store::broker::SCHEMA;
 use caliban_store::open::Prepared;
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 
-pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
     let StoreUrl::Sqlite(file) = context.settings.database()?;
     let (file, head) = (file.path().display().to_string(), SCHEMA.version());
     let (text, done) = match context.broker().await?.prepared() {
@@ -21,5 +21,5 @@ pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
             (format!("Database already at head (schema {head}): {}", shown(&file)), "current")
         }
     };
-    Ok(Answer::new(text, json!({"database": file, "schema": head, "result": done})))
+    Ok(VerbAnswer::new(text, json!({"database": file, "schema": head, "result": done})))
 }

@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::pane::deliverer::{self, Left};
+use crate::pane::deliverer::{self, DelivererEnd};
 
-pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
     let session = context.session().await?;
     let settings = context.settings.clone();
     let left = deliverer::serve(context.broker().await?, &settings, session).await?;
     let why = match left {
-        Left::Another => "another process delivers for this session",
-        Left::NoTmux => "tmux cannot be reached from here",
-        Left::DirectorGone => "the Director's pane is gone",
-        Left::SessionGone => "the session is deleted",
-        Left::DatabaseGone => "the database is gone",
-        Left::NothingToDo => "no agent of the session has a pane",
+        DelivererEnd::Another => "another process delivers for this session",
+        DelivererEnd::NoTmux => "tmux cannot be reached from here",
+        DelivererEnd::DirectorGone => "the Director's pane is gone",
+        DelivererEnd::SessionGone => "the session is deleted",
+        DelivererEnd::DatabaseGone => "the database is gone",
+        DelivererEnd::NothingToDo => "no agent of the session has a pane",
     };
-    Ok(Answer::new(why, json!({"left": why})))
+    Ok(VerbAnswer::new(why, json!({"left": why})))
 }

@@ -5,16 +5,16 @@ use caliban_store::broker::{Agent, Broker, Session};
 use serde_json::{Value, json};
 
 use super::setup;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
-use crate::pane::look::{State, look_at};
+use crate::pane::look::{PaneState, look_at};
 use crate::pane::{here, process};
 use crate::settings::Settings;
 
 use super::monitor_scan;
 
-pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
     let here = here::find(&context.settings, "cafleet doctor").await?;
     let facts = here.facts;
     let variable = context.settings.tmux_pane.clone().unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
         json["sessions"] = rows.into();
     }
     let setup = setup::looked(&settings);
-    let mut answer = Answer::new(text, json);
+    let mut answer = VerbAnswer::new(text, json);
     // Where neither program has ever run there is nothing to say.
     if let Some(setup) = &setup {
         answer = answer.with("setup", json!(setup));
@@ -81,7 +81,7 @@ async fn examine(
             continue;
         }
         let seen = look_at(&agent, settings).await;
-        if seen.state != State::Gone {
+        if seen.state != PaneState::Gone {
             continue;
         }
         text.push_str(&format!(

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::ExecRunArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
@@ -21,7 +21,7 @@ pub(super) const OUTPUT_BYTES: usize = 64 * 1024;
 /// What a command that was killed by a signal counts as, as in a shell.
 const SIGNALLED: i64 = 128;
 
-pub(crate) async fn run(context: &mut Context, args: &ExecRunArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &ExecRunArgs) -> Result<VerbAnswer, Failure> {
     let unknown =
         || Failure::refused("exec_not_found", format!("there is no command {} to run", shown(&args.id)));
     let id = ExecId::parse(&args.id).ok_or_else(unknown)?;
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &mut Context, args: &ExecRunArgs) -> Result<Ans
     match end {
         ExecEnd::Done { exit_code, .. } => {
             let code = u8::try_from(exit_code).unwrap_or(1);
-            Ok(Answer::new(format!("[exec {} {words}]", id.short()), json!({"exit_code": exit_code}))
+            Ok(VerbAnswer::new(format!("[exec {} {words}]", id.short()), json!({"exit_code": exit_code}))
                 .exit(code))
         }
         ExecEnd::Lost(why) => Err(Failure::refused("exec_lost", shown(&why))),

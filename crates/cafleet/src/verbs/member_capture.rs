@@ -4,13 +4,13 @@ use caliban_core::inert;
 use serde_json::json;
 
 use super::team;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberCaptureArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
-use crate::pane::look::{State, Target};
+use crate::pane::look::{PaneState, PaneTarget};
 
-pub(crate) async fn run(context: &mut Context, args: &MemberCaptureArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberCaptureArgs) -> Result<VerbAnswer, Failure> {
     let lines = match usize::try_from(args.lines) {
         Ok(lines @ 1..) => lines,
         _ => {
@@ -21,11 +21,11 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCaptureArgs) -> Resu
         }
     };
     let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
-    let target = team.member.placement.as_ref().and_then(Target::of);
+    let target = team.member.placement.as_ref().and_then(PaneTarget::of);
     let target = target.ok_or_else(|| team::pending(&team.member, "capture"))?;
     let failed = |why: &str| Failure::refused("capture", format!("capture failed: {}", shown(why)));
     let seen = target.look(&context.settings).await;
-    if matches!(seen.state, State::Gone | State::Unreachable) {
+    if matches!(seen.state, PaneState::Gone | PaneState::Unreachable) {
         return Err(failed(&seen.why));
     }
     let above = u32::try_from(lines).unwrap_or(u32::MAX).min(50_000);
@@ -38,7 +38,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCaptureArgs) -> Resu
         "content": content,
     });
     let text = if args.ansi { content } else { inert::block(&content).into_owned() };
-    Ok(Answer::new(text, json))
+    Ok(VerbAnswer::new(text, json))
 }
 
 /// The last lines that are not an empty tail. Of a line that was overwritten the last version counts.

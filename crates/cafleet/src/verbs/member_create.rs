@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::team::{self, MEMBER_COMMANDS};
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberCreateArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::pane::backend::{Backend, Start};
 use crate::pane::here::{self, Here};
 use crate::pane::launch::{self, Launch};
-use crate::pane::look::{State, Target, look_at};
+use crate::pane::look::{PaneState, PaneTarget, look_at};
 use crate::pane::tmux::Tmux;
 use crate::pane::{deliverer, process};
 use crate::prompt::{self, Ids};
@@ -37,7 +37,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// What a Director is when nobody said it.
 const DEFAULT_BACKEND: &str = "claude";
 
-pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Result<VerbAnswer, Failure> {
     let here = here::find(&context.settings, MEMBER_COMMANDS).await?;
     let director = team::director(context, &args.agent_id).await?;
     if let Some(given) = &args.recover {
@@ -180,7 +180,7 @@ async fn start_in_pane(
     member: &Agent,
     launch: &Launch,
     full: bool,
-) -> Result<Answer, Failure> {
+) -> Result<VerbAnswer, Failure> {
     let settings = context.settings.clone();
     let (tmux, beside) = beside(here, director, &settings).await;
     let broker = context.broker().await?;
@@ -204,16 +204,16 @@ async fn start_in_pane(
     let window = started.placement.as_ref().map_or("", |placement| placement.tmux_window.as_str());
     let note = tmux.lay_out(window).await.err().map(|error| format!("layout: {}", shown(&error.words())));
     deliverer::ensure(broker, &settings, member.session).await;
-    Ok(Answer::new(render::member::created_text(&started, full), render::member::created_json(&started))
+    Ok(VerbAnswer::new(render::member::created_text(&started, full), render::member::created_json(&started))
         .note(note))
 }
 
 /// The pane beside which the member comes: the Director's, or our own when the Director has none here.
 async fn beside(here: &Here, director: &Agent, settings: &crate::settings::Settings) -> (Tmux, String) {
     let ours = (Tmux::at(&here.socket), here.facts.pane.clone());
-    let Some(target) = director.placement.as_ref().and_then(Target::of) else { return ours };
+    let Some(target) = director.placement.as_ref().and_then(PaneTarget::of) else { return ours };
     match target.look(settings).await.state {
-        State::Gone | State::Unreachable => ours,
+        PaneState::Gone | PaneState::Unreachable => ours,
         _ => (target.tmux.clone(), target.pane.to_owned()),
     }
 }
@@ -256,14 +256,14 @@ async fn recover(
     director: &Agent,
     given: &str,
     full: bool,
-) -> Result<Answer, Failure> {
+) -> Result<VerbAnswer, Failure> {
     let settings = context.settings.clone();
     let team = team::command(context, &director.id.to_string(), given, "").await?;
     let member = team.member;
     let seen = look_at(&member, &settings).await;
     match seen.state {
-        State::Gone => {}
-        State::Unreachable | State::Pending => {
+        PaneState::Gone => {}
+        PaneState::Unreachable | PaneState::Pending => {
             return Err(Failure::refused(
                 "not_gone",
                 format!("member {} cannot be recovered: {}", member.id, seen.why),
@@ -300,7 +300,7 @@ async fn move_director(
     settings: &crate::settings::Settings,
 ) -> Result<Option<String>, Failure> {
     let Some(placement) = &director.placement else { return Ok(None) };
-    if look_at(director, settings).await.state != State::Gone {
+    if look_at(director, settings).await.state != PaneState::Gone {
         return Ok(None);
     }
     let placement = Placement {

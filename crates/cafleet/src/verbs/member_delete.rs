@@ -7,29 +7,29 @@ use caliban_store::Stamp;
 use serde_json::json;
 
 use super::team;
-use crate::answer::{Answer, talk};
+use crate::answer::{VerbAnswer, talk};
 use crate::args::MemberDeleteArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::holder;
 use crate::pane::leave;
-use crate::pane::look::{State, Target};
+use crate::pane::look::{PaneState, PaneTarget};
 
 /// How long a member may take to leave.
 const LIMIT: Duration = Duration::from_secs(15);
 /// How much of its pane is shown when it does not.
 const TAIL: usize = 80;
 
-pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Result<VerbAnswer, Failure> {
     let instead = "; use `cafleet agent deregister` for it";
     let team = team::command(context, &args.agent_id, &args.member_id, instead).await?;
     let settings = context.settings.clone();
     let member = &team.member;
     let broker = context.broker().await?;
-    let status = match member.placement.as_ref().and_then(Target::of) {
+    let status = match member.placement.as_ref().and_then(PaneTarget::of) {
         None => "pending — no pane",
         Some(target) if args.force => match target.look(&settings).await.state {
-            State::Gone => "closed",
+            PaneState::Gone => "closed",
             _ => {
                 let killed = leave::kill(&target).await;
                 killed.map_err(|why| {
@@ -60,7 +60,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Resul
     };
     broker.remove_member(&team.director, member.id, Stamp::now()).await?;
     holder::let_go(broker, &settings).await?;
-    if let Some(target) = member.placement.as_ref().and_then(Target::of) {
+    if let Some(target) = member.placement.as_ref().and_then(PaneTarget::of) {
         let window = member.placement.as_ref().map_or("", |placement| placement.tmux_window.as_str());
         // Best effort: the window may have been closed with its last pane.
         let _ = target.tmux.lay_out(window).await;
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Resul
     let header = if args.force { "Member deleted (--force)." } else { "Member deleted." };
     let pane = team::pane_of(member).map_or(String::new(), |pane| format!("{pane} "));
     let status_json = if status.starts_with("pending") { "pending" } else { status };
-    Ok(Answer::new(
+    Ok(VerbAnswer::new(
         format!("{header}\n  agent_id: {}\n  pane_id:  {pane}({status})", member.id),
         json!({"agent_id": member.id.to_string(), "pane_status": status_json}),
     ))

@@ -8,21 +8,21 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::team;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberExecArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
-use crate::input::{self, Body};
+use crate::input::{self, BodySource};
 use crate::pane::deliver::deliver;
 use crate::pane::deliverer;
-use crate::pane::look::Target;
+use crate::pane::look::PaneTarget;
 use crate::render::task::indented;
 use crate::usage;
 
 /// How often the store is looked at although nobody rang.
 const SLOW_CHECK: Duration = Duration::from_secs(1);
 
-pub(crate) async fn run(context: &mut Context, args: &MemberExecArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberExecArgs) -> Result<VerbAnswer, Failure> {
     let path = ["member", "exec"];
     if let Some(id) = &args.result {
         return result(context, args, id).await;
@@ -39,11 +39,11 @@ pub(crate) async fn run(context: &mut Context, args: &MemberExecArgs) -> Result<
             ));
         }
         (Some(command), _) => command.clone(),
-        (None, Some(file)) => input::body(&Body::File(file.clone()))?,
+        (None, Some(file)) => input::body(&BodySource::File(file.clone()))?,
         (None, None) => return Err(usage::missing_argument(&path, "COMMAND")),
     };
     let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
-    let target = team.member.placement.as_ref().and_then(Target::of);
+    let target = team.member.placement.as_ref().and_then(PaneTarget::of);
     let target = target.ok_or_else(|| team::pending(&team.member, "run"))?;
     if !target.backend.has_shell_line {
         let words = format!("a member that runs {} takes no commands", target.backend.name);
@@ -77,7 +77,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberExecArgs) -> Result<
     }
 }
 
-async fn result(context: &mut Context, args: &MemberExecArgs, given: &str) -> Result<Answer, Failure> {
+async fn result(context: &mut Context, args: &MemberExecArgs, given: &str) -> Result<VerbAnswer, Failure> {
     let director = team::director(context, &args.agent_id).await?;
     let broker = context.broker().await?;
     let found = broker.execs_like(director.id, given).await?;
@@ -96,7 +96,7 @@ fn gone(given: &str) -> Failure {
     Failure::refused("exec_not_found", format!("there is no exec {} of yours", shown(given)))
 }
 
-fn told(exec: &Exec, pane: &str, with_end: bool) -> Result<Answer, Failure> {
+fn told(exec: &Exec, pane: &str, with_end: bool) -> Result<VerbAnswer, Failure> {
     let mut json = json!({
         "member_agent_id": exec.member.to_string(),
         "command": exec.command,
@@ -126,5 +126,5 @@ fn told(exec: &Exec, pane: &str, with_end: bool) -> Result<Answer, Failure> {
         None => line,
     };
     let note = why.filter(|_| exec.state == ExecState::Queued).map(|why| format!("it waits: {why}"));
-    Ok(Answer::new(text, json).note(note))
+    Ok(VerbAnswer::new(text, json).note(note))
 }

@@ -3,13 +3,13 @@
 use caliban_store::Stamp;
 
 use super::team;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberListArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::render;
 
-pub(crate) async fn run(context: &mut Context, args: &MemberListArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberListArgs) -> Result<VerbAnswer, Failure> {
     let director = team::director(context, &args.agent_id).await?;
     let broker = context.broker().await?;
     let mut rows = Vec::new();
@@ -18,5 +18,5 @@ pub(crate) async fn run(context: &mut Context, args: &MemberListArgs) -> Result<
         rows.push((member, activity));
     }
     let now = Stamp::now();
-    Ok(Answer::new(render::member::list_text(&rows, now), render::member::list_json(&rows, now)))
+    Ok(VerbAnswer::new(render::member::list_text(&rows, now), render::member::list_json(&rows, now)))
 }

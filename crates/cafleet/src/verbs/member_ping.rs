@@ -3,32 +3,32 @@
 use serde_json::json;
 
 use super::team;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberPingArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::pane::compose;
 use crate::pane::deliver::{Written, type_text};
-use crate::pane::look::{State, Target};
+use crate::pane::look::{PaneState, PaneTarget};
 
 /// How long to wait for another process that types into the pane.
 const LOCK_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-pub(crate) async fn run(context: &mut Context, args: &MemberPingArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberPingArgs) -> Result<VerbAnswer, Failure> {
     let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
-    let skipped = match team.member.placement.as_ref().and_then(Target::of) {
+    let skipped = match team.member.placement.as_ref().and_then(PaneTarget::of) {
         None => Some("it has no pane yet (pending placement)".to_owned()),
         Some(target) => match broker.lock_pane(&target.lock_name(), LOCK_LIMIT).await {
             None => Some("another cafleet is typing into the pane".to_owned()),
             Some(_lock) => {
                 let seen = target.look(&settings).await;
                 match seen.state {
-                    State::Gone | State::Unreachable => {
+                    PaneState::Gone | PaneState::Unreachable => {
                         return Err(Failure::refused("send", format!("send failed: {}", shown(&seen.why))));
                     }
-                    State::Free => {
+                    PaneState::Free => {
                         let line = compose::ping_line(team.member.session, team.member.id);
                         let buffer = format!("cafleet-ping-{}", team.member.id.short());
                         match type_text(&target, &settings, seen, &line, &buffer).await {
@@ -60,5 +60,5 @@ pub(crate) async fn run(context: &mut Context, args: &MemberPingArgs) -> Result<
         (Some(why), false) => format!("Skipped {}: {}", id.short(), shown(why)),
     };
     let note = skipped.filter(|_| args.quiet).map(|why| format!("nothing was typed: {}", shown(&why)));
-    Ok(Answer::new(text, json).note(note))
+    Ok(VerbAnswer::new(text, json).note(note))
 }

@@ -4,11 +4,11 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use caliban_contract::mark::{self, Mark};
+use caliban_contract::mark::{self, AgentMark};
 use caliban_store::Stamp;
 use caliban_store::broker::AgentId;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberRunArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
@@ -17,7 +17,7 @@ use crate::pane::launch::Launch;
 
 use super::team::MEMBER_COMMANDS;
 
-pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<VerbAnswer, Failure> {
     let over = || Failure::refused("member_gone", format!("there is no member {} to start", shown(&args.id)));
     let member = AgentId::parse(&args.id).ok_or_else(over)?;
     let here = here::find(&context.settings, MEMBER_COMMANDS).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<A
     program.args(&launch.arguments).current_dir(&launch.cwd);
     // Whatever the member starts is known to be no person's, also after a double fork with an empty environment. Best
     // effort: where the system refuses, the processes above still tell who it is.
-    let _unmarked = mark::put(Mark::Member);
+    let _unmarked = mark::put(AgentMark::Member);
     // Comes back only when it fails.
     let error = program.exec();
     let why = format!("cannot start {}: {error}", shown(&launch.program));

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::team;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MemberSendInputArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::pane::backend::TextWay;
 use crate::pane::classify;
-use crate::pane::look::{State, Target};
+use crate::pane::look::{PaneState, PaneTarget};
 use crate::pane::tmux::Pasted;
 use crate::{input, usage};
 
@@ -23,7 +23,7 @@ const FREE_TEXT: [&str; 3] = ["Type something", "Other", "Something else"];
 /// How long the question's field for words may take to open.
 const FIELD: Duration = Duration::from_millis(400);
 
-pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Result<VerbAnswer, Failure> {
     let path = ["member", "send-input"];
     let words = args.freetext.as_deref();
     if let Some(words) = words {
@@ -36,7 +36,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Re
         input::harmless("--freetext", words)?;
     }
     let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
-    let target = team.member.placement.as_ref().and_then(Target::of);
+    let target = team.member.placement.as_ref().and_then(PaneTarget::of);
     let target = target.ok_or_else(|| team::pending(&team.member, "answer"))?;
     if target.backend.text != TextWay::Paste {
         let words = format!("nothing is typed into a member that runs {}", target.backend.name);
@@ -50,8 +50,8 @@ pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Re
     let _lock = lock.ok_or_else(|| failed("another cafleet is typing into the pane"))?;
     let seen = target.look(&settings).await;
     let facts = match (seen.state, seen.facts) {
-        (State::Asking, Some(facts)) => facts,
-        (State::Gone | State::Unreachable, _) => return Err(failed(&seen.why)),
+        (PaneState::Asking, Some(facts)) => facts,
+        (PaneState::Gone | PaneState::Unreachable, _) => return Err(failed(&seen.why)),
         (state, _) => {
             return Err(Failure::refused(
                 "no_question",
@@ -96,7 +96,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Re
         Some(words) => ("freetext", words.to_owned()),
         None => ("choice", digit.to_string()),
     };
-    Ok(Answer::new(
+    Ok(VerbAnswer::new(
         format!("Sent {action} to {} pane={}", team.member.id.short(), target.pane),
         json!({
             "member_agent_id": team.member.id.to_string(),

@@ -4,14 +4,14 @@ use caliban_store::Stamp;
 use caliban_store::broker::{BrokerError, IdPrefix};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessageAckArgs;
 use crate::context::{Context, member_prefix};
 use crate::failure::Failure;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageAckArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessageAckArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let session = context.session().await?;
     let by = member_prefix(&args.agent_id, session)?;
@@ -22,5 +22,5 @@ pub(crate) async fn run(context: &mut Context, args: &MessageAckArgs) -> Result<
     } else {
         format!("Message acknowledged.\n{}", render::task::text(&task, detail, StateShown::No))
     };
-    Ok(Answer::new(text, json!({"task": render::task::json(&task, detail)})))
+    Ok(VerbAnswer::new(text, json!({"task": render::task::json(&task, detail)})))
 }

@@ -5,7 +5,7 @@ use caliban_store::broker::{NewBroadcast, TaskId};
 use serde_json::json;
 
 use super::message_send::{sender, task_id, unconfirmed};
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessageBroadcastArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use crate::pane::deliverer;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let id = task_id(&["message", "broadcast"], args.id.as_deref())?.unwrap_or_else(TaskId::random);
     let session = context.session().await?;
@@ -42,5 +42,5 @@ pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> R
         "notifications_sent_count": notified,
         "recipients": recipients,
     }]);
-    Ok(Answer::new(text, json))
+    Ok(VerbAnswer::new(text, json))
 }

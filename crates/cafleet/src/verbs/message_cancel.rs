@@ -4,20 +4,20 @@ use caliban_store::Stamp;
 use caliban_store::broker::{BrokerError, IdPrefix};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessageCancelArgs;
 use crate::context::{Context, member_prefix};
 use crate::failure::Failure;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageCancelArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessageCancelArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let session = context.session().await?;
     let by = member_prefix(&args.agent_id, session)?;
     let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;
     let task = context.broker().await?.cancel(session, &by, &task, Stamp::now()).await?;
-    Ok(Answer::new(
+    Ok(VerbAnswer::new(
         format!("Task canceled.\n{}", render::task::text(&task, detail, StateShown::No)),
         json!({"task": render::task::json(&task, detail)}),
     ))

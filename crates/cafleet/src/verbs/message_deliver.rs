@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessageDeliverArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
@@ -14,7 +14,7 @@ use crate::pane::deliver::deliver;
 /// How often a pane that is not free is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Result<VerbAnswer, Failure> {
     let acting = context.reading(&args.agent_id).await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Res
         }
         if held.is_empty() || Instant::now() >= deadline {
             let why = held.first().and_then(|task| task.delivery.note.as_deref()).map(shown);
-            return Ok(Answer::new(
+            return Ok(VerbAnswer::new(
                 format!("delivered={delivered} held={}", held.len()),
                 json!({"delivered": delivered, "held": held.len()}),
             )

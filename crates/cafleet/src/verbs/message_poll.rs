@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use caliban_store::Stamp;
-use caliban_store::broker::{DEFAULT_PAGE, PollQuery, Scope};
+use caliban_store::broker::{DEFAULT_PAGE, MailboxScope, PollQuery};
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessagePollArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 use crate::usage;
 
-pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let since = args
         .since
@@ -25,7 +25,7 @@ pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result
     let agent = context.reading(&args.agent_id).await?;
     let query = PollQuery {
         agent: agent.id,
-        scope: if args.all { Scope::All } else { Scope::Open },
+        scope: if args.all { MailboxScope::All } else { MailboxScope::Open },
         since,
         after: args.after,
         page_size: args.page_size.unwrap_or(DEFAULT_PAGE),
@@ -49,5 +49,5 @@ pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result
             render::json::write(&tasks, style)
         }
     };
-    Ok(Answer::large(write).note(note))
+    Ok(VerbAnswer::large(write).note(note))
 }

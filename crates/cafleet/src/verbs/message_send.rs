@@ -4,7 +4,7 @@ use caliban_store::Stamp;
 use caliban_store::broker::{BrokerError, DeliveryState, IdPrefix, NewMessage, Task, TaskId};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessageSendArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
@@ -14,7 +14,7 @@ use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 use crate::{input, usage};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let id = task_id(&["message", "send"], args.id.as_deref())?;
     // Chosen here rather than in the store, so that a failure can name it for a safe retry.
@@ -55,7 +55,7 @@ pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result
     } else {
         format!("Message sent.\n{}", render::task::text(&task, detail, StateShown::No))
     };
-    Ok(Answer::new(text, json).note(trouble).note(note(&task)))
+    Ok(VerbAnswer::new(text, json).note(trouble).note(note(&task)))
 }
 
 /// A remark about a delivery that the store could not record.

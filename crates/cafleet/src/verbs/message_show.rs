@@ -3,14 +3,14 @@
 use caliban_store::broker::{BrokerError, IdPrefix};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::MessageShowArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageShowArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &MessageShowArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let acting = context.reading(&args.agent_id).await?;
     let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;
@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &mut Context, args: &MessageShowArgs) -> Result
     if !is_end && !broker.sees_all(acting.session).await? {
         return Err(BrokerError::TaskNotYours(task.id).into());
     }
-    Ok(Answer::new(
+    Ok(VerbAnswer::new(
         render::task::text(&task, detail, StateShown::IfEnded),
         json!({"task": render::task::json(&task, detail)}),
     ))

@@ -37,14 +37,14 @@ mod session_show;
 mod setup;
 mod team;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::{
     AgentCommand, Command, DbCommand, MemberCommand, MessageCommand, MonitorCommand, SessionCommand,
 };
 use crate::context::Context;
 use crate::failure::Failure;
 
-pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, command: Command) -> Result<VerbAnswer, Failure> {
     match command {
         Command::Session(SessionCommand::Create(args)) => session_create::run(context, &args).await,
         Command::Session(SessionCommand::List(_)) => session_list::run(context).await,

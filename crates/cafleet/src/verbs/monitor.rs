@@ -9,7 +9,7 @@ use caliban_store::signals::PaneLock;
 use serde_json::json;
 
 use super::monitor_scan::{living, look_around, sessions, table};
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::pane::deliverer::Rounds;
@@ -26,7 +26,7 @@ struct Watched {
     lock: Option<PaneLock>,
 }
 
-pub(crate) async fn run(context: &mut Context, once: bool) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, once: bool) -> Result<VerbAnswer, Failure> {
     let sessions = sessions(context).await?;
     let settings = context.settings.clone();
     let mut watched: Vec<Watched> = sessions
@@ -62,12 +62,12 @@ pub(crate) async fn run(context: &mut Context, once: bool) -> Result<Answer, Fai
         let screen =
             if blocks.is_empty() { "No sessions with panes.".to_owned() } else { blocks.join("\n\n") };
         if once || blocks.is_empty() {
-            return Ok(Answer::new(screen, json!({"screen": blocks})));
+            return Ok(VerbAnswer::new(screen, json!({"screen": blocks})));
         }
         draw(&format!("{screen}\n\n* Director   {now}   Ctrl+C leaves"))?;
         tokio::select! {
             () = tokio::time::sleep(pace) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(Answer::new("", json!({}))),
+            _ = tokio::signal::ctrl_c() => return Ok(VerbAnswer::new("", json!({}))),
         }
     }
 }

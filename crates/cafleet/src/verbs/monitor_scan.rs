@@ -4,23 +4,23 @@ use caliban_store::Stamp;
 use caliban_store::broker::{Activity, Agent, Broker, IdPrefix, Session, SessionId};
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::context::{Context, session_prefix};
 use crate::failure::{Failure, shown};
 use crate::pane::here;
-use crate::pane::look::{Seen, look_at};
+use crate::pane::look::{PaneLook, look_at};
 use crate::render::member::{columns, duration, idle};
 use crate::settings::Settings;
 
 /// One agent with a pane.
-pub(super) struct Row {
+pub(super) struct ScanRow {
     pub(super) agent: Agent,
-    pub(super) seen: Seen,
+    pub(super) seen: PaneLook,
     pub(super) activity: Activity,
     pub(super) is_root: bool,
 }
 
-pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
     let sessions = sessions(context).await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
     }
     let json: Value = rows.iter().map(|row| row_json(row, now)).collect();
     let text = if rows.is_empty() { "No panes found.".to_owned() } else { table(&rows, now) };
-    Ok(Answer::new(text, json))
+    Ok(VerbAnswer::new(text, json))
 }
 
 /// The session that was named, or every living one with a pane on this machine.
@@ -60,7 +60,7 @@ pub(super) async fn look_around(
     broker: &mut Broker,
     settings: &Settings,
     session: &Session,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<ScanRow>, Failure> {
     let mut rows = Vec::new();
     for agent in broker.agents(session.id).await? {
         if agent.placement.is_none() {
@@ -69,13 +69,13 @@ pub(super) async fn look_around(
         let seen = look_at(&agent, settings).await;
         let activity = broker.activity(agent.id).await?;
         let is_root = session.director == Some(agent.id);
-        rows.push(Row { agent, seen, activity, is_root });
+        rows.push(ScanRow { agent, seen, activity, is_root });
     }
     Ok(rows)
 }
 
 /// The rows as a table.
-pub(super) fn table(rows: &[Row], now: Stamp) -> String {
+pub(super) fn table(rows: &[ScanRow], now: Stamp) -> String {
     let head = ["agent", "name", "backend", "pane", "state", "unread", "held", "idle", "why"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for row in rows {
@@ -96,7 +96,7 @@ pub(super) fn table(rows: &[Row], now: Stamp) -> String {
     columns(&lines)
 }
 
-fn row_json(row: &Row, now: Stamp) -> Value {
+fn row_json(row: &ScanRow, now: Stamp) -> Value {
     let placement = row.agent.placement.as_ref();
     json!({
         "time": now.to_string(),

@@ -2,16 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use caliban_web::{Code, DEFAULT_PORT, Exposure, Options, Programs, Reach, Ready};
+use caliban_web::{Code, DEFAULT_PORT, Exposure, Programs, Reach, Ready, ServerOptions};
 use serde_json::json;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, VerbAnswer};
 use crate::args::ServerArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::render::json::{self, Style};
 
-pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<VerbAnswer, Failure> {
     let (settings, style) = (&context.settings, context.style);
     let host = match (args.host, &settings.server.host) {
         (Some(host), _) => host,
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<Answ
     })?;
     let own = std::env::current_exe()
         .map_err(|error| Failure::internal(format!("cannot tell which program this is: {error}")))?;
-    let options = Options {
+    let options = ServerOptions {
         host,
         port,
         exposure,
@@ -49,7 +49,7 @@ pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<Answ
     caliban_web::serve(options, |ready| tell(ready, style, args.qr))
         .await
         .map_err(|error| refused(shown(&error.to_string()), error.hint().unwrap_or("try again")))?;
-    Ok(Answer::said())
+    Ok(VerbAnswer::said())
 }
 
 fn parsed<T: std::str::FromStr>(name: &str, what: &str, text: &str) -> Result<T, Failure> {

@@ -4,14 +4,14 @@ use caliban_store::Stamp;
 use caliban_store::broker::{NewSession, Placement};
 
 use super::setup;
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::{CodingAgent, SessionCreateArgs};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::pane::{deliverer, here};
 use crate::{input, render};
 
-pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Result<VerbAnswer, Failure> {
     let label = args.label.as_deref().map(|label| input::name("--label", label)).transpose()?;
     let now = Stamp::now();
     // Before the store is touched: outside tmux nothing is written.
@@ -23,7 +23,7 @@ pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Resu
     if has_pane {
         deliverer::ensure(broker, &settings, created.session.id).await;
     }
-    let answer = Answer::new(
+    let answer = VerbAnswer::new(
         render::session::created_text(&created, args.full),
         render::session::created_json(&created),
     );

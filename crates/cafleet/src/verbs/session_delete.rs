@@ -6,19 +6,19 @@ use caliban_store::Stamp;
 use caliban_store::broker::{Agent, Broker, Session};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::SessionDeleteArgs;
 use crate::context::{Context, session_prefix};
 use crate::failure::{Failure, shown};
 use crate::holder;
 use crate::pane::leave;
-use crate::pane::look::{State, Target};
+use crate::pane::look::{PaneState, PaneTarget};
 use crate::settings::Settings;
 
 /// How long all members together may take to leave.
 const GRACE: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(context: &mut Context, args: &SessionDeleteArgs) -> Result<Answer, Failure> {
+pub(crate) async fn run(context: &mut Context, args: &SessionDeleteArgs) -> Result<VerbAnswer, Failure> {
     let prefix = session_prefix(&args.id)?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
@@ -43,7 +43,7 @@ pub(crate) async fn run(context: &mut Context, args: &SessionDeleteArgs) -> Resu
     if args.with_members {
         json["members"] = ended.iter().map(|(name, how)| json!({"name": name, "pane_status": how})).collect();
     }
-    Ok(Answer::new(text, json).note(note))
+    Ok(VerbAnswer::new(text, json).note(note))
 }
 
 async fn members(broker: &mut Broker, session: &Session) -> Result<Vec<Agent>, Failure> {
@@ -62,9 +62,9 @@ async fn end_all(
     let broker = &*broker;
     let mut all = Vec::new();
     for member in members {
-        let Some(target) = member.placement.as_ref().and_then(Target::of) else { continue };
+        let Some(target) = member.placement.as_ref().and_then(PaneTarget::of) else { continue };
         all.push(async move {
-            if target.look(settings).await.state == State::Gone {
+            if target.look(settings).await.state == PaneState::Gone {
                 return Ok((shown(&member.name), "gone"));
             }
             match leave::ask(broker, settings, &target, GRACE).await {

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use caliban_store::StoreUrl;
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::VerbAnswer;
 use crate::args::SetupArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::settings::Settings;
-use crate::setup::{self, Client, Done, Effect, Item, Places, Report, State};
+use crate::setup::{self, Done, Effect, FileState, Places, Report, SetupClient, SetupItem};
 
-pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Answer, Failure> {
+pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<VerbAnswer, Failure> {
     let places = places(&context.settings)?;
-    let clients: Vec<Client> = match (args.claude, args.codex) {
+    let clients: Vec<SetupClient> = match (args.claude, args.codex) {
         (false, false) => present(&context.settings, &places),
         (claude, codex) => {
-            let asked = [(claude, Client::Claude), (codex, Client::Codex)];
+            let asked = [(claude, SetupClient::Claude), (codex, SetupClient::Codex)];
             asked.into_iter().filter(|(asked, _)| *asked).map(|(_, client)| client).collect()
         }
     };
@@ -36,7 +36,7 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Answer, Failure
             .hint("repair the file, or add the rules by hand: docs/reference/broker.md has them"));
     }
     let json = json!({"ok": report.is_good(), "items": report.items, "obstacles": report.obstacles});
-    Ok(Answer::new(text(&report), json))
+    Ok(VerbAnswer::new(text(&report), json))
 }
 
 /// What `doctor` says about it: nothing when there is nothing to say.
@@ -48,7 +48,8 @@ pub(crate) fn looked(settings: &Settings) -> Option<Report> {
 
 /// Remarks for a person: what is missing or old, and what stands in the way.
 pub(crate) fn remarks(report: &Report) -> Vec<String> {
-    let items = report.items.iter().filter(|item| !matches!(item.state, State::Current | State::Changed));
+    let items =
+        report.items.iter().filter(|item| !matches!(item.state, FileState::Current | FileState::Changed));
     let items = items.map(|item| {
         format!(
             "{}: {} {}: {}; 'cafleet setup' installs it",
@@ -91,7 +92,7 @@ fn text(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn line(item: &Item) -> String {
+fn line(item: &SetupItem) -> String {
     let word = match &item.done {
         Some(Done::Installed) => "installed".to_owned(),
         Some(Done::Updated) => "updated".to_owned(),
@@ -104,34 +105,34 @@ fn line(item: &Item) -> String {
     format!("{:6} {:14} {}: {word}", item.client.name(), item.what, shown(&item.file.display().to_string()))
 }
 
-fn state_in_words(state: &State) -> String {
+fn state_in_words(state: &FileState) -> String {
     match state {
-        State::Current => "current".to_owned(),
-        State::Missing => "missing".to_owned(),
-        State::Old => "old".to_owned(),
-        State::Changed => "current, changed by you".to_owned(),
-        State::ChangedOld => "old, changed by you".to_owned(),
-        State::Unreadable(why) => format!("unreadable ({})", shown(why)),
+        FileState::Current => "current".to_owned(),
+        FileState::Missing => "missing".to_owned(),
+        FileState::Old => "old".to_owned(),
+        FileState::Changed => "current, changed by you".to_owned(),
+        FileState::ChangedOld => "old, changed by you".to_owned(),
+        FileState::Unreadable(why) => format!("unreadable ({})", shown(why)),
     }
 }
 
 /// The clients whose directory is there.
-fn used(places: &Places) -> Vec<Client> {
-    let dir = |client: &Client| match client {
-        Client::Claude => &places.claude,
-        Client::Codex => &places.codex,
+fn used(places: &Places) -> Vec<SetupClient> {
+    let dir = |client: &SetupClient| match client {
+        SetupClient::Claude => &places.claude,
+        SetupClient::Codex => &places.codex,
     };
-    Client::ALL.into_iter().filter(|client| dir(client).is_dir()).collect()
+    SetupClient::ALL.into_iter().filter(|client| dir(client).is_dir()).collect()
 }
 
 /// The clients whose directory or program is there.
-fn present(settings: &Settings, places: &Places) -> Vec<Client> {
+fn present(settings: &Settings, places: &Places) -> Vec<SetupClient> {
     let used = used(places);
-    let is_program = |client: &Client| {
+    let is_program = |client: &SetupClient| {
         std::env::split_paths(settings.path.as_deref().unwrap_or_default())
             .any(|dir| dir.is_absolute() && dir.join(client.name()).is_file())
     };
-    Client::ALL.into_iter().filter(|client| used.contains(client) || is_program(client)).collect()
+    SetupClient::ALL.into_iter().filter(|client| used.contains(client) || is_program(client)).collect()
 }
 
 fn places(settings: &Settings) -> Result<Places, Failure> {

@@ -7,14 +7,14 @@ use caliban_core::message::Message;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::ticket::{Ended, Unavailable};
+use super::ticket::{EndedTurn, Unavailable};
 
 /// What the agent does, and who waits for it.
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct HostBoard {
     /// Ends what runs; absent when the agent rests.
     pub(super) running: Option<CancellationToken>,
-    pub(super) waiting: Vec<oneshot::Sender<Ended>>,
+    pub(super) waiting: Vec<oneshot::Sender<EndedTurn>>,
     /// What cannot join the turn that runs: each begins one of its own when that has ended.
     pub(super) next: VecDeque<Lined>,
     /// Messages that are on their way to the disk.
@@ -24,7 +24,7 @@ pub(super) struct Board {
     /// The prompts that began a turn, in order: each is the first prompt of a person in the feed behind its place.
     pub(super) speakers: Vec<(Cursor, Option<Utterance>)>,
     /// The last turn.
-    pub(super) last: Option<Ended>,
+    pub(super) last: Option<EndedTurn>,
     pub(super) closed: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Lined {
     /// Without one, what is queued.
     pub(super) prompt: Option<Prompt>,
     pub(super) cancel: CancellationToken,
-    pub(super) waiter: oneshot::Sender<Ended>,
+    pub(super) waiter: oneshot::Sender<EndedTurn>,
 }
 
 /// What the agent does next.
@@ -64,7 +64,7 @@ pub(super) enum Next {
     Rest,
 }
 
-impl Board {
+impl HostBoard {
     pub(super) fn cancel(&mut self) {
         self.cancels += 1;
         for cancel in self.running.iter().chain(self.next.iter().map(|lined| &lined.cancel)) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use caliban_agent::{
-    Agent, Change, TurnReport,
+    Agent, AgentChange, TurnReport,
     background::Background,
     budget::Purse,
     event::{Author, Outcome},
@@ -48,7 +48,7 @@ pub trait Hosted: Send + 'static {
     fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>>;
 
     /// Another model answers from the next turn on, or thinks as hard as this; why not, in words.
-    fn configure(&mut self, _change: Change) -> BoxFuture<'_, Result<(), String>> {
+    fn configure(&mut self, _change: AgentChange) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { Err("the model of this agent cannot be changed here".to_owned()) })
     }
 
@@ -130,7 +130,7 @@ impl Hosted for Agent {
         Box::pin(self.compact(cancel))
     }
 
-    fn configure(&mut self, change: Change) -> BoxFuture<'_, Result<(), String>> {
+    fn configure(&mut self, change: AgentChange) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move { self.configure(&change).await.map_err(|error| error.to_string()) })
     }
 

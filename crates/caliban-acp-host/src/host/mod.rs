@@ -16,10 +16,10 @@ use std::{
 };
 
 use caliban_agent::{
-    Change,
+    AgentChange,
     background::Background,
     event::{Ask, Author, Outcome, Record},
-    feed::{Cursor, Entry},
+    feed::{Cursor, FeedEntry},
     handle::Handle,
     mentions,
 };
@@ -33,14 +33,14 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::{board::Utterance, ticket::Speech};
 use self::{
-    board::{Board, Lined, Prompt},
-    runner::{Gone, Job, Shared},
+    board::{HostBoard, Lined, Prompt},
+    runner::{Gone, HostShared, RunnerJob},
 };
 pub use self::{
     hosted::{About, Hosted},
-    ticket::{Ended, Taken, Ticket, Unavailable, Unsaid},
+    ticket::{EndedTurn, TakenPrompt, Ticket, Unavailable, Unsaid},
 };
-use crate::{commands::Commands, permission::Listed};
+use crate::{commands::Commands, permission::ListedAsk};
 
 /// How soon to look again whether a message that is on its way has arrived.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(20);
@@ -69,8 +69,8 @@ pub struct ModelSettings {
 pub struct SessionHost(Arc<Owned>);
 
 struct Owned {
-    shared: Arc<Shared>,
-    jobs: mpsc::UnboundedSender<Job>,
+    shared: Arc<HostShared>,
+    jobs: mpsc::UnboundedSender<RunnerJob>,
     runner: Mutex<Option<JoinHandle<()>>>,
     about: About,
     /// For digests of calls: new in every process, and known to nobody else.
@@ -112,7 +112,7 @@ impl SessionHost {
     pub fn start_with(agent: Box<dyn Hosted>, clients: Clients, commands: Option<Arc<dyn Commands>>) -> Self {
         let about = agent.about();
         let mode = about.policy.read().unwrap_or_else(PoisonError::into_inner).mode;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HostShared {
             handle: agent.handle(),
             window: Arc::new(AtomicU64::new(agent.window())),
             board: Mutex::default(),
@@ -187,10 +187,10 @@ impl SessionHost {
 
     /// Another model answers from the next turn on, or thinks as hard as this. Returns when that is so; while a turn runs,
     /// when it is sure to be.
-    pub async fn configure(&self, change: Change) -> Result<(), String> {
+    pub async fn configure(&self, change: AgentChange) -> Result<(), String> {
         let is_running = self.is_running();
         let (done, result) = oneshot::channel();
-        let job = Job::Configure { change: change.clone(), done };
+        let job = RunnerJob::Configure { change: change.clone(), done };
         self.0.jobs.send(job).map_err(|_| "the session was closed".to_owned())?;
         if !is_running {
             result.await.map_err(|_| "the session was closed".to_owned())??;
@@ -231,7 +231,7 @@ impl SessionHost {
         let mut records = Vec::new();
         while cursor < end {
             match feed.next(&mut cursor) {
-                Some(Entry::Record(record)) => records.push(record.as_ref().clone()),
+                Some(FeedEntry::Record(record)) => records.push(record.as_ref().clone()),
                 Some(_) => {}
                 None => break,
             }
@@ -280,8 +280,8 @@ impl SessionHost {
                 board.running = Some(cancel.clone());
                 board.waiting.push(waiter);
                 let prompt = Prompt { message, author, utterance };
-                self.0.jobs.send(Job::Prompt { prompt, cancel }).map_err(|_| Unsaid::Closed)?;
-                Ok(Speech::Taken(Ticket { taken: Taken::Began, ended }))
+                self.0.jobs.send(RunnerJob::Prompt { prompt, cancel }).map_err(|_| Unsaid::Closed)?;
+                Ok(Speech::Taken(Ticket { taken: TakenPrompt::Began, ended }))
             }
             Some(running) if is_text && !running.is_cancelled() => {
                 let sender = utterance.as_deref().map(str::to_owned);
@@ -291,7 +291,7 @@ impl SessionHost {
             Some(_) => {
                 let prompt = Some(Prompt { message, author, utterance });
                 board.next.push_back(Lined { prompt, cancel, waiter });
-                Ok(Speech::Taken(Ticket { taken: Taken::Joined, ended }))
+                Ok(Speech::Taken(Ticket { taken: TakenPrompt::Joined, ended }))
             }
         }
     }
@@ -305,7 +305,7 @@ impl SessionHost {
         Ok(self.come(&mut board, text, sender))
     }
 
-    fn come(&self, board: &mut Board, text: String, sender: Option<String>) -> Speech {
+    fn come(&self, board: &mut HostBoard, text: String, sender: Option<String>) -> Speech {
         board.coming += 1;
         let (host, before) = (self.clone(), board.cancels);
         Speech::Coming(tokio::spawn(async move { host.hear(text, sender, before).await }))
@@ -325,7 +325,7 @@ impl SessionHost {
         }
         let is_stopped = board.cancels != before;
         let is_waiting = self.handle().is_queue_waiting();
-        let joined = |ended| Ok(Ticket { taken: Taken::Joined, ended });
+        let joined = |ended| Ok(Ticket { taken: TakenPrompt::Joined, ended });
         match &board.running {
             // Said before a cancel, and another turn has begun since: that hears it, and is not theirs to wait for.
             Some(running) if is_stopped && !running.is_cancelled() => {
@@ -354,8 +354,8 @@ impl SessionHost {
                 }
                 board.running = Some(cancel.clone());
                 board.waiting.push(waiter);
-                self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unsaid::Closed)?;
-                Ok(Ticket { taken: Taken::Began, ended })
+                self.0.jobs.send(RunnerJob::GoOn { cancel }).map_err(|_| Unsaid::Closed)?;
+                Ok(Ticket { taken: TakenPrompt::Began, ended })
             }
         }
     }
@@ -373,8 +373,8 @@ impl SessionHost {
         let cancel = board.occupy()?;
         let (sender, ended) = oneshot::channel();
         board.waiting.push(sender);
-        self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unavailable::Closed)?;
-        Ok(Ticket { taken: Taken::Began, ended })
+        self.0.jobs.send(RunnerJob::GoOn { cancel }).map_err(|_| Unavailable::Closed)?;
+        Ok(Ticket { taken: TakenPrompt::Began, ended })
     }
 
     /// Does something while the agent rests, as one step: what is said meanwhile begins a turn afterwards.
@@ -388,7 +388,7 @@ impl SessionHost {
             // Who asked may have gone.
             let _gone = done.send(work());
         });
-        self.0.jobs.send(Job::Work { cancel, work }).map_err(|_| Unavailable::Closed)?;
+        self.0.jobs.send(RunnerJob::Work { cancel, work }).map_err(|_| Unavailable::Closed)?;
         result.await.map_err(|_| Unavailable::Closed)
     }
 
@@ -396,7 +396,7 @@ impl SessionHost {
     pub fn compact(&self) -> Result<oneshot::Receiver<Result<(), Outcome>>, Unavailable> {
         let cancel = self.0.shared.board().occupy()?;
         let (done, result) = oneshot::channel();
-        self.0.jobs.send(Job::Compact { cancel, done }).map_err(|_| Unavailable::Closed)?;
+        self.0.jobs.send(RunnerJob::Compact { cancel, done }).map_err(|_| Unavailable::Closed)?;
         Ok(result)
     }
 
@@ -422,8 +422,8 @@ impl SessionHost {
     }
 
     /// A call that waits for a person, as it may be written down: without secrets.
-    pub fn listed(&self, ask: &Ask) -> Listed {
-        Listed::new(ask, &self.0.about.redactor, &self.0.key)
+    pub fn listed(&self, ask: &Ask) -> ListedAsk {
+        ListedAsk::new(ask, &self.0.about.redactor, &self.0.key)
     }
 
     /// The state of things in a few lines.
@@ -486,7 +486,7 @@ impl SessionHost {
     pub async fn close(&self) {
         self.0.shared.shut();
         // The task may have ended already.
-        let _gone = self.0.jobs.send(Job::Close);
+        let _gone = self.0.jobs.send(RunnerJob::Close);
         let runner = self.0.runner.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(runner) = runner
             && let Err(error) = runner.await

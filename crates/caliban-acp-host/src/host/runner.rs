@@ -8,22 +8,22 @@ use std::{
     time::Duration,
 };
 
-use caliban_agent::{Change, TurnReport, event::Outcome, handle::Handle};
+use caliban_agent::{AgentChange, TurnReport, event::Outcome, handle::Handle};
 use caliban_core::usage::Usage;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    board::{Board, Next, Prompt, Utterance},
+    board::{HostBoard, Next, Prompt, Utterance},
     hosted::Hosted,
-    ticket::Ended,
+    ticket::EndedTurn,
 };
 
 /// What the host and the agent's task share.
-pub(super) struct Shared {
+pub(super) struct HostShared {
     pub(super) handle: Handle,
     pub(super) window: Arc<AtomicU64>,
-    pub(super) board: Mutex<Board>,
+    pub(super) board: Mutex<HostBoard>,
     /// A message has come to the disk, or cannot.
     pub(super) arrived: Notify,
     /// Changes when the agent has come to rest.
@@ -31,7 +31,7 @@ pub(super) struct Shared {
 }
 
 /// What the runner is told to do.
-pub(super) enum Job {
+pub(super) enum RunnerJob {
     Prompt {
         prompt: Prompt,
         cancel: CancellationToken,
@@ -49,14 +49,14 @@ pub(super) enum Job {
         work: Box<dyn FnOnce() + Send>,
     },
     Configure {
-        change: Change,
+        change: AgentChange,
         done: oneshot::Sender<Result<(), String>>,
     },
     Close,
 }
 
-impl Shared {
-    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
+impl HostShared {
+    pub(super) fn board(&self) -> MutexGuard<'_, HostBoard> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,7 +67,7 @@ impl Shared {
     }
 
     /// The end of a turn that was not needed.
-    pub(super) fn over(&self, outcome: Outcome) -> Ended {
+    pub(super) fn over(&self, outcome: Outcome) -> EndedTurn {
         let report = TurnReport {
             outcome,
             text: String::new(),
@@ -79,7 +79,7 @@ impl Shared {
             notes: Vec::new(),
             elapsed: Duration::ZERO,
         };
-        Ended { at: self.handle.feed().end(), report: Arc::new(report) }
+        EndedTurn { at: self.handle.feed().end(), report: Arc::new(report) }
     }
 
     /// Somebody's prompt is the next in the feed.
@@ -104,7 +104,7 @@ impl Shared {
         if is_cancelled && !board.next.is_empty() && board.coming > 0 {
             return Next::Settle { so_far: report };
         }
-        let ended = Ended { at: self.handle.feed().end(), report: Arc::new(report) };
+        let ended = EndedTurn { at: self.handle.feed().end(), report: Arc::new(report) };
         board.last = Some(ended.clone());
         let mut told = ended.clone();
         for waiter in std::mem::take(&mut board.waiting) {
@@ -114,7 +114,7 @@ impl Shared {
             let micro_usd = ended.report.micro_usd.map(|_| 0);
             let report =
                 TurnReport { usage: Usage::default(), micro_usd, ..TurnReport::clone(&ended.report) };
-            told = Ended { report: Arc::new(report), ..ended.clone() };
+            told = EndedTurn { report: Arc::new(report), ..ended.clone() };
         }
         board.next_turn()
     }
@@ -138,7 +138,7 @@ impl Shared {
 }
 
 /// When the agent's task ends, in whatever way, nobody waits for it in vain.
-pub(super) struct Gone(pub(super) Arc<Shared>);
+pub(super) struct Gone(pub(super) Arc<HostShared>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
@@ -153,30 +153,34 @@ impl Drop for Gone {
 }
 
 /// Runs the agent's turns until the host is closed or dropped.
-pub(super) async fn run(mut agent: Box<dyn Hosted>, mut jobs: mpsc::UnboundedReceiver<Job>, gone: Gone) {
+pub(super) async fn run(
+    mut agent: Box<dyn Hosted>,
+    mut jobs: mpsc::UnboundedReceiver<RunnerJob>,
+    gone: Gone,
+) {
     let shared = gone.0.clone();
     while let Some(job) = jobs.recv().await {
         let mut next = match job {
-            Job::Prompt { prompt, cancel } => Next::Prompt { prompt, cancel },
-            Job::GoOn { cancel } => Next::GoOn { cancel, so_far: None },
-            Job::Compact { cancel, done } => {
+            RunnerJob::Prompt { prompt, cancel } => Next::Prompt { prompt, cancel },
+            RunnerJob::GoOn { cancel } => Next::GoOn { cancel, so_far: None },
+            RunnerJob::Compact { cancel, done } => {
                 let result = agent.compact(&cancel).await;
                 let next = shared.rest(cancel.is_cancelled());
                 // Who asked may have gone.
                 let _gone = done.send(result);
                 next
             }
-            Job::Work { cancel, work } => {
+            RunnerJob::Work { cancel, work } => {
                 work();
                 shared.rest(cancel.is_cancelled())
             }
-            Job::Configure { change, done } => {
+            RunnerJob::Configure { change, done } => {
                 let result = agent.configure(change).await;
                 // Who asked may have gone.
                 let _gone = done.send(result);
                 Next::Rest
             }
-            Job::Close => break,
+            RunnerJob::Close => break,
         };
         loop {
             next = match next {

@@ -29,7 +29,7 @@ pub enum Unavailable {
 
 /// A turn has ended.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct EndedTurn {
     /// Everything that the turn has shown stands before this place in the feed.
     pub at: Cursor,
     /// What came of it.
@@ -38,7 +38,7 @@ pub struct Ended {
 
 /// How a prompt was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakenPrompt {
     /// It began a turn.
     Began,
     /// It goes into the turn that was running.
@@ -49,13 +49,13 @@ pub enum Taken {
 #[derive(Debug)]
 pub struct Ticket {
     /// How the prompt was taken.
-    pub taken: Taken,
-    pub(super) ended: oneshot::Receiver<Ended>,
+    pub taken: TakenPrompt,
+    pub(super) ended: oneshot::Receiver<EndedTurn>,
 }
 
 impl Ticket {
     /// Waits for the end of the turn; `None` when the session was closed first.
-    pub async fn ended(&mut self) -> Option<Ended> {
+    pub async fn ended(&mut self) -> Option<EndedTurn> {
         (&mut self.ended).await.ok()
     }
 }

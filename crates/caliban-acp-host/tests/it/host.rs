@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use caliban_acp_host::{
     Clients, SessionHost,
-    host::{Taken, Unavailable, Unsaid},
+    host::{TakenPrompt, Unavailable, Unsaid},
 };
 use caliban_agent::{
     Agent,
     event::{Author, Event, Outcome},
-    feed::{Cursor, Entry},
+    feed::{Cursor, FeedEntry},
     handle::Handle,
     hooks::{HookAnswer, HookEvent},
 };
@@ -24,7 +24,7 @@ fn said(host: &SessionHost) -> Vec<String> {
     let mut cursor = Cursor::default();
     let mut said = Vec::new();
     while let Some(entry) = feed.next(&mut cursor) {
-        let Entry::Record(record) = entry else { continue };
+        let FeedEntry::Record(record) = entry else { continue };
         match &record.event {
             Event::Prompt { .. } => said.push(format!("user: {}", record.event.typed().unwrap())),
             Event::Queued { text, .. } => said.push(format!("queued: {text}")),
@@ -62,7 +62,7 @@ async fn what_is_said_too_late_for_a_turn_begins_another_and_its_author_waits_fo
     let host = SessionHost::start(Agent::new(kit).await.unwrap(), Clients::Many);
     assert!(handle.set(host.handle().clone()).is_ok());
     let mut ticket = host.prompt(Message::user("first"), Author::User).await.unwrap();
-    assert_eq!(ticket.taken, Taken::Began);
+    assert_eq!(ticket.taken, TakenPrompt::Began);
     let ended = ticket.ended().await.unwrap();
     assert_eq!((ended.report.outcome.clone(), ended.report.turns), (Outcome::Done, 2));
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_message_is_delivered_once_whatever_the_agent_does() {
     let (world, gate) = World::gated(json!({"steps": [{"text": "one"}, {"text": "two"}, {"text": "three"}]}));
     let host = world.host("s").await;
     let mut first = host.deliver("a".to_owned(), Some("id-1".to_owned())).await.unwrap();
-    assert_eq!(first.taken, Taken::Began);
+    assert_eq!(first.taken, TakenPrompt::Began);
     let mut again = host.deliver("a".to_owned(), Some("id-1".to_owned())).await.unwrap();
     let mut second = host.deliver("b".to_owned(), Some("id-2".to_owned())).await.unwrap();
     gate.add_permits(3);
@@ -278,7 +278,7 @@ fn begun(host: &SessionHost) -> Vec<String> {
     let mut cursor = Cursor::default();
     let mut begun = Vec::new();
     while let Some(entry) = feed.next(&mut cursor) {
-        let Entry::Record(record) = entry else { continue };
+        let FeedEntry::Record(record) = entry else { continue };
         if let Event::CallStarted { input, .. } = &record.event {
             begun.push(input["file_path"].as_str().unwrap().to_owned());
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caliban_acp::Client;
+use caliban_acp::AcpClient;
 use caliban_acp_host::{ServeOptions, Sessions, listen, listen::MAX_CLIENTS};
 use serde_json::json;
 use tokio::{
@@ -25,7 +25,7 @@ async fn clients_come_over_a_socket_up_to_a_number_and_all_go_at_the_stop() {
     let mut clients = Vec::new();
     for _ in 0..MAX_CLIENTS {
         let (reader, writer) = UnixStream::connect(&path).await.unwrap().into_split();
-        clients.push(Client::connect(reader, writer, "0").await.unwrap());
+        clients.push(AcpClient::connect(reader, writer, "0").await.unwrap());
     }
     let mut late = UnixStream::connect(&path).await.unwrap();
     assert_eq!(late.read(&mut [0; 1]).await.unwrap(), 0, "turned away");
@@ -36,7 +36,7 @@ async fn clients_come_over_a_socket_up_to_a_number_and_all_go_at_the_stop() {
     clients.pop();
     loop {
         let (reader, writer) = UnixStream::connect(&path).await.unwrap().into_split();
-        if let Ok(client) = Client::connect(reader, writer, "0").await {
+        if let Ok(client) = AcpClient::connect(reader, writer, "0").await {
             clients.push(client);
             break;
         }

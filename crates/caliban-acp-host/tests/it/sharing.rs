@@ -6,7 +6,7 @@ use caliban_acp::v1::{ContentBlock, SessionUpdate, StopReason};
 use caliban_acp_host::Sessions;
 use caliban_agent::{
     event::{Author, Event, Outcome},
-    feed::{Cursor, Entry, Feed},
+    feed::{Cursor, Feed, FeedEntry},
 };
 use caliban_core::message::Message;
 use serde_json::json;
@@ -80,7 +80,7 @@ async fn a_prompt_while_a_turn_runs_goes_into_it() {
     second
         .run(async {
             loop {
-                if let Some(Entry::Record(record)) = feed.wait(&mut cursor).await
+                if let Some(FeedEntry::Record(record)) = feed.wait(&mut cursor).await
                     && matches!(&record.event, Event::Queued { .. })
                 {
                     break;
@@ -119,7 +119,7 @@ async fn who_reads_late_is_not_shown_its_own_words() {
     let mut watcher = Watcher::attach(&sessions, &host).await;
     // More than the pipe and its buffers hold: the client's walk stands still, and the turn is over before it goes on.
     for _ in 0..256 {
-        host.handle().feed().push(Entry::Text("x".repeat(PIECE)));
+        host.handle().feed().push(FeedEntry::Text("x".repeat(PIECE)));
     }
     let feed = host.handle().feed().clone();
     let mut cursor = feed.end();
@@ -142,7 +142,7 @@ async fn who_reads_late_is_not_shown_its_own_words() {
 /// Walks to the first record of this kind.
 async fn until(feed: &Feed, cursor: &mut Cursor, is_it: impl Fn(&Event) -> bool) {
     while let Some(entry) = feed.wait(cursor).await {
-        if let Entry::Record(record) = entry
+        if let FeedEntry::Record(record) = entry
             && is_it(&record.event)
         {
             return;
@@ -267,7 +267,7 @@ async fn r23_a_client_that_never_reads_slows_nobody_and_misses_nothing() {
     // As a model streams: straight into the log, which nothing can stop.
     let feed = host.handle().feed().clone();
     for _ in 0..STREAMED / PIECE {
-        feed.push(Entry::Text("x".repeat(PIECE)));
+        feed.push(FeedEntry::Text("x".repeat(PIECE)));
         tokio::task::yield_now().await;
     }
     let mut ticket = host.prompt(Message::user("talk"), Author::User).await.unwrap();

@@ -7,7 +7,7 @@ use caliban_acp::{
     v1::{SessionUpdate, StopReason, ToolCallContent, ToolCallStatus, ToolKind},
 };
 use caliban_acp_host::Sessions;
-use caliban_agent::feed::Entry;
+use caliban_agent::feed::FeedEntry;
 use caliban_core::budget;
 use serde_json::json;
 
@@ -318,8 +318,8 @@ async fn output_of_a_running_command_is_shown_while_it_runs() {
     let sessions = Arc::new(Sessions::only(host.clone()));
     let mut watcher = Watcher::attach(&sessions, &host).await;
     let feed = host.handle().feed().clone();
-    feed.push(Entry::ToolUse { id: "c".into(), name: "Bash".into() });
-    feed.push(Entry::ToolOutput { id: "c".into(), text: "compiling\n".repeat(3_000) });
+    feed.push(FeedEntry::ToolUse { id: "c".into(), name: "Bash".into() });
+    feed.push(FeedEntry::ToolOutput { id: "c".into(), text: "compiling\n".repeat(3_000) });
     let shown = |update: &SessionUpdate| match update {
         SessionUpdate::ToolCallUpdate(update) => update.fields.content.clone(),
         _ => None,

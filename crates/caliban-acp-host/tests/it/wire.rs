@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use caliban_acp::conn::{ConnError, Limits, MAX_IN_FLIGHT, MAX_LINE_BYTES};
+use caliban_acp::conn::{ConnError, ConnectionLimits, MAX_IN_FLIGHT, MAX_LINE_BYTES};
 use caliban_acp_host::{ServeOptions, Sessions, serve};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -226,7 +226,7 @@ async fn a_cancel_is_for_all_prompts_that_came_before_it_and_none_that_came_afte
     let mut cursor = caliban_agent::feed::Cursor::default();
     let mut heard = Vec::new();
     while let Some(entry) = host.handle().feed().next(&mut cursor) {
-        if let caliban_agent::feed::Entry::Record(record) = entry
+        if let caliban_agent::feed::FeedEntry::Record(record) = entry
             && let Some(text) = record.event.typed()
         {
             heard.push(text);
@@ -243,7 +243,8 @@ async fn r23_a_client_that_takes_nothing_for_too_long_is_dropped() {
     let host = world.host("s").await;
     let (mut ours, theirs) = tokio::io::duplex(1024);
     let (reader, writer) = tokio::io::split(theirs);
-    let limits = Limits { write_timeout: Some(Duration::from_millis(20)), ..Limits::default() };
+    let limits =
+        ConnectionLimits { write_timeout: Some(Duration::from_millis(20)), ..ConnectionLimits::default() };
     let options = ServeOptions { limits, ..ServeOptions::socket("0") };
     let sessions = Arc::new(Sessions::only(host.clone()));
     let server = tokio::spawn(serve(reader, writer, sessions, options));

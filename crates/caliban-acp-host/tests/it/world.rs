@@ -8,7 +8,7 @@ use std::{
 };
 
 use caliban_acp::{
-    Client, ClientEvent, Events, TurnEndedNotice,
+    AcpClient, AcpEvents, ClientEvent, TurnEndedNotice,
     client::Question,
     v1::{ContentBlock, McpServer, PromptResponse, SessionInfo, SessionUpdate, ToolCall, ToolCallStatus},
 };
@@ -17,8 +17,8 @@ use caliban_acp_host::{
     SessionHost, Sessions, serve, sessions::BoxFuture as Boxed,
 };
 use caliban_agent::{
-    Agent, Attendance, Kit, Limits,
-    blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
+    Agent, AgentLimits, Attendance, Kit,
+    blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     hooks::Hooks,
     prompt::ContextFiles,
     spawner::Spawner,
@@ -139,7 +139,7 @@ impl World {
             hooks: Hooks::default(),
             ledger: None,
             budget: self.budget,
-            limits: Limits { max_turns: self.max_turns },
+            limits: AgentLimits { max_turns: self.max_turns },
             job_wait: std::time::Duration::from_secs(60),
             quiet_hours: caliban_core::quiet::QuietHours::default(),
             attendance: Attendance::Somebody,
@@ -153,7 +153,7 @@ impl World {
             spawner: Arc::new(NoFleet),
             observers: None,
         };
-        let wanted = Wanted::new(
+        let wanted = WantedAgent::new(
             session.to_owned(),
             self.directory.path().join(session),
             WorkspaceSource::New(WorkspaceOptions {
@@ -168,7 +168,7 @@ impl World {
                 detach: None,
                 search: None,
                 redact: None,
-                limits: caliban_tools::Limits::default(),
+                limits: caliban_tools::ToolLimits::default(),
             }),
         );
         blueprint.kit(wanted).unwrap()
@@ -229,8 +229,8 @@ pub(crate) fn pipe(sessions: &Arc<Sessions>) -> DuplexStream {
 
 /// A client that writes down what it sees.
 pub(crate) struct Watcher {
-    pub(crate) client: Client,
-    pub(crate) events: Events,
+    pub(crate) client: AcpClient,
+    pub(crate) events: AcpEvents,
     pub(crate) updates: Vec<SessionUpdate>,
     pub(crate) questions: Vec<Question>,
     pub(crate) ends: Vec<TurnEndedNotice>,
@@ -240,7 +240,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     pub(crate) async fn connect(sessions: &Arc<Sessions>) -> Self {
         let (reader, writer) = tokio::io::split(pipe(sessions));
-        let (client, events) = Client::connect(reader, writer, "0").await.unwrap();
+        let (client, events) = AcpClient::connect(reader, writer, "0").await.unwrap();
         Self { client, events, updates: vec![], questions: vec![], ends: vec![], closed: vec![] }
     }
 

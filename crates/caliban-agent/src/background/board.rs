@@ -6,11 +6,11 @@ use caliban_core::background::{BackgroundRow, BackgroundStatus};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Ground, Refusal};
+use super::{BackgroundRefusal, Ground};
 use crate::budget::Purse;
 
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct BackgroundBoard {
     next: u32,
     agents: BTreeMap<u32, Member>,
     tasks: Vec<JoinHandle<()>>,
@@ -48,7 +48,7 @@ impl Member {
     }
 }
 
-impl Board {
+impl BackgroundBoard {
     pub(super) fn starting_at(next: u32) -> Self {
         Self { next, ..Self::default() }
     }
@@ -59,13 +59,13 @@ impl Board {
         max: u32,
         cancel: CancellationToken,
         row: impl FnOnce(u32) -> BackgroundRow,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, BackgroundRefusal> {
         if self.closed {
-            return Err(Refusal::Closed);
+            return Err(BackgroundRefusal::Closed);
         }
         let running = self.agents.values().filter(|agent| agent.is_running()).count();
         if running >= max as usize {
-            return Err(Refusal::TooMany(max));
+            return Err(BackgroundRefusal::TooMany(max));
         }
         let id = self.next;
         self.next += 1;
@@ -93,15 +93,15 @@ impl Board {
     }
 
     /// What one that runs was started for: its task, where it works, and its model.
-    pub(super) fn order(&self, id: u32) -> Result<(String, Ground, String), Refusal> {
+    pub(super) fn order(&self, id: u32) -> Result<(String, Ground, String), BackgroundRefusal> {
         self.running(id)?;
-        let agent = self.agents.get(&id).ok_or(Refusal::Unknown(id))?;
-        let (task, ground) = agent.order.clone().ok_or(Refusal::Unknown(id))?;
+        let agent = self.agents.get(&id).ok_or(BackgroundRefusal::Unknown(id))?;
+        let (task, ground) = agent.order.clone().ok_or(BackgroundRefusal::Unknown(id))?;
         Ok((task, ground, agent.row.model.clone()))
     }
 
     /// One that runs shall go on elsewhere; what stops it here.
-    pub(super) fn leave(&mut self, id: u32) -> Result<CancellationToken, Refusal> {
+    pub(super) fn leave(&mut self, id: u32) -> Result<CancellationToken, BackgroundRefusal> {
         let cancel = self.running(id)?;
         if let Some(agent) = self.agents.get_mut(&id) {
             agent.leaves = Leaves::Soon;
@@ -121,11 +121,11 @@ impl Board {
     }
 
     /// The branch of one that was stopped to go on elsewhere; refused when it had ended by itself.
-    pub(super) fn left(&self, id: u32) -> Result<Option<String>, Refusal> {
-        let agent = self.agents.get(&id).ok_or(Refusal::Unknown(id))?;
+    pub(super) fn left(&self, id: u32) -> Result<Option<String>, BackgroundRefusal> {
+        let agent = self.agents.get(&id).ok_or(BackgroundRefusal::Unknown(id))?;
         match &agent.leaves {
             Leaves::Now(branch) => Ok(branch.clone()),
-            Leaves::No | Leaves::Soon => Err(Refusal::Ended(id, agent.row.status)),
+            Leaves::No | Leaves::Soon => Err(BackgroundRefusal::Ended(id, agent.row.status)),
         }
     }
 
@@ -157,11 +157,11 @@ impl Board {
     }
 
     /// What stops one that runs.
-    pub(super) fn running(&self, id: u32) -> Result<CancellationToken, Refusal> {
+    pub(super) fn running(&self, id: u32) -> Result<CancellationToken, BackgroundRefusal> {
         match self.agents.get(&id) {
-            None => Err(Refusal::Unknown(id)),
+            None => Err(BackgroundRefusal::Unknown(id)),
             Some(agent) if agent.is_running() => Ok(agent.cancel.clone()),
-            Some(agent) => Err(Refusal::Ended(id, agent.row.status)),
+            Some(agent) => Err(BackgroundRefusal::Ended(id, agent.row.status)),
         }
     }
 

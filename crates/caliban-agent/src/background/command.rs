@@ -1,6 +1,6 @@
 //! The arguments of `/bg`.
 
-use super::{Background, Ground, Order, Refusal, Spawner, now_ms, text};
+use super::{Background, BackgroundOrder, BackgroundRefusal, Ground, Spawner, now_ms, text};
 
 /// What the arguments are, for people.
 pub const USAGE: &str =
@@ -8,9 +8,9 @@ pub const USAGE: &str =
 
 /// What `/bg` shall do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum BackgroundCommand {
     /// Start an agent.
-    Start(Order),
+    Start(BackgroundOrder),
     /// Show all.
     List,
     /// Stop one.
@@ -30,7 +30,7 @@ pub enum Done {
     Text(String),
 }
 
-impl Command {
+impl BackgroundCommand {
     /// Reads the arguments. `list`, `clear`, `kill <id>` and `keep <id>` stand alone: "list all TODO comments" is a task.
     pub fn parse(arguments: &str) -> Result<Self, String> {
         let words: Vec<&str> = arguments.split_whitespace().collect();
@@ -48,7 +48,7 @@ impl Command {
     }
 
     /// Carries it out for a person.
-    pub async fn run(self, background: &Background) -> Result<Done, Refusal> {
+    pub async fn run(self, background: &Background) -> Result<Done, BackgroundRefusal> {
         match self {
             Self::Start(order) => background.start(order, Spawner::Person).await.map(Done::Started),
             Self::List => Ok(Done::Text(text::list(&background.rows(), now_ms()))),
@@ -69,8 +69,8 @@ impl Command {
 }
 
 /// Options, then the task as it was typed.
-fn order(arguments: &str) -> Result<Order, String> {
-    let mut order = Order::default();
+fn order(arguments: &str) -> Result<BackgroundOrder, String> {
+    let mut order = BackgroundOrder::default();
     let mut rest = arguments.trim();
     while rest.starts_with("--") {
         let (option, value, after) = option(rest);
@@ -86,7 +86,7 @@ fn order(arguments: &str) -> Result<Order, String> {
     if rest.is_empty() {
         return Err(format!("there is no task behind the options; usage: /bg {USAGE}"));
     }
-    Ok(Order { task: rest.to_owned(), ..order })
+    Ok(BackgroundOrder { task: rest.to_owned(), ..order })
 }
 
 /// The first option of a text, its value, and what follows.
@@ -108,34 +108,41 @@ mod tests {
     #[test]
     fn b07_b05_arguments_are_told_from_tasks() {
         let start = |model: Option<&str>, task: &str| {
-            Ok(Command::Start(Order { model: model.map(str::to_owned), task: task.to_owned(), ground: None }))
+            Ok(BackgroundCommand::Start(BackgroundOrder {
+                model: model.map(str::to_owned),
+                task: task.to_owned(),
+                ground: None,
+            }))
         };
-        let apart = |line: &str| match Command::parse(line) {
-            Ok(Command::Start(order)) => order,
+        let apart = |line: &str| match BackgroundCommand::parse(line) {
+            Ok(BackgroundCommand::Start(order)) => order,
             other => panic!("{line}: {other:?}"),
         };
-        assert_eq!(Command::parse("keep 1"), Ok(Command::Keep(1)));
-        assert_eq!(Command::parse("keep the tests green"), start(None, "keep the tests green"));
+        assert_eq!(BackgroundCommand::parse("keep 1"), Ok(BackgroundCommand::Keep(1)));
+        assert_eq!(BackgroundCommand::parse("keep the tests green"), start(None, "keep the tests green"));
         for line in ["--isolation worktree --model m1 do it", "--model=m1 --isolation=worktree  do it"] {
             let order = apart(line);
             assert_eq!((order.ground, order.model.as_deref()), (Some(Ground::Worktree), Some("m1")));
             assert_eq!(order.task, "do it");
         }
         assert_eq!(apart("--isolation none do it").ground, Some(Ground::None));
-        assert_eq!(Command::parse("list"), Ok(Command::List));
-        assert_eq!(Command::parse(" clear "), Ok(Command::Clear));
-        assert_eq!(Command::parse("kill 2"), Ok(Command::Kill(2)));
-        assert_eq!(Command::parse("list all TODO comments"), start(None, "list all TODO comments"));
-        assert_eq!(Command::parse("kill the zombies"), start(None, "kill the zombies"));
-        assert_eq!(Command::parse("fix it\nall of it"), start(None, "fix it\nall of it"));
+        assert_eq!(BackgroundCommand::parse("list"), Ok(BackgroundCommand::List));
+        assert_eq!(BackgroundCommand::parse(" clear "), Ok(BackgroundCommand::Clear));
+        assert_eq!(BackgroundCommand::parse("kill 2"), Ok(BackgroundCommand::Kill(2)));
+        assert_eq!(BackgroundCommand::parse("list all TODO comments"), start(None, "list all TODO comments"));
+        assert_eq!(BackgroundCommand::parse("kill the zombies"), start(None, "kill the zombies"));
+        assert_eq!(BackgroundCommand::parse("fix it\nall of it"), start(None, "fix it\nall of it"));
         assert_eq!(
-            Command::parse("--model claude-haiku-4-5 summarize all\nTODOs"),
+            BackgroundCommand::parse("--model claude-haiku-4-5 summarize all\nTODOs"),
             start(Some("claude-haiku-4-5"), "summarize all\nTODOs")
         );
         for wrong in
             ["", "kill", "keep", "--model m", "--modle m x", "--isolation tree x", "--isolation worktree"]
         {
-            assert!(Command::parse(wrong).is_err_and(|error| error.contains("usage: /bg")), "{wrong}");
+            assert!(
+                BackgroundCommand::parse(wrong).is_err_and(|error| error.contains("usage: /bg")),
+                "{wrong}"
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use caliban_core::{
     spec::{Handover, Isolation, SpawnSpec, WorktreeSpec},
 };
 
-use super::{Background, Ground, Refusal, Spawner, name};
+use super::{Background, BackgroundRefusal, Ground, Spawner, name};
 use crate::transcript;
 
 /// What one hears that goes on in the fleet.
@@ -23,8 +23,8 @@ impl Background {
     }
 
     /// Hands one that runs to the fleet; the id that it has there. It is not stopped when nobody would take it.
-    pub async fn keep(&self, id: u32) -> Result<String, Refusal> {
-        let not_taken = |why: String| Refusal::NotTaken(id, why);
+    pub async fn keep(&self, id: u32) -> Result<String, BackgroundRefusal> {
+        let not_taken = |why: String| BackgroundRefusal::NotTaken(id, why);
         let (task, ground, model) = self.0.board().order(id)?;
         let starter = &self.0.starter;
         let spawner = &starter.blueprint.spawner;
@@ -79,7 +79,7 @@ impl Background {
     }
 
     /// Stops one that shall go on elsewhere; the branch of its work. Refused when it has ended by itself meanwhile.
-    async fn stop_to_leave(&self, id: u32) -> Result<Option<String>, Refusal> {
+    async fn stop_to_leave(&self, id: u32) -> Result<Option<String>, BackgroundRefusal> {
         let mut changes = self.changes();
         let cancel = self.0.board().leave(id)?;
         cancel.cancel();

@@ -26,9 +26,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::board::Board;
+use self::board::BackgroundBoard;
 use crate::{
-    blueprint::{Kin, Wanted, WorkspaceSource},
+    blueprint::{Kin, WantedAgent, WorkspaceSource},
     event::{Author, Event, Record},
     handle::Handle,
     spent,
@@ -43,7 +43,7 @@ const SUMMARY_CHARS: usize = 80;
 
 /// How many there may be, what they may spend, and where they work unless somebody says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct BackgroundLimits {
     /// How many work at the same time.
     pub max_agents: u32,
     /// Tokens of each of them, cache reads and writes included.
@@ -67,7 +67,7 @@ pub enum Ground {
 
 /// What a background agent is started for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Order {
+pub struct BackgroundOrder {
     /// What it shall do.
     pub task: String,
     /// Another model than the session's.
@@ -76,7 +76,7 @@ pub struct Order {
     pub ground: Option<Ground>,
 }
 
-impl Default for Limits {
+impl Default for BackgroundLimits {
     fn default() -> Self {
         Self { max_agents: 3, per_agent: 50_000, global: 200_000, ground: Ground::None }
     }
@@ -93,7 +93,7 @@ pub enum Spawner {
 
 /// Why a background agent was not started or stopped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum BackgroundRefusal {
     /// As many as may work at the same time do.
     #[error(
         "as many background agents as may work at the same time ({0}) are running (background_agents.max_agents); wait \
@@ -119,12 +119,12 @@ pub enum Refusal {
 
 /// The background agents of one session. Cheap to clone.
 #[derive(Clone)]
-pub struct Background(Arc<Inner>);
+pub struct Background(Arc<BackgroundInner>);
 
-struct Inner {
+struct BackgroundInner {
     starter: Starter,
-    limits: Limits,
-    board: Mutex<Board>,
+    limits: BackgroundLimits,
+    board: Mutex<BackgroundBoard>,
     /// Set when the main agent has its transcript.
     home: OnceLock<Home>,
     /// Changes with every row.
@@ -143,7 +143,10 @@ struct Home {
 
 impl Background {
     /// The background agents of the session that the starter belongs to; what was spent in earlier processes counts.
-    pub(crate) fn new(mut starter: Starter, limits: Limits) -> Result<Self, budget::AccountError<String>> {
+    pub(crate) fn new(
+        mut starter: Starter,
+        limits: BackgroundLimits,
+    ) -> Result<Self, budget::AccountError<String>> {
         let pool = budget::Limits { tokens: Some(limits.global), ..budget::Limits::NONE };
         // Nothing is asked in the name of the pool itself, so it needs no price.
         let pool = starter.parent.purse.child("the background agents", pool, None)?;
@@ -151,10 +154,10 @@ impl Background {
         let next_id = run::next_id(&starter.directory.join(spent::BACKGROUND));
         starter.parent.purse = pool;
         starter.blueprint.budget = budget::Limits { tokens: Some(limits.per_agent), ..budget::Limits::NONE };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(BackgroundInner {
             starter,
             limits,
-            board: Mutex::new(Board::starting_at(next_id)),
+            board: Mutex::new(BackgroundBoard::starting_at(next_id)),
             home: OnceLock::new(),
             changed: watch::Sender::new(()),
             woken: Notify::new(),
@@ -170,13 +173,13 @@ impl Background {
     }
 
     /// Starts one. It works when this returns; its number is the answer.
-    pub async fn start(&self, order: Order, spawner: Spawner) -> Result<u32, Refusal> {
+    pub async fn start(&self, order: BackgroundOrder, spawner: Spawner) -> Result<u32, BackgroundRefusal> {
         let inner = &self.0;
         let main = &inner.starter.blueprint.model;
         let model = order.model.map_or_else(|| main.clone(), |model| alias::resolved(&model, main));
         let ground = order.ground.unwrap_or(inner.limits.ground);
         if ground == Ground::Worktree {
-            self.check_worktree().map_err(Refusal::Impossible)?;
+            self.check_worktree().map_err(BackgroundRefusal::Impossible)?;
         }
         let cancel = inner.stop.child_token();
         let summary = self.summary(&order.task);
@@ -194,7 +197,7 @@ impl Background {
         let task = run::Task { id, prompt: order.task.clone(), spawner, cancel, model, ground };
         if let Err(problem) = self.begin(task, &summary).await {
             inner.board().forget(id);
-            return Err(Refusal::Impossible(problem));
+            return Err(BackgroundRefusal::Impossible(problem));
         }
         self.changed();
         Ok(id)
@@ -243,7 +246,7 @@ impl Background {
     }
 
     /// Stops one and waits for its end.
-    pub async fn kill(&self, id: u32) -> Result<(), Refusal> {
+    pub async fn kill(&self, id: u32) -> Result<(), BackgroundRefusal> {
         let mut changes = self.changes();
         let cancel = self.0.board().running(id)?;
         cancel.cancel();
@@ -283,10 +286,10 @@ impl Background {
         };
         let directory = self.directory(id);
         transcript::make_private_directory(&directory).map_err(|error| error.to_string())?;
-        let wanted = Wanted {
+        let wanted = WantedAgent {
             label: Some(name(id)),
             kin: Kin::Background(starter.parent.clone()),
-            ..Wanted::new(self.session(id), directory, WorkspaceSource::Ready(workspace))
+            ..WantedAgent::new(self.session(id), directory, WorkspaceSource::Ready(workspace))
         };
         let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
         self.0.board().pays(id, kit.purse.clone());
@@ -329,8 +332,8 @@ impl Background {
     }
 }
 
-impl Inner {
-    fn board(&self) -> MutexGuard<'_, Board> {
+impl BackgroundInner {
+    fn board(&self) -> MutexGuard<'_, BackgroundBoard> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,9 +9,9 @@ use super::{Background, Ground, Spawner, name, now_ms, text};
 use crate::{
     agent::{Agent, Kit, TurnReport},
     event::{Author, Event, Outcome},
-    feed::{Cursor, Entry},
+    feed::{Cursor, FeedEntry},
     subagent::{
-        Keep,
+        ReportOutputs,
         worktree::{self, Work},
     },
 };
@@ -55,7 +55,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Task) {
     }
     let result = redactor.redact(&result).into_owned();
     let session = background.session(id);
-    let keep = Keep { directory: starter.workspace.output_dir(), session: &session, redactor };
+    let keep = ReportOutputs { directory: starter.workspace.output_dir(), session: &session, redactor };
     let merge = branch.map(|branch| format!("its work is on a branch: `git merge {branch}`"));
     let shown: Vec<String> = reason(&outcome).into_iter().chain(merge).collect();
     let shown = (!shown.is_empty()).then(|| shown.join("; "));
@@ -136,8 +136,8 @@ impl Background {
 }
 
 /// What the agent does from now on; nothing when the entry does not change that.
-fn activity(entry: &Entry) -> Option<Option<String>> {
-    let Entry::Record(record) = entry else { return None };
+fn activity(entry: &FeedEntry) -> Option<Option<String>> {
+    let FeedEntry::Record(record) = entry else { return None };
     match &record.event {
         Event::Reply { .. } | Event::CallEnded { .. } => Some(None),
         Event::CallStarted { name, input, .. } => {

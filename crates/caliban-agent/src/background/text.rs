@@ -2,7 +2,7 @@
 
 use caliban_core::background::{BackgroundRow, BackgroundStatus};
 
-use crate::subagent::{Keep, MAX_ANSWER_CHARS};
+use crate::subagent::{MAX_ANSWER_CHARS, ReportOutputs};
 
 /// How many lines of a result people see in the message about its end, and how many characters.
 const SHOWN_LINES: usize = 5;
@@ -39,7 +39,12 @@ pub(super) fn ended(row: &BackgroundRow, why: Option<&str>, result: &str) -> Str
 }
 
 /// The message for the model about the end of one, with its result; a long one is cut, and whole in a file.
-pub(super) fn for_model(row: &BackgroundRow, why: Option<&str>, result: &str, keep: &Keep<'_>) -> String {
+pub(super) fn for_model(
+    row: &BackgroundRow,
+    why: Option<&str>,
+    result: &str,
+    keep: &ReportOutputs<'_>,
+) -> String {
     let how = match row.status {
         BackgroundStatus::Completed => "has completed".to_owned(),
         BackgroundStatus::Killed => "was stopped by the user".to_owned(),

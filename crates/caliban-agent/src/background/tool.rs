@@ -4,11 +4,11 @@ use caliban_core::{
     access::Access,
     message::{ResultPart, ToolSpec},
 };
-use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Background, Ground, Order, Spawner, TOOL};
+use super::{Background, BackgroundOrder, Ground, Spawner, TOOL};
 
 /// The tool of one session.
 pub struct SpawnBackground {
@@ -18,13 +18,13 @@ pub struct SpawnBackground {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct BackgroundInput {
     task: String,
     model: Option<String>,
     isolation: Option<Ground>,
 }
 
-impl Input {
+impl BackgroundInput {
     fn parse(input: &Value) -> Result<Self, String> {
         let input: Self =
             serde_json::from_value(input.clone()).map_err(|error| format!("{TOOL}: {error}"))?;
@@ -64,15 +64,15 @@ impl Tool for SpawnBackground {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        Input::parse(input)?;
+        BackgroundInput::parse(input)?;
         Ok(vec![Access::Agent])
     }
 
-    fn call<'a>(&'a self, input: Value, _call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, _call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            let started = match Input::parse(&input) {
-                Ok(Input { task, model, isolation }) => {
-                    let order = Order { task, model, ground: isolation };
+            let started = match BackgroundInput::parse(&input) {
+                Ok(BackgroundInput { task, model, isolation }) => {
+                    let order = BackgroundOrder { task, model, ground: isolation };
                     let started = self.background.start(order, Spawner::Model).await;
                     started.map_err(|refusal| refusal.to_string())
                 }

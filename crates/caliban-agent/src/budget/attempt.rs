@@ -31,7 +31,7 @@ impl Estimated {
 
 /// An attempt that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub struct BudgetAttempt {
     estimate: Estimated,
     /// What it has used, by the server's count.
     counted: Option<Usage>,
@@ -41,7 +41,7 @@ pub struct Attempt {
     written: u64,
 }
 
-impl Attempt {
+impl BudgetAttempt {
     /// One that is about to be sent.
     pub fn new(estimate: Estimated) -> Self {
         Self { estimate, counted: None, said: 0, written: 0 }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn r20_an_attempt_without_an_end_counts_what_was_said_at_least_what_was_reserved() {
-        let mut attempt = Attempt::new(Estimated::of_characters(397, Some(50)));
+        let mut attempt = BudgetAttempt::new(Estimated::of_characters(397, Some(50)));
         assert_eq!((attempt.so_far(), attempt.unknown()), (None, usage(100, 50)));
         attempt.says(9);
         assert_eq!((attempt.so_far(), attempt.unknown()), (Some(usage(100, 3)), usage(100, 50)));

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use caliban_core::budget::{Kind, Limits, NearLimit, Refused, Scope};
+use caliban_core::budget::{Kind, Limits, NearLimit, ReserveRefused, Scope};
 use caliban_store::{
     StoreError,
-    ledger::{AccountId, Asker, Closed, Granted, Near, Pool, Reached, Turn},
+    ledger::{AccountId, AskTurn, Asker, Closed, Granted, Near, Pool, Reached},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Purse, Refusal,
+    BudgetRefusal, Purse,
     machine::{MachineAccount, PATIENCE, is_dead, own, patiently},
 };
 
@@ -29,13 +29,13 @@ pub enum OnLimit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AtLimit {
     /// The limit, and how it stands.
-    pub refusal: Refusal,
+    pub refusal: BudgetRefusal,
     /// The same for the ledger, where that can raise it.
     reached: Option<Reached>,
 }
 
-impl From<Refusal> for AtLimit {
-    fn from(refusal: Refusal) -> Self {
+impl From<BudgetRefusal> for AtLimit {
+    fn from(refusal: BudgetRefusal) -> Self {
         Self { refusal, reached: None }
     }
 }
@@ -86,10 +86,10 @@ fn amount(limit: u64, needed: u64) -> u64 {
 
 impl MachineAccount {
     /// The refusal with what the ledger needs to raise the limit.
-    pub(super) fn at_limit(&self, refused: Refused<AccountId>) -> AtLimit {
+    pub(super) fn at_limit(&self, refused: ReserveRefused<AccountId>) -> AtLimit {
         let reached = match &refused {
             // Those that the settings and a person give in tokens and dollars.
-            Refused::Over { scope, kind: kind @ (Kind::Tokens | Kind::Usd), limit, .. } => self
+            ReserveRefused::Over { scope, kind: kind @ (Kind::Tokens | Kind::Usd), limit, .. } => self
                 .pool(scope)
                 .map(|(pool, of_settings)| Reached { pool, kind: *kind, limit: *limit, of_settings }),
             _ => None,
@@ -159,7 +159,7 @@ impl Purse {
         if machine.ledger.terms().on_limit != OnLimit::Ask {
             return None;
         }
-        let Refused::Over { scope, limit: most, spent, reserved, asked, .. } = &limit.refusal else {
+        let ReserveRefused::Over { scope, limit: most, spent, reserved, asked, .. } = &limit.refusal else {
             return None;
         };
         let needed = spent.saturating_add(*reserved).saturating_add(*asked);
@@ -168,8 +168,8 @@ impl Purse {
     }
 
     /// Whose turn it is to ask about the limit, of all who came to it.
-    pub(crate) async fn take_question(&self, about: &Raisable, since_ms: u64) -> Result<Turn, StoreError> {
-        let Some(machine) = &self.machine else { return Ok(Turn::Denied) };
+    pub(crate) async fn take_question(&self, about: &Raisable, since_ms: u64) -> Result<AskTurn, StoreError> {
+        let Some(machine) = &self.machine else { return Ok(AskTurn::Denied) };
         let (owner, boot) = (own(), caliban_process::boot_id().unwrap_or_default());
         let asker = Asker { account: &machine.account.id, owner: &owner, since_ms };
         patiently!(

@@ -15,7 +15,7 @@ use caliban_core::{
 };
 use caliban_store::{
     Stamp, StoreError, StoreUrl,
-    ledger::{Account, AccountId, First, Granted, Ledger, Opening, Owner, Request, Reservation},
+    ledger::{Account, AccountId, First, Granted, Ledger, LedgerRequest, Opening, Owner, Reservation},
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -26,10 +26,10 @@ pub(super) const PATIENCE: u32 = 10;
 
 /// The ledger of this machine and user. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct MachineLedger(Arc<Inner>);
+pub struct MachineLedger(Arc<MachineInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct MachineInner {
     terms: Terms,
     ledger: Mutex<Option<Ledger>>,
 }
@@ -58,7 +58,7 @@ pub struct Terms {
 impl MachineLedger {
     /// The ledger in this file; nothing is opened before it is needed.
     pub fn new(terms: Terms) -> Self {
-        Self(Arc::new(Inner { terms, ledger: Mutex::new(None) }))
+        Self(Arc::new(MachineInner { terms, ledger: Mutex::new(None) }))
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -139,7 +139,7 @@ pub(super) struct MachineAccount {
 }
 
 /// What came of asking for a request.
-pub(super) struct Asked {
+pub(super) struct ReserveAnswer {
     /// What the conversation had spent when this process opened its account, by the ledger.
     pub(super) known: Option<Spent>,
     /// The request.
@@ -217,7 +217,7 @@ impl MachineAccount {
     }
 
     /// Reserves a request. The first one of the process opens the account, and those above it.
-    pub(super) async fn reserve(&self, model: &str, usage: Usage, cost: Option<MicroUsd>) -> Asked {
+    pub(super) async fn reserve(&self, model: &str, usage: Usage, cost: Option<MicroUsd>) -> ReserveAnswer {
         let owner = own();
         let terms = &self.ledger.0.terms;
         let unopened = self.unopened();
@@ -226,7 +226,7 @@ impl MachineAccount {
             .map(|(account, earlier)| Opening { account: &account.account, earlier: *earlier })
             .collect();
         let first: Result<First, StoreError> = patiently!(self, ledger, {
-            let request = Request {
+            let request = LedgerRequest {
                 account: &self.account.id,
                 owner: &owner,
                 model,
@@ -245,12 +245,12 @@ impl MachineAccount {
                 for (account, _) in &unopened {
                     account.is_open.store(true, Ordering::Release);
                 }
-                Asked {
+                ReserveAnswer {
                     known,
                     granted: granted.map_err(|refused| NotReserved::Limit(self.at_limit(refused))),
                 }
             }
-            Err(error) => Asked { known: None, granted: Err(NotReserved::Ledger(error)) },
+            Err(error) => ReserveAnswer { known: None, granted: Err(NotReserved::Ledger(error)) },
         }
     }
 

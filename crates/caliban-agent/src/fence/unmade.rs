@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use caliban_fence::{Around, Fence, Seen, Text, Witness};
+use caliban_fence::{Around, Fence, SeenPlaces, Text, Witness};
 use serde::{Deserialize, Serialize};
 
 /// The largest file of places that is read.
@@ -101,7 +101,7 @@ pub(super) fn put_left_aside(journal: &Path) -> Vec<String> {
         let read = (&file).take(CAP).read_to_end(&mut text);
         // One that was not written whole is of a command that did not begin.
         if let (Ok(_), Ok(places)) = (read, serde_json::from_slice::<Vec<Absent>>(&text)) {
-            let seen = Seen::read(&path.with_extension(FOUND));
+            let seen = SeenPlaces::read(&path.with_extension(FOUND));
             let made =
                 places.iter().filter(|absent| seen.as_ref().is_none_or(|seen| seen.has(&absent.place)));
             notes.extend(made.filter_map(Absent::put_aside));

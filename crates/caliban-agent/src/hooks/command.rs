@@ -5,7 +5,7 @@
 //! The command runs under a reaper, as the commands of tools do: it ends what the hook leaves running, even when we are
 //! killed.
 
-use caliban_keeper::{Keep, Launch, Streams, Supervised, SupervisedEnd, Variables, Why};
+use caliban_keeper::{CommandEnd, KeptOutput, Launch, Streams, Supervised, SupervisedEnd, Variables};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,7 @@ pub(super) async fn run(
             ..Launch::shell(&hook.command, place.root.clone(), environment(place), streams)
         },
         limit: hook.timeout,
-        keep: Keep::First(OUTPUT_BYTES),
+        keep: KeptOutput::First(OUTPUT_BYTES),
     };
     let ended = match command.run(cancel).await {
         Ok(ended) => ended,
@@ -41,11 +41,11 @@ pub(super) async fn run(
     };
     match (ended.why, ended.code) {
         // The hook's own exit code counts, even where a process that it left running used up the rest of its time.
-        (Why::Itself, _) | (Why::Timeout, Some(0 | BLOCK)) => judge(hook, &ended),
-        (Why::Timeout, _) => {
+        (CommandEnd::Itself, _) | (CommandEnd::Timeout, Some(0 | BLOCK)) => judge(hook, &ended),
+        (CommandEnd::Timeout, _) => {
             warning(hook, &format!("took longer than {} s and was ended", hook.timeout.as_secs()))
         }
-        (Why::Cancelled, _) => HookAnswer::default(),
+        (CommandEnd::Cancelled, _) => HookAnswer::default(),
     }
 }
 

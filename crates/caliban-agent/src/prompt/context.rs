@@ -52,7 +52,7 @@ pub struct Surroundings {
 
 /// Facts about the place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct WorkplaceFacts {
     /// Where the agent works.
     pub directory: PathBuf,
     /// The top of the repository, when it is in one.
@@ -69,13 +69,17 @@ pub struct Place {
 
 /// The context blocks: the instructions, outermost directory first, and the facts last. A file that must not be shown is
 /// not read.
-pub fn opening(place: &Place, instructions: &Instructions, is_off_limits: IsOffLimits<'_>) -> Vec<String> {
+pub fn opening(
+    place: &WorkplaceFacts,
+    instructions: &Instructions,
+    is_off_limits: IsOffLimits<'_>,
+) -> Vec<String> {
     let mut blocks = instructions.opening(&place.directory, is_off_limits);
     blocks.push(facts(place));
     blocks
 }
 
-fn facts(place: &Place) -> String {
+fn facts(place: &WorkplaceFacts) -> String {
     let mut lines = vec![format!("directory: {}", place.directory.display())];
     let head =
         place.repo.as_deref().map(|repo| git::head(repo).unwrap_or_else(|| "a git repository".to_owned()));
@@ -109,7 +113,7 @@ fn platform() -> String {
 mod tests {
     use super::*;
 
-    fn read(place: &Place, files: &ContextFiles) -> Vec<String> {
+    fn read(place: &WorkplaceFacts, files: &ContextFiles) -> Vec<String> {
         let top = place.repo.as_ref().unwrap_or(&place.directory);
         opening(place, &Instructions::new(files.clone(), top.clone()), &|_| false)
     }
@@ -127,11 +131,11 @@ mod tests {
         write(&repo.join("AGENTS.md"), "top");
         write(&repo.join("CLAUDE.md"), "top");
         write(&repo.join("sub/CLAUDE.md"), "below");
-        let place = Place {
+        let place = WorkplaceFacts {
             directory: repo.join("sub"),
             repo: Some(repo.clone()),
             date: "2026-11-15".into(),
-            ..Place::default()
+            ..WorkplaceFacts::default()
         };
         let blocks = read(&place, &ContextFiles::default());
         let repo = repo.display();
@@ -154,11 +158,11 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         write(&temp.path().join("AGENTS.md"), &"a".repeat(90));
         write(&temp.path().join("CLAUDE.md"), &"b".repeat(90));
-        let place = Place {
+        let place = WorkplaceFacts {
             directory: temp.path().to_owned(),
             repo: None,
             date: "2026-11-15".into(),
-            ..Place::default()
+            ..WorkplaceFacts::default()
         };
         let files = ContextFiles { max_bytes: 100, ..ContextFiles::default() };
         let blocks = read(&place, &files);
@@ -193,11 +197,11 @@ mod tests {
         std::os::unix::fs::symlink("AGENTS.md", repo.join("sub/CLAUDE.md")).unwrap();
         std::fs::create_dir_all(repo.join(".git")).unwrap();
         fifo(&repo.join(".git/HEAD"));
-        let place = Place {
+        let place = WorkplaceFacts {
             directory: repo.join("sub"),
             repo: Some(repo.clone()),
             date: "2026-11-15".into(),
-            ..Place::default()
+            ..WorkplaceFacts::default()
         };
         let files = ContextFiles { user_directory: Some(user.clone()), ..ContextFiles::default() };
         let mut blocks = read(&place, &files);

@@ -30,11 +30,11 @@ pub struct Instructions {
     files: ContextFiles,
     /// The top of the project.
     top: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<InstructionsRead>,
 }
 
 #[derive(Debug)]
-struct State {
+struct InstructionsRead {
     /// Directories that were looked into.
     directories: BTreeSet<PathBuf>,
     /// Texts that were read.
@@ -46,7 +46,8 @@ struct State {
 impl Instructions {
     /// Nothing is read yet.
     pub fn new(files: ContextFiles, top: PathBuf) -> Self {
-        let state = State { directories: BTreeSet::new(), texts: Vec::new(), left: files.max_bytes };
+        let state =
+            InstructionsRead { directories: BTreeSet::new(), texts: Vec::new(), left: files.max_bytes };
         Self { files, top, state: Mutex::new(state) }
     }
 
@@ -101,7 +102,7 @@ impl Instructions {
 
     fn read_directory(
         &self,
-        state: &mut State,
+        state: &mut InstructionsRead,
         directory: &Path,
         within: &Path,
         is_off_limits: IsOffLimits<'_>,
@@ -113,7 +114,7 @@ impl Instructions {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, InstructionsRead> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +127,7 @@ fn replaced(path: &Path) -> PathBuf {
 }
 
 fn read(
-    state: &mut State,
+    state: &mut InstructionsRead,
     path: &Path,
     within: &Path,
     is_off_limits: IsOffLimits<'_>,

@@ -8,7 +8,9 @@ mod file;
 mod git;
 mod instructions;
 
-pub use context::{ContextFiles, DEFAULT_CONTEXT_BYTES, DEFAULT_FILES, Place, Surroundings, opening};
+pub use context::{
+    ContextFiles, DEFAULT_CONTEXT_BYTES, DEFAULT_FILES, Surroundings, WorkplaceFacts, opening,
+};
 pub use instructions::{Instructions, IsOffLimits};
 
 const SYSTEM: &str = "\
@@ -89,7 +91,7 @@ beside a refactoring. What you need before you can go on, do yourself. Its end c
 
 /// What an agent is to others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum AgentStanding {
     /// It answers to a person.
     #[default]
     Main,
@@ -109,7 +111,7 @@ pub struct SystemPrompt {
     /// Whether nobody can be asked.
     pub is_alone: bool,
     /// What it is to others.
-    pub standing: Standing,
+    pub standing: AgentStanding,
     /// The body of an agent definition file.
     pub role: Option<String>,
     /// What the user adds at the end.
@@ -127,10 +129,10 @@ impl SystemPrompt {
             text.push_str(BACKGROUND);
         }
         match self.standing {
-            Standing::Main if self.is_alone => text.push_str(ALONE),
-            Standing::Main => {}
-            Standing::SubAgent => text.push_str(SUB_AGENT),
-            Standing::Background => text.push_str(BACKGROUND_AGENT),
+            AgentStanding::Main if self.is_alone => text.push_str(ALONE),
+            AgentStanding::Main => {}
+            AgentStanding::SubAgent => text.push_str(SUB_AGENT),
+            AgentStanding::Background => text.push_str(BACKGROUND_AGENT),
         }
         for (title, part) in [("Your role", &self.role), ("From the user", &self.append)] {
             if let Some(part) = part.as_deref().map(str::trim).filter(|part| !part.is_empty()) {

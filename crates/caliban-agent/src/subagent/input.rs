@@ -14,11 +14,11 @@ const TYPE_DESCRIPTION_CHARS: usize = 120;
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Input {
+pub(super) struct SubagentInput {
     pub(super) prompt: String,
     pub(super) tool_allowlist: Option<Vec<String>>,
     pub(super) model: Option<String>,
-    pub(super) place: Place,
+    pub(super) place: SubagentPlace,
     pub(super) background: bool,
     pub(super) inherit_hooks: bool,
     pub(super) label: Option<String>,
@@ -27,14 +27,14 @@ pub(super) struct Input {
 
 /// Where the sub-agent works.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Place {
+pub(super) enum SubagentPlace {
     /// In the parent's directory.
     Shared,
     /// In a worktree of its own.
     Worktree(WorktreeSpec),
 }
 
-impl Place {
+impl SubagentPlace {
     pub(super) fn into_spec(self) -> SpecIsolation {
         match self {
             Self::Shared => SpecIsolation::None,
@@ -69,7 +69,7 @@ fn yes() -> bool {
     true
 }
 
-impl Input {
+impl SubagentInput {
     pub(super) fn parse(input: &Value) -> Result<Self, String> {
         let mut input = input.clone();
         // Some models send a list as a text of JSON.
@@ -84,8 +84,8 @@ impl Input {
             return Err("AgentTool: `prompt` is empty; say what the sub-agent shall do".to_owned());
         }
         let place = match (raw.isolation, raw.worktree) {
-            (Some(RawIsolation::Worktree), worktree) => Place::Worktree(worktree.unwrap_or_default()),
-            (_, None) => Place::Shared,
+            (Some(RawIsolation::Worktree), worktree) => SubagentPlace::Worktree(worktree.unwrap_or_default()),
+            (_, None) => SubagentPlace::Shared,
             (_, Some(_)) => {
                 return Err("AgentTool: `worktree` needs `isolation`: \"worktree\"".to_owned());
             }
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn a_list_may_be_a_text_of_json() {
         for list in [json!(["Read", "Grep"]), json!("[\"Read\", \"Grep\"]")] {
-            let input = Input::parse(&json!({"prompt": "look", "tool_allowlist": list})).unwrap();
+            let input = SubagentInput::parse(&json!({"prompt": "look", "tool_allowlist": list})).unwrap();
             assert_eq!(input.tool_allowlist.unwrap(), ["Read", "Grep"]);
         }
-        assert!(Input::parse(&json!({"prompt": "look", "tool_allowlist": "Read"})).is_err());
+        assert!(SubagentInput::parse(&json!({"prompt": "look", "tool_allowlist": "Read"})).is_err());
     }
 }

@@ -15,21 +15,21 @@ use caliban_core::{
     access::Access, alias, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec,
 };
 use caliban_permissions::{Effect, Mode, Policy};
-use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
+use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput, Workspace};
 use serde_json::Value;
 
 use crate::{
-    agent::{Agent, Limits},
-    blueprint::{Blueprint, Kin, Parent, Wanted, WorkspaceSource},
+    agent::{Agent, AgentLimits},
+    blueprint::{Blueprint, Kin, Parent, WantedAgent, WorkspaceSource},
     calls::APPROVED,
     event::{Author, Event},
-    feed::{Cursor, Entry},
+    feed::{Cursor, FeedEntry},
     spent,
 };
-pub(crate) use report::Keep;
+pub(crate) use report::ReportOutputs;
 pub use worktree::Isolation;
 
-use input::{Input, Place};
+use input::{SubagentInput, SubagentPlace};
 
 /// The tool's name.
 pub const NAME: &str = "AgentTool";
@@ -74,13 +74,13 @@ impl Tool for AgentTool {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        Input::parse(input)?;
+        SubagentInput::parse(input)?;
         Ok(vec![Access::Agent])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match Input::parse(&input).and_then(|input| self.starter.in_this_mode(input)) {
+            match SubagentInput::parse(&input).and_then(|input| self.starter.in_this_mode(input)) {
                 Ok(input) if input.background => self.starter.hand_over(input).await,
                 Ok(input) => match self.starter.run(input, call).await {
                     Ok(output) => output,
@@ -94,23 +94,23 @@ impl Tool for AgentTool {
 
 impl Starter {
     /// A worktree is a branch, files and a setup command: nothing for an agent that may change nothing.
-    fn in_this_mode(&self, input: Input) -> Result<Input, String> {
+    fn in_this_mode(&self, input: SubagentInput) -> Result<SubagentInput, String> {
         let mode = self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
         match (&input.place, mode) {
-            (Place::Worktree(_), Mode::Plan) => {
+            (SubagentPlace::Worktree(_), Mode::Plan) => {
                 Err("plan mode changes nothing, so no worktree is made; leave out `isolation`".to_owned())
             }
             _ => Ok(input),
         }
     }
 
-    async fn run(&self, mut input: Input, call: Call<'_>) -> Result<ToolOutput, String> {
+    async fn run(&self, mut input: SubagentInput, call: CallContext<'_>) -> Result<ToolOutput, String> {
         // It becomes the name of a directory and of a branch.
         input.label = input.label.map(|label| self.blueprint.redactor.redact(&label).into_owned());
         let definition = input.definition(&self.blueprint.definitions)?;
         let session = self.new_session(&input)?;
         let mut blueprint = self.blueprint.clone();
-        blueprint.limits = Limits { max_turns: MAX_TURNS.min(blueprint.limits.max_turns) };
+        blueprint.limits = AgentLimits { max_turns: MAX_TURNS.min(blueprint.limits.max_turns) };
         if let Some(model) = input.model.clone().or_else(|| definition.and_then(|it| it.model.clone())) {
             blueprint.model = alias::resolved(&model, &blueprint.model);
         }
@@ -118,8 +118,8 @@ impl Starter {
             blueprint.hooks = blueprint.hooks.binding();
         }
         let worktree = match &input.place {
-            Place::Shared => None,
-            Place::Worktree(wanted) => {
+            SubagentPlace::Shared => None,
+            SubagentPlace::Worktree(wanted) => {
                 let name = worktree::name(input.label.as_deref(), &session);
                 let (isolation, parent) = (&blueprint.isolation, self.workspace.root());
                 Some(isolation.create(name, wanted, parent, &session, call.cancel, call.progress).await?)
@@ -135,7 +135,8 @@ impl Starter {
             None => None,
         };
         let redactor = &self.blueprint.redactor;
-        let keep = report::Keep { directory: self.workspace.output_dir(), session: &session, redactor };
+        let keep =
+            report::ReportOutputs { directory: self.workspace.output_dir(), session: &session, redactor };
         match (outcome, work) {
             (Ok(done), work) => Ok(report::answer(&done.turn, &done.dropped, work.as_ref(), &keep)),
             (Err(problem), Some(work)) => Err(format!("{problem}\n\n{work}")),
@@ -148,9 +149,9 @@ impl Starter {
         &self,
         mut blueprint: Blueprint,
         session: &str,
-        input: &Input,
+        input: &SubagentInput,
         worktree: Option<&worktree::Made>,
-        call: &Call<'_>,
+        call: &CallContext<'_>,
     ) -> Result<Done, String> {
         let definition = input.definition(&self.blueprint.definitions)?;
         let parent_policy =
@@ -162,12 +163,12 @@ impl Starter {
         let workspace = workspace.map_err(|error| error.to_string())?;
         blueprint.policy = policy_below(&parent_policy, workspace.root(), worktree.is_some());
         let allowlist = input.tool_allowlist.clone().or_else(|| definition.and_then(|it| it.tools.clone()));
-        let wanted = Wanted {
+        let wanted = WantedAgent {
             label: input.label.clone(),
             kin: Kin::SubAgent(self.parent.clone()),
             tools: allowlist.clone(),
             role: definition.map(|it| it.role.clone()),
-            ..Wanted::new(
+            ..WantedAgent::new(
                 session.to_owned(),
                 self.directory.join(spent::SUB_AGENTS).join(session),
                 WorkspaceSource::Ready(workspace),
@@ -187,7 +188,7 @@ impl Starter {
         rights(&policy)
     }
 
-    async fn hand_over(&self, input: Input) -> ToolOutput {
+    async fn hand_over(&self, input: SubagentInput) -> ToolOutput {
         let mut warning = String::new();
         if input.inherit_hooks && !self.blueprint.hooks.closures.is_empty() {
             let count = self.blueprint.hooks.closures.len();
@@ -233,7 +234,7 @@ impl Starter {
     }
 
     /// A name for the sub-agent's session that is new below this one.
-    fn new_session(&self, input: &Input) -> Result<String, String> {
+    fn new_session(&self, input: &SubagentInput) -> Result<String, String> {
         let base = input.label.as_deref().unwrap_or("helper");
         let base = caliban_core::names::Slug::slugify(base);
         let parent = self.directory.join(spent::SUB_AGENTS);
@@ -265,7 +266,7 @@ struct Done {
 async fn drive(
     kit: crate::agent::Kit,
     prompt: &str,
-    call: &Call<'_>,
+    call: &CallContext<'_>,
 ) -> Result<crate::agent::TurnReport, String> {
     let span = tracing::debug_span!("sub_agent", session = %kit.session);
     let (feed, redactor) = (kit.feed.clone(), kit.redactor.clone());
@@ -297,8 +298,8 @@ async fn drive(
 }
 
 /// Its turns go to the debug log, a line for each call to those who watch the parent.
-fn show(entry: &Entry, redactor: &Redactor, span: &tracing::Span, call: &Call<'_>) {
-    if let Entry::Record(record) = entry
+fn show(entry: &FeedEntry, redactor: &Redactor, span: &tracing::Span, call: &CallContext<'_>) {
+    if let FeedEntry::Record(record) = entry
         && let Event::Reply { message, .. } = &record.event
     {
         tracing::debug!(parent: span, text = %redactor.redact(&message.text()), "reply");

@@ -9,11 +9,11 @@ use super::{MAX_ANSWER_CHARS, worktree::Work};
 use crate::{
     agent::TurnReport,
     event::{Event, Outcome},
-    feed::Entry,
+    feed::FeedEntry,
 };
 
 /// Where an answer that is too long is kept: among the parent's outputs, which the parent may read.
-pub(crate) struct Keep<'a> {
+pub(crate) struct ReportOutputs<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) session: &'a str,
     pub(crate) redactor: &'a Redactor,
@@ -24,7 +24,7 @@ pub(super) fn answer(
     turn: &TurnReport,
     dropped: &[String],
     work: Option<&Work>,
-    keep: &Keep<'_>,
+    keep: &ReportOutputs<'_>,
 ) -> ToolOutput {
     let mut whole = None;
     let mut text: String = turn.text.chars().take(MAX_ANSWER_CHARS).collect();
@@ -76,7 +76,7 @@ pub(super) fn answer(
     }
 }
 
-impl Keep<'_> {
+impl ReportOutputs<'_> {
     pub(crate) fn write(&self, text: &str) -> std::io::Result<PathBuf> {
         crate::transcript::make_private_directory(self.directory)?;
         let path = self.directory.join(format!("{}.md", self.session));
@@ -106,8 +106,8 @@ pub(super) fn failure(problem: String) -> ToolOutput {
 }
 
 /// One line for those who watch the parent.
-pub(super) fn progress(entry: &Entry) -> Option<String> {
-    let Entry::Record(record) = entry else { return None };
+pub(super) fn progress(entry: &FeedEntry) -> Option<String> {
+    let FeedEntry::Record(record) = entry else { return None };
     match &record.event {
         Event::CallStarted { name, input, .. } => {
             Some(caliban_core::inert::line(&format!("{name} {}", crate::calls::quote(input))).into_owned())

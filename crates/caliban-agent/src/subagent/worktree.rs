@@ -9,12 +9,13 @@ use std::{
 
 use caliban_core::{names::Slug, spec::WorktreeSpec};
 use caliban_worktrees::{
-    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, HOW_TO_ACCEPT, Keep, PLACE,
-    Phase, Progress, RemovalOutcome, RemoveOptions, RemoveReport, Repo, Setup, When, Worktree,
+    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, HOW_TO_ACCEPT,
+    KeepWorktrees, PLACE, Phase, Progress, RemovalOutcome, RemoveOptions, RemoveReport, Repo, Setup, When,
+    Worktree,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::input::Place;
+use super::input::SubagentPlace;
 
 /// Of the files that a sub-agent changed, so many are named.
 const NAMED_FILES: usize = 50;
@@ -29,7 +30,7 @@ pub struct Isolation {
     /// The environment of git and of the setup command, whole.
     pub env: Vec<(OsString, OsString)>,
     /// Whether worktrees stay when their task has ended.
-    pub keep: Keep,
+    pub keep: KeepWorktrees,
     /// A command that runs in each new worktree.
     pub setup: Option<Setup>,
     /// The repo's data directory, which records the programs of its git that a person has accepted; none where all may run.
@@ -44,7 +45,7 @@ const NAMES: u32 = 50;
 pub(crate) struct Made {
     repo: Repo,
     worktree: Worktree,
-    keep: Keep,
+    keep: KeepWorktrees,
     /// The name that was wanted, when it was taken.
     taken: Option<Slug>,
 }
@@ -71,7 +72,11 @@ impl Isolation {
     /// Where a background agent works that an agent in this directory starts. The parent's worktree is the parent's, and
     /// goes with it; the user's tree is the user's. So below an agent in a worktree each has one of its own, which begins
     /// where the parent is.
-    pub(super) async fn apart_from(&self, directory: &Path, place: Place) -> Result<Place, String> {
+    pub(super) async fn apart_from(
+        &self,
+        directory: &Path,
+        place: SubagentPlace,
+    ) -> Result<SubagentPlace, String> {
         if self.repo.is_none() {
             return Ok(place);
         }
@@ -79,13 +84,13 @@ impl Isolation {
         let repo = self.open(&cancel).await?;
         let Some(head) = head_of_own(&repo, directory, &cancel).await? else { return Ok(place) };
         let mut wanted = match place {
-            Place::Shared => WorktreeSpec::default(),
-            Place::Worktree(wanted) => wanted,
+            SubagentPlace::Shared => WorktreeSpec::default(),
+            SubagentPlace::Worktree(wanted) => wanted,
         };
         if BaseRef::from(wanted.base_ref.clone()) == BaseRef::Head {
             wanted.base_ref = head;
         }
-        Ok(Place::Worktree(wanted))
+        Ok(SubagentPlace::Worktree(wanted))
     }
 
     /// Makes one for an agent below the one that works in `parent`; the error is worded for the model. Where the name
@@ -194,7 +199,8 @@ impl Made {
         let cancel = CancellationToken::new();
         let Worktree { created, lease, .. } = self.worktree;
         let changes = self.repo.changes(&created.name, &cancel).await;
-        if self.keep == Keep::Remove && changes.as_ref().is_ok_and(|changes| !changes.uncommitted.is_empty())
+        if self.keep == KeepWorktrees::Remove
+            && changes.as_ref().is_ok_and(|changes| !changes.uncommitted.is_empty())
         {
             let message = format!("Work of {who}");
             if let Err(error) = self.repo.commit_all(&created.name, &message, &cancel).await {

@@ -4,7 +4,7 @@
 use caliban_agent::{Agent, Kit, event::Outcome};
 use caliban_providers::{Config, ProviderKind, RetryPolicy, build};
 use serde_json::json;
-use testkit::{ModelServer, StepExt, script::Script, script::Step, text, tools};
+use testkit::{ModelServer, StepExt, script::Script, script::ScriptStep, text, tools};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, prompt};
@@ -43,7 +43,7 @@ fn model(dice: &mut Dice) -> Script {
             text(dice.words("said"))
         } else {
             let calls = 1 + dice.roll(3);
-            let mut step: Step = tools([] as [(&str, serde_json::Value); 0]);
+            let mut step: ScriptStep = tools([] as [(&str, serde_json::Value); 0]);
             for call in 0..calls {
                 let name = if dice.roll(6) == 0 { "held".to_owned() } else { format!("{number}-{call}") };
                 step = step.and_tool("Staged", json!({"name": name, "says": dice.words("result")}));
@@ -125,7 +125,7 @@ async fn history(seed: u64, kind: ProviderKind) {
     }
     agent.close().await;
     for (number, request) in server.model_requests().iter().enumerate() {
-        if let testkit::Outcome::Rejected(why) = &request.outcome {
+        if let testkit::RequestOutcome::Rejected(why) = &request.outcome {
             panic!("{story}: request {number}: {why}");
         }
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use caliban_agent::{
-    Agent, Attendance, Kit, Limits, TurnReport,
-    blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
+    Agent, AgentLimits, Attendance, Kit, TurnReport,
+    blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     event::{Answer, Author},
     hooks::{ClosureHook, Hooks},
     prompt::ContextFiles,
@@ -23,7 +23,7 @@ use caliban_core::{
 };
 use caliban_permissions::Policy;
 use caliban_providers::{RetryPolicy, script::Script, scripted::Scripted};
-use caliban_tools::{BoxFuture, Call, PrivateAddresses, Tool, ToolOutput, WorkspaceOptions};
+use caliban_tools::{BoxFuture, CallContext, PrivateAddresses, Tool, ToolOutput, WorkspaceOptions};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,7 @@ impl World {
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },
             ledger: None,
             budget: self.budget,
-            limits: Limits { max_turns: 50 },
+            limits: AgentLimits { max_turns: 50 },
             job_wait: std::time::Duration::from_secs(60),
             quiet_hours: caliban_core::quiet::QuietHours::default(),
             attendance: Attendance::Somebody,
@@ -97,7 +97,7 @@ impl World {
             spawner: self.spawner.clone(),
             observers: None,
         };
-        let wanted = Wanted::new(
+        let wanted = WantedAgent::new(
             "session".into(),
             self.session(),
             WorkspaceSource::New(WorkspaceOptions {
@@ -111,7 +111,7 @@ impl World {
                 detach: None,
                 search: None,
                 redact: None,
-                limits: caliban_tools::Limits::default(),
+                limits: caliban_tools::ToolLimits::default(),
                 editor: None,
             }),
         );
@@ -225,7 +225,7 @@ impl Tool for Staged {
         Ok([path("read").map(Access::Read), path("write").map(Access::Write)].into_iter().flatten().collect())
     }
 
-    fn call<'a>(&'a self, input: Value, _: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, _: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let name = input["name"].as_str().unwrap().to_owned();
             self.stage.log.send_modify(|log| log.push(format!("{name} begins")));

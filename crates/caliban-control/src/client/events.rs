@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::{ClientError, Connection};
+use super::{ClientError, DaemonConnection};
 use crate::protocol::FleetEvent;
 
 /// The longest event that is read.
@@ -12,14 +12,14 @@ const EVENT_CAP: usize = 4 * 1024 * 1024;
 
 /// A stream of events; ends when the daemon leaves.
 #[derive(Debug)]
-pub struct Events {
+pub struct DaemonEvents {
     body: Incoming,
     buffer: BytesMut,
-    _connection: Connection,
+    _connection: DaemonConnection,
 }
 
-impl Events {
-    pub(super) fn new(connection: Connection, body: Incoming) -> Self {
+impl DaemonEvents {
+    pub(super) fn new(connection: DaemonConnection, body: Incoming) -> Self {
         Self { body, buffer: BytesMut::new(), _connection: connection }
     }
 

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// What a signal did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum SignalResult {
     /// There was no daemon.
     None,
     /// It has left.
@@ -51,14 +51,14 @@ pub(super) async fn wait_until_gone(places: &Places, daemon: Option<i32>) -> Res
 
 /// Ends the process that holds the daemon's lock, for when it cannot be asked: TERM, and KILL when that does nothing.
 /// The handle is taken before its start time is looked at, so no stranger gets a signal (r04).
-pub async fn end_by_signal(places: &Places) -> Result<Ended, ClientError> {
+pub async fn end_by_signal(places: &Places) -> Result<SignalResult, ClientError> {
     let path = places.daemon_lock();
     let broken = |error: std::io::Error| ClientError::Broken(format!("{}: {error}", path.display()));
     if !lock::is_held(&path) {
-        return Ok(Ended::None);
+        return Ok(SignalResult::None);
     }
-    let Some((pid, process)) = lock::process(&path).map_err(broken)? else { return Ok(Ended::None) };
-    for (signal, ended) in [(Signal::TERM, Ended::Left), (Signal::KILL, Ended::Killed)] {
+    let Some((pid, process)) = lock::process(&path).map_err(broken)? else { return Ok(SignalResult::None) };
+    for (signal, ended) in [(Signal::TERM, SignalResult::Left), (Signal::KILL, SignalResult::Killed)] {
         // It may be gone by now, which is what we want.
         let _gone_already = rustix::process::pidfd_send_signal(&process, signal);
         let give_up = Instant::now() + SIGNAL_LIMIT;
@@ -76,7 +76,7 @@ pub async fn end_by_signal(places: &Places) -> Result<Ended, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use caliban_contract::lock::{Held, daemon_line};
+    use caliban_contract::lock::{HeldLock, daemon_line};
 
     #[tokio::test]
     async fn the_next_holder_of_the_lock_is_not_waited_for() {
@@ -84,7 +84,7 @@ mod tests {
         let at = |name: &str| temp.path().join(name);
         let places = Places::exactly(at("repo"), at("rt"), at("base")).unwrap();
         std::fs::create_dir(at("base")).unwrap();
-        let mut held = Held::try_take(&places.daemon_lock()).unwrap().unwrap();
+        let mut held = HeldLock::try_take(&places.daemon_lock()).unwrap().unwrap();
         held.say(&daemon_line(12, 1), None).unwrap();
         let waits = wait_until_gone(&places, Some(12));
         tokio::pin!(waits);

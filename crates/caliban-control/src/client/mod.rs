@@ -26,8 +26,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-pub use events::Events;
-pub use leave::{Ended, end_by_signal};
+pub use events::DaemonEvents;
+pub use leave::{SignalResult, end_by_signal};
 pub use start::StartOptions;
 
 use crate::protocol::{
@@ -57,7 +57,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 pub struct Client {
     places: Places,
     start: Option<StartOptions>,
-    connection: Option<Connection>,
+    connection: Option<DaemonConnection>,
     has_started: bool,
     /// The name of the next effect; a random one when there is none.
     name: Option<String>,
@@ -213,18 +213,18 @@ impl Client {
 
     /// How the daemon is.
     pub async fn status(&mut self) -> Result<DaemonStatus, ClientError> {
-        self.again(&Call::new(Verb::Status), None).await
+        self.again(&RouteCall::new(Verb::Status), None).await
     }
 
     /// All agents.
     pub async fn list(&mut self) -> Result<Vec<AgentRow>, ClientError> {
-        let list: AgentList = self.again(&Call::new(Verb::List), None).await?;
+        let list: AgentList = self.again(&RouteCall::new(Verb::List), None).await?;
         Ok(list.agents)
     }
 
     /// One agent, by id, unique prefix or label.
     pub async fn show(&mut self, agent: &str) -> Result<AgentRow, ClientError> {
-        self.again(&Call::on(Verb::Show, agent)?, None).await
+        self.again(&RouteCall::on(Verb::Show, agent)?, None).await
     }
 
     /// Registers an agent. When this returns, it is on the disk and will run, whatever happens to the daemon.
@@ -233,7 +233,7 @@ impl Client {
         if request.key.is_none() {
             request.key = Some(self.take_name()?);
         }
-        let spawned = self.again(&Call::new(Verb::Spawn), Some(body(&request)?)).await;
+        let spawned = self.again(&RouteCall::new(Verb::Spawn), Some(body(&request)?)).await;
         spawned.map_err(|error| match error {
             ClientError::Silent(_) | ClientError::Broken(_) => ClientError::Unsure(Box::new(error)),
             other => other,
@@ -242,25 +242,25 @@ impl Client {
 
     /// Ends an agent; returns when its whole process tree is gone. One that has ended stays as it is.
     pub async fn kill(&mut self, agent: &str, request: &KillRequest) -> Result<AgentRow, ClientError> {
-        self.again(&Call::on(Verb::Kill, agent)?, Some(body(request)?)).await
+        self.again(&RouteCall::on(Verb::Kill, agent)?, Some(body(request)?)).await
     }
 
     /// Starts anew from the original spec: new id, the old one is gone. When the daemon dies meanwhile, the next one is asked
     /// again, and it happens once.
     pub async fn respawn(&mut self, agent: &str, request: &RespawnRequest) -> Result<Respawned, ClientError> {
-        let call = Call::on(Verb::Respawn, agent)?.named(self.take_name()?);
+        let call = RouteCall::on(Verb::Respawn, agent)?.named(self.take_name()?);
         self.again(&call, Some(body(request)?)).await
     }
 
     /// Lets an ended agent go on in its conversation; once, as for a respawn.
     pub async fn resume(&mut self, agent: &str, request: &ResumeRequest) -> Result<AgentRow, ClientError> {
-        let call = Call::on(Verb::Resume, agent)?.named(self.take_name()?);
+        let call = RouteCall::on(Verb::Resume, agent)?.named(self.take_name()?);
         self.again(&call, Some(body(request)?)).await
     }
 
     /// Removes a stopped agent (or any, with force) from the registry; once, as for a respawn.
     pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
-        let mut call = Call::on(Verb::Rm, agent)?.named(self.take_name()?);
+        let mut call = RouteCall::on(Verb::Rm, agent)?.named(self.take_name()?);
         call.path += &format!("?force={}&keep={}", request.force, request.keep);
         // A daemon of before does not know it.
         if request.purge {
@@ -271,12 +271,12 @@ impl Client {
 
     /// Makes sure that the agent's worker listens, and says where (for attach and send).
     pub async fn wake(&mut self, agent: &str) -> Result<Awake, ClientError> {
-        self.again(&Call::on(Verb::Wake, agent)?, None).await
+        self.again(&RouteCall::on(Verb::Wake, agent)?, None).await
     }
 
     /// The same, with the caller's secrets for one whose own are gone ([`ErrorCode::SecretsGone`]).
     pub async fn wake_with(&mut self, agent: &str, request: &WakeRequest) -> Result<Awake, ClientError> {
-        self.again(&Call::on(Verb::Wake, agent)?, Some(body(request)?)).await
+        self.again(&RouteCall::on(Verb::Wake, agent)?, Some(body(request)?)).await
     }
 
     /// Says something to an agent; returns when the agent has it on its disk. A broken connection is tried again with the
@@ -285,56 +285,56 @@ impl Client {
         if request.id.is_none() {
             request.id = Some(self.take_name()?);
         }
-        self.again(&Call::on(Verb::Send, agent)?, Some(body(&request)?)).await
+        self.again(&RouteCall::on(Verb::Send, agent)?, Some(body(&request)?)).await
     }
 
     /// What agents ask.
     pub async fn approvals(&mut self) -> Result<Vec<Approval>, ClientError> {
-        let list: ApprovalList = self.again(&Call::new(Verb::Approvals), None).await?;
+        let list: ApprovalList = self.again(&RouteCall::new(Verb::Approvals), None).await?;
         Ok(list.approvals)
     }
 
     /// Allows exactly one call.
     pub async fn approve(&mut self, agent: &str, request: &ApproveRequest) -> Result<Answered, ClientError> {
-        self.once(&Call::on(Verb::Approve, agent)?, Some(body(request)?)).await
+        self.once(&RouteCall::on(Verb::Approve, agent)?, Some(body(request)?)).await
     }
 
     /// Refuses exactly one call.
     pub async fn deny(&mut self, agent: &str, request: &DenyRequest) -> Result<Answered, ClientError> {
-        self.once(&Call::on(Verb::Deny, agent)?, Some(body(request)?)).await
+        self.once(&RouteCall::on(Verb::Deny, agent)?, Some(body(request)?)).await
     }
 
     /// What an agent changed; without the patch when only the figures are wanted.
     pub async fn diff(&mut self, agent: &str, only_figures: bool) -> Result<Diff, ClientError> {
-        let mut call = Call::on(Verb::Diff, agent)?;
+        let mut call = RouteCall::on(Verb::Diff, agent)?;
         call.path += &format!("?stat={only_figures}");
         self.again(&call, None).await
     }
 
     /// A part of what an agent did: its transcript from this position on ([`LogPart::next`]; 0 is the beginning).
     pub async fn log(&mut self, agent: &str, after: u64) -> Result<LogPart, ClientError> {
-        let mut call = Call::on(Verb::Log, agent)?;
+        let mut call = RouteCall::on(Verb::Log, agent)?;
         call.path += &format!("?after={after}");
         self.again(&call, None).await
     }
 
     /// The changes of state from one moment to another, in milliseconds since 1970.
     pub async fn history(&mut self, from: u64, to: u64) -> Result<History, ClientError> {
-        let mut call = Call::new(Verb::History);
+        let mut call = RouteCall::new(Verb::History);
         call.path += &format!("?from={from}&to={to}");
         self.again(&call, None).await
     }
 
     /// Lands an agent's work, or tells why not.
     pub async fn merge(&mut self, agent: &str, request: &MergeRequest) -> Result<MergeAnswer, ClientError> {
-        self.once(&Call::on(Verb::Merge, agent)?, Some(body(request)?)).await
+        self.once(&RouteCall::on(Verb::Merge, agent)?, Some(body(request)?)).await
     }
 
     /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.
     pub async fn shutdown(mut self) -> Result<(), ClientError> {
         // Of whatever version it is: that is how an old daemon is replaced.
         let daemon = self.daemon();
-        match self.once::<Stopping>(&Call::new(Verb::Shutdown), None).await {
+        match self.once::<Stopping>(&RouteCall::new(Verb::Shutdown), None).await {
             Ok(_) | Err(ClientError::Protocol { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -343,24 +343,24 @@ impl Client {
     }
 
     /// What happens, from now on: first every agent, then news. Uses a connection of its own.
-    pub async fn events(&self) -> Result<Events, ClientError> {
+    pub async fn events(&self) -> Result<DaemonEvents, ClientError> {
         let mut connection = connect(&self.places).await?;
-        let answer = connection.send(&Call::new(Verb::Events), None).await?;
+        let answer = connection.send(&RouteCall::new(Verb::Events), None).await?;
         if !answer.status().is_success() {
             return Err(refusal(answer).await);
         }
-        Ok(Events::new(connection, answer.into_body()))
+        Ok(DaemonEvents::new(connection, answer.into_body()))
     }
 
     /// The description of the protocol.
     pub async fn openapi(&mut self) -> Result<serde_json::Value, ClientError> {
-        self.again(&Call::new(Verb::OpenApi), None).await
+        self.again(&RouteCall::new(Verb::OpenApi), None).await
     }
 
     /// A request that may be sent twice: on a broken connection it is, over new ones.
     async fn again<T: DeserializeOwned>(
         &mut self,
-        call: &Call,
+        call: &RouteCall,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
         let mut tries = TRIES;
@@ -386,7 +386,7 @@ impl Client {
 
     async fn once<T: DeserializeOwned>(
         &mut self,
-        call: &Call,
+        call: &RouteCall,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
         // One that the daemon has closed meanwhile, because it was idle, is no reason to fail.
@@ -424,14 +424,14 @@ impl Client {
 
 /// A request: the route of a verb, and the path with the agent's name in it.
 #[derive(Debug)]
-struct Call {
+struct RouteCall {
     route: &'static Route,
     path: String,
     /// The name by which the daemon knows the request when it comes again.
     name: Option<String>,
 }
 
-impl Call {
+impl RouteCall {
     fn new(verb: Verb) -> Self {
         let route = routes::of(verb);
         Self { route, path: route.path.to_owned(), name: None }
@@ -481,7 +481,7 @@ impl Call {
 
 /// One connection, and the task that drives it.
 #[derive(Debug)]
-struct Connection {
+struct DaemonConnection {
     sender: http1::SendRequest<Full<Bytes>>,
     /// The process at the other end.
     daemon: Option<i32>,
@@ -490,13 +490,13 @@ struct Connection {
     driver: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Connection {
+impl Drop for DaemonConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Connection {
+impl DaemonConnection {
     async fn open(stream: UnixStream, places: &Places) -> Result<Self, ClientError> {
         let daemon = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let data = encoded(places.base().as_os_str().as_bytes(), b"/");
@@ -509,7 +509,11 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of the answer, whose protocol is checked.
-    async fn send(&mut self, call: &Call, body: Option<Bytes>) -> Result<Response<Incoming>, ClientError> {
+    async fn send(
+        &mut self,
+        call: &RouteCall,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>, ClientError> {
         let mut request = Request::builder();
         if let Some(name) = &call.name {
             request = request.header(REQUEST_HEADER, name);
@@ -535,7 +539,7 @@ impl Connection {
 }
 
 /// The same as [`connect`], with patience for a daemon that is there and does not listen just now.
-async fn connect_patiently(places: &Places) -> Result<Connection, ClientError> {
+async fn connect_patiently(places: &Places) -> Result<DaemonConnection, ClientError> {
     let give_up = tokio::time::Instant::now() + LISTEN_LIMIT;
     loop {
         match connect(places).await {
@@ -557,7 +561,7 @@ async fn connect_patiently(places: &Places) -> Result<Connection, ClientError> {
 
 /// Connects to a listening daemon and checks who it is. One that was started in another environment says in its lock
 /// where it listens.
-async fn connect(places: &Places) -> Result<Connection, ClientError> {
+async fn connect(places: &Places) -> Result<DaemonConnection, ClientError> {
     match connect_at(places, &places.socket()).await {
         Err(ClientError::NotRunning(repo)) => {
             connect_elsewhere(places).await.unwrap_or(Err(ClientError::NotRunning(repo)))
@@ -567,14 +571,14 @@ async fn connect(places: &Places) -> Result<Connection, ClientError> {
 }
 
 /// Connects to a daemon that does not listen where we look; none when it says nothing else.
-async fn connect_elsewhere(places: &Places) -> Option<Result<Connection, ClientError>> {
+async fn connect_elsewhere(places: &Places) -> Option<Result<DaemonConnection, ClientError>> {
     let lock = places.daemon_lock();
     let elsewhere =
         lock::socket(&lock).filter(|socket| *socket != places.socket() && lock::is_held(&lock))?;
     Some(connect_at(places, &elsewhere).await)
 }
 
-async fn connect_at(places: &Places, socket: &Path) -> Result<Connection, ClientError> {
+async fn connect_at(places: &Places, socket: &Path) -> Result<DaemonConnection, ClientError> {
     let give_up = tokio::time::Instant::now() + CONNECT_LIMIT;
     let stream = loop {
         match UnixStream::connect(socket).await {
@@ -596,7 +600,7 @@ async fn connect_at(places: &Places, socket: &Path) -> Result<Connection, Client
     if is_left(&stream) {
         return Err(ClientError::NotRunning(places.repo().to_owned()));
     }
-    Connection::open(stream, places).await
+    DaemonConnection::open(stream, places).await
 }
 
 /// Whether who listened there is gone: a child that a daemon was starting when it was killed holds its socket open for a

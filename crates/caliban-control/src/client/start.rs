@@ -16,9 +16,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{ClientError, Connection, connect};
+use super::{ClientError, DaemonConnection, connect};
 use crate::protocol::{READY, RUNNING_ALREADY};
-use caliban_contract::lock::{self, Held};
+use caliban_contract::lock::{self, HeldLock};
 use caliban_contract::modes;
 use caliban_contract::options::DaemonOptions;
 use caliban_contract::places::Places;
@@ -63,14 +63,14 @@ impl StartOptions {
 }
 
 /// Connects to a daemon that somebody starts: we, or another client that was faster.
-pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Connection, ClientError> {
+pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<DaemonConnection, ClientError> {
     places.prepare()?;
     let own = places;
     let places = &where_agents_are(places);
     let give_up = Instant::now() + START_LIMIT;
     let mut tries = TRIES;
     loop {
-        let taken = Held::try_take(&places.start_lock())
+        let taken = HeldLock::try_take(&places.start_lock())
             .map_err(|error| ClientError::Start(format!("{}: {error}", places.start_lock().display())))?;
         if let Some(_lock) = taken {
             // The last holder may have started one.
@@ -103,13 +103,13 @@ pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Con
 
 /// What came of a launch.
 enum Launched {
-    Listens(Box<Connection>),
+    Listens(Box<DaemonConnection>),
     /// It ended while it started, or right after.
     Gone,
 }
 
 impl Launched {
-    fn of(connected: Result<Connection, ClientError>) -> Result<Self, ClientError> {
+    fn of(connected: Result<DaemonConnection, ClientError>) -> Result<Self, ClientError> {
         match connected {
             Ok(connection) => Ok(Self::Listens(Box::new(connection))),
             Err(ClientError::NotRunning(_)) => Ok(Self::Gone),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use caliban_contract::limits::RaisedLimits;
-use caliban_contract::records::Ask;
+use caliban_contract::records::AskRecord;
 
 pub mod openapi;
 pub mod routes;
@@ -210,7 +210,7 @@ pub struct AgentRow {
     pub activity: Option<String>,
     /// Calls that wait for a person.
     #[schemars(with = "Vec<Map<String, Value>>")]
-    pub asks: Vec<Ask>,
+    pub asks: Vec<AskRecord>,
     /// Turns so far.
     pub turns: u64,
     /// Tokens so far.

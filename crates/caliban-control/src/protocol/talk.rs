@@ -1,6 +1,6 @@
 //! Talking to an agent through the daemon: messages, and answers to its questions.
 
-use caliban_contract::records::Ask;
+use caliban_contract::records::AskRecord;
 use caliban_core::ids::AgentId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ pub struct Approval {
     pub label: Option<String>,
     /// The call.
     #[schemars(with = "Map<String, Value>")]
-    pub ask: Ask,
+    pub ask: AskRecord,
 }
 
 /// `POST /v1/agents/{id}/approve`. An answer is to exactly one call: the one with this id and this digest (a16).

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refused, Scope};
+use super::{ReserveRefused, Scope};
 use crate::price::MicroUsd;
 use crate::usage::Usage;
 
@@ -166,13 +166,13 @@ impl Meter {
         limits: Limits,
         estimate: Estimate,
         scope: Scope<Id>,
-    ) -> Result<(), Refused<Id>> {
+    ) -> Result<(), ReserveRefused<Id>> {
         if limits.usd.is_some() && estimate.cost.is_none() {
-            return Err(Refused::NoPrice(scope));
+            return Err(ReserveRefused::NoPrice(scope));
         }
         match self.in_the_way(limits, estimate) {
             Some((kind, limit, spent, reserved, asked)) => {
-                Err(Refused::Over { scope, kind, limit, spent, reserved, asked })
+                Err(ReserveRefused::Over { scope, kind, limit, spent, reserved, asked })
             }
             None => Ok(()),
         }

@@ -63,7 +63,7 @@ struct Names {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct KnownFormats {
     /// The day on which the formats were looked at last.
     #[serde(rename = "compared")]
     _compared: String,
@@ -71,7 +71,7 @@ struct Known {
     names: Names,
 }
 
-static KNOWN: LazyLock<Option<Known>> =
+static KNOWN: LazyLock<Option<KnownFormats>> =
     LazyLock::new(|| serde_json::from_str(include_str!("../secrets.json")).ok());
 
 /// The beginnings of keys by their first byte: most words of a text are none after one look.
@@ -118,7 +118,7 @@ pub(super) fn behind_beginning(text: &str) -> impl Iterator<Item = &str> {
 pub fn is_secret_name(name: &str) -> bool {
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
-    KNOWN.as_ref().is_none_or(|Known { names, .. }| {
+    KNOWN.as_ref().is_none_or(|KnownFormats { names, .. }| {
         name.split('_').any(|part| names.words.iter().any(|word| word == part))
             || names.endings.iter().any(|ending| name.ends_with(ending.as_str()))
             || names.whole.contains(&name)

@@ -1,8 +1,8 @@
 //! The ledger, by example and against a naive model of itself.
 
 use caliban_core::budget::{
-    AccountError, Estimate, Kind, Ledger, Limits, Millis, NotOpen, Refused, Reservation, Scope, Snapshot,
-    Spent,
+    AccountError, Estimate, Kind, Ledger, Limits, Millis, NotOpen, Reservation, ReserveRefused, Scope,
+    Snapshot, Spent,
 };
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
@@ -45,7 +45,7 @@ fn a_request_is_reserved_then_settled() {
     let first = ledger.reserve(&7, ask(60), T0).unwrap();
     assert_eq!(
         ledger.reserve(&7, ask(50), T0),
-        Err(Refused::Over {
+        Err(ReserveRefused::Over {
             scope: Scope::Agent,
             kind: Kind::Tokens,
             limit: 100,
@@ -75,9 +75,9 @@ fn refusals_are_words() {
         "the token budget of all agents together is used up: 0 of 1000 tokens spent, 0 in flight, \
          the next request may need 1001"
     );
-    assert_eq!(ledger.reserve(&9, ask(1), T0), Err(Refused::NoAccount(9)));
+    assert_eq!(ledger.reserve(&9, ask(1), T0), Err(ReserveRefused::NoAccount(9)));
     assert_eq!(
-        Refused::NoPrice(Scope::Tree(2)).to_string(),
+        ReserveRefused::NoPrice(Scope::Tree(2)).to_string(),
         "the budget of 2 and those it started is in dollars, and the price of this model is not known; \
          use a budget in tokens"
     );
@@ -89,7 +89,7 @@ fn a_dollar_limit_needs_a_price() {
     ledger.open_account(0, None, Limits { usd: Some(MicroUsd(500)), ..Limits::NONE }, Limits::NONE).unwrap();
     ledger.open_account(1, None, Limits::NONE, Limits::NONE).unwrap();
     let unpriced = Estimate { cost: None, ..ask(5) };
-    assert_eq!(ledger.reserve(&0, unpriced, T0), Err(Refused::NoPrice(Scope::Agent)));
+    assert_eq!(ledger.reserve(&0, unpriced, T0), Err(ReserveRefused::NoPrice(Scope::Agent)));
     // Without such a limit it is counted as unknown, not as free.
     let open = ledger.reserve(&1, unpriced, T0).unwrap();
     ledger.settle(open, used(5), None).unwrap();
@@ -152,7 +152,7 @@ fn ended_agents_keep_counting_in_tree_and_pool() {
     assert_eq!(ledger.spent(&0).unwrap().usage.total(), 0);
     assert_eq!(
         ledger.reserve(&1, ask(31), T0),
-        Err(Refused::Over {
+        Err(ReserveRefused::Over {
             scope: Scope::Tree(0),
             kind: Kind::Tokens,
             limit: 100,
@@ -262,7 +262,7 @@ fn what_was_spent_elsewhere_counts() {
         [Some(before), Some(before), Some(before), Some(Spent::default())]
     );
     assert_eq!(ledger.remaining(&1), Some(tokens(0)));
-    assert_eq!(ledger.carry_over(&9, before), Err(Refused::NoAccount(9)));
+    assert_eq!(ledger.carry_over(&9, before), Err(ReserveRefused::NoAccount(9)));
 }
 
 #[test]

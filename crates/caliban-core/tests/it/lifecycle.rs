@@ -1,26 +1,28 @@
 //! The states and the one way between them.
 
-use caliban_core::lifecycle::{Ending, Event, Outcome, Refused, State, Status, WaitingFor, apply};
+use caliban_core::lifecycle::{
+    Ending, EventRefused, LifecycleEvent, Outcome, State, Status, WaitingFor, apply,
+};
 use proptest::prelude::*;
 
-fn events() -> Vec<Event> {
+fn events() -> Vec<LifecycleEvent> {
     vec![
-        Event::Started,
-        Event::SpawnFailed { text: "no".into() },
-        Event::TurnStarted,
-        Event::TurnEnded,
-        Event::Waits(WaitingFor::Approval { call: "Bash(rm x)".into() }),
-        Event::Waits(WaitingFor::Input),
-        Event::Waits(WaitingFor::RateLimit { until_ms: 7 }),
-        Event::Waits(WaitingFor::Model { until_ms: 7 }),
-        Event::GoesOn,
-        Event::Ended(Outcome::Finished),
-        Event::Ended(Outcome::TurnLimit { limit: 20 }),
-        Event::Ended(Outcome::BudgetExceeded { reason: "tokens".into() }),
-        Event::Ended(Outcome::Error { text: "401".into() }),
-        Event::Killed { signal: Some(9) },
-        Event::Lost { signal: None },
-        Event::Resumed,
+        LifecycleEvent::Started,
+        LifecycleEvent::SpawnFailed { text: "no".into() },
+        LifecycleEvent::TurnStarted,
+        LifecycleEvent::TurnEnded,
+        LifecycleEvent::Waits(WaitingFor::Approval { call: "Bash(rm x)".into() }),
+        LifecycleEvent::Waits(WaitingFor::Input),
+        LifecycleEvent::Waits(WaitingFor::RateLimit { until_ms: 7 }),
+        LifecycleEvent::Waits(WaitingFor::Model { until_ms: 7 }),
+        LifecycleEvent::GoesOn,
+        LifecycleEvent::Ended(Outcome::Finished),
+        LifecycleEvent::Ended(Outcome::TurnLimit { limit: 20 }),
+        LifecycleEvent::Ended(Outcome::BudgetExceeded { reason: "tokens".into() }),
+        LifecycleEvent::Ended(Outcome::Error { text: "401".into() }),
+        LifecycleEvent::Killed { signal: Some(9) },
+        LifecycleEvent::Lost { signal: None },
+        LifecycleEvent::Resumed,
     ]
 }
 
@@ -61,10 +63,10 @@ fn every_pair_of_state_and_event() {
 
 #[test]
 fn a_refusal_names_state_and_event() {
-    let refused = apply(State::Done, &Event::Killed { signal: None }).unwrap_err();
-    assert_eq!(refused, Refused { state: State::Done, event: "killed" });
+    let refused = apply(State::Done, &LifecycleEvent::Killed { signal: None }).unwrap_err();
+    assert_eq!(refused, EventRefused { state: State::Done, event: "killed" });
     assert_eq!(refused.to_string(), "an agent that is done cannot be killed");
-    let mut names: Vec<&str> = events().iter().map(Event::name).collect();
+    let mut names: Vec<&str> = events().iter().map(LifecycleEvent::name).collect();
     names.dedup();
     let all =
         "started, refused a start, woken, put to idle, made to wait, let go on, ended, killed, lost, resumed";
@@ -74,18 +76,19 @@ fn a_refusal_names_state_and_event() {
 #[test]
 fn what_is_said_beside_the_state_follows_it() {
     let approval = WaitingFor::Approval { call: "Bash(make)".into() };
-    let running = Status::default().apply(Event::Started).unwrap();
-    let waiting = running.apply(Event::Waits(approval.clone())).unwrap();
+    let running = Status::default().apply(LifecycleEvent::Started).unwrap();
+    let waiting = running.apply(LifecycleEvent::Waits(approval.clone())).unwrap();
     assert_eq!((waiting.waiting_for(), running.waiting_for()), (Some(&approval), None));
     assert_eq!(waiting, Status::from_parts(State::Running, Some(approval), None).unwrap());
-    assert_eq!(waiting.apply(Event::GoesOn).unwrap(), running);
-    let failed = waiting.apply(Event::Ended(Outcome::BudgetExceeded { reason: "5 of 5".into() })).unwrap();
+    assert_eq!(waiting.apply(LifecycleEvent::GoesOn).unwrap(), running);
+    let failed =
+        waiting.apply(LifecycleEvent::Ended(Outcome::BudgetExceeded { reason: "5 of 5".into() })).unwrap();
     let ending = Ending::BudgetExceeded { reason: "5 of 5".into() };
     assert_eq!(failed, Status::from_parts(State::Failed, None, Some(ending)).unwrap());
-    assert_eq!(failed.apply(Event::Resumed).unwrap(), Status::default());
-    let lost = running.apply(Event::Lost { signal: Some(11) }).unwrap();
+    assert_eq!(failed.apply(LifecycleEvent::Resumed).unwrap(), Status::default());
+    let lost = running.apply(LifecycleEvent::Lost { signal: Some(11) }).unwrap();
     assert_eq!(lost.ending(), Some(&Ending::Signal { number: 11 }));
-    let killed = Status::default().apply(Event::Killed { signal: None }).unwrap();
+    let killed = Status::default().apply(LifecycleEvent::Killed { signal: None }).unwrap();
     assert_eq!(killed, Status::from_parts(State::Killed, None, Some(Ending::Stopped)).unwrap());
 }
 
@@ -128,7 +131,7 @@ proptest! {
             let before = status.clone();
             match status.apply(event.clone()) {
                 Ok(after) => {
-                    prop_assert!(!before.state().is_ending() || event == Event::Resumed);
+                    prop_assert!(!before.state().is_ending() || event == LifecycleEvent::Resumed);
                     prop_assert_eq!(after.state(), apply(before.state(), &event).unwrap());
                     // Whatever comes out can be stored and read again.
                     let stored = serde_json::to_string(&after).unwrap();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use caliban_core::fence::Profile;
-use caliban_fence::{Access, Fence, NOT_FENCED, Order, REFUSAL, Text};
+use caliban_fence::{Access, Fence, FencedCommand, NOT_FENCED, REFUSAL, Text};
 use tempfile::TempDir;
 
 const OTHER: u32 = 4242;
@@ -37,10 +37,10 @@ impl Place {
         self.keep.path().join(name)
     }
 
-    fn order(&self, line: &str) -> Order {
+    fn order(&self, line: &str) -> FencedCommand {
         let mut fence = Fence::new(Profile::Edit, self.at("home"));
         fence.show(&self.at("project"), Access::ReadWrite);
-        Order {
+        FencedCommand {
             fence,
             program: Text::from("bash"),
             arguments: vec![Text::from("-c"), Text::from(line)],
@@ -54,7 +54,7 @@ impl Place {
     }
 
     /// Behind these words: `setpriv …`.
-    fn run_behind(&self, words: &[&str], order: &Order) -> Output {
+    fn run_behind(&self, words: &[&str], order: &FencedCommand) -> Output {
         let (command, _kept_open) = order.command(&self.at("fence")).unwrap();
         let all: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
         match words.split_first() {

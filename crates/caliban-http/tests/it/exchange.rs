@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use caliban_http::{Body, Client, Error, Method, Options};
+use caliban_http::{Body, ClientOptions, Error, HttpClient, Method};
 
 use crate::peer::{accept, client, closed, get, listen, public_only, read_request, text, write};
 
@@ -137,7 +137,7 @@ async fn a_connection_that_takes_too_long_is_given_up() {
     // Accepts, but never speaks TLS.
     let (listener, url) = listen().await;
     let limit = Duration::from_millis(50);
-    let client = Client::new(Options { connect_timeout: limit, ..Options::default() });
+    let client = HttpClient::new(ClientOptions { connect_timeout: limit, ..ClientOptions::default() });
     let error = get(&client, &url.replace("http:", "https:")).await.unwrap_err();
     drop(listener);
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");

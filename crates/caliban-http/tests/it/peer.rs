@@ -1,6 +1,6 @@
 //! The other side of a connection, played by hand.
 
-use caliban_http::{AddressPolicy, Client, Error, Method, Options, Response};
+use caliban_http::{AddressPolicy, ClientOptions, Error, HttpClient, Method, Response};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -43,7 +43,7 @@ pub(crate) async fn closed(stream: &mut TcpStream) {
     let _end_or_reset = stream.read_to_end(&mut rest).await;
 }
 
-pub(crate) async fn get(client: &Client, url: &str) -> Result<Response, Error> {
+pub(crate) async fn get(client: &HttpClient, url: &str) -> Result<Response, Error> {
     client.send(Method::GET, url, &[], bytes::Bytes::new()).await
 }
 
@@ -53,10 +53,10 @@ pub(crate) async fn text(mut response: Response) -> Result<String, Error> {
     Ok(String::from_utf8(body.bytes.to_vec()).unwrap())
 }
 
-pub(crate) fn client() -> Client {
-    Client::new(Options::default())
+pub(crate) fn client() -> HttpClient {
+    HttpClient::new(ClientOptions::default())
 }
 
-pub(crate) fn public_only() -> Client {
-    Client::new(Options { address_policy: AddressPolicy::PublicOnly, ..Options::default() })
+pub(crate) fn public_only() -> HttpClient {
+    HttpClient::new(ClientOptions { address_policy: AddressPolicy::PublicOnly, ..ClientOptions::default() })
 }

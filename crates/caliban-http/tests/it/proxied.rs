@@ -1,6 +1,6 @@
 //! Requests through a proxy.
 
-use caliban_http::{AddressPolicy, Client, Error, Options, Proxy};
+use caliban_http::{AddressPolicy, ClientOptions, Error, HttpClient, Proxy};
 
 use crate::{
     peer::{accept, get, listen, read_request, text, write},
@@ -9,10 +9,10 @@ use crate::{
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-fn through(proxy: &str) -> Client {
+fn through(proxy: &str) -> HttpClient {
     let proxy = proxy.replace("http://", "http://user:pass@");
     let proxy = Proxy { https: Some(proxy.clone()), http: Some(proxy), no_proxy: None };
-    Client::new(Options { proxy, extra_roots_pem: Some(ROOT.to_vec()), ..Options::default() })
+    HttpClient::new(ClientOptions { proxy, extra_roots_pem: Some(ROOT.to_vec()), ..ClientOptions::default() })
 }
 
 #[tokio::test]
@@ -78,8 +78,9 @@ async fn a_proxy_that_refuses_is_named_with_its_reason() {
 async fn a_proxy_does_not_get_around_the_address_policy() {
     let (_listener, url) = listen().await;
     let proxy = Proxy { https: Some(url.clone()), http: Some(url), no_proxy: None };
-    let options = Options { proxy, address_policy: AddressPolicy::PublicOnly, ..Options::default() };
-    let client = Client::new(options);
+    let options =
+        ClientOptions { proxy, address_policy: AddressPolicy::PublicOnly, ..ClientOptions::default() };
+    let client = HttpClient::new(options);
     for target in ["http://10.0.0.1/", "https://192.168.1.1/", "http://localhost/", "http://[fd00::1]/"] {
         let error = get(&client, target).await.unwrap_err();
         assert!(matches!(error, Error::AddressNotAllowed { .. }), "{target}: {error:?}");

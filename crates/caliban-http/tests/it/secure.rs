@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caliban_http::{Client, Error, Options};
+use caliban_http::{ClientOptions, Error, HttpClient};
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -42,7 +42,8 @@ async fn a_trusted_server_is_spoken_to() {
         let stream = accept(&listener).await;
         answer_securely(stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
     };
-    let client = Client::new(Options { extra_roots_pem: Some(ROOT.to_vec()), ..Options::default() });
+    let client =
+        HttpClient::new(ClientOptions { extra_roots_pem: Some(ROOT.to_vec()), ..ClientOptions::default() });
     let target = format!("https://localhost:{port}/");
     let asked = async { text(get(&client, &target).await.unwrap()).await.unwrap() };
     let (request, answered) = tokio::join!(server, asked);
@@ -61,7 +62,8 @@ async fn a_secure_connection_is_used_again() {
             write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
         }
     };
-    let client = Client::new(Options { extra_roots_pem: Some(ROOT.to_vec()), ..Options::default() });
+    let client =
+        HttpClient::new(ClientOptions { extra_roots_pem: Some(ROOT.to_vec()), ..ClientOptions::default() });
     let target = format!("https://localhost:{port}/");
     let asked = async {
         for _ in 0..3 {

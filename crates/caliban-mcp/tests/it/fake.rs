@@ -7,9 +7,9 @@ use std::{
 };
 
 use caliban_core::message::ResultPart;
-use caliban_http::{Client, Options};
-use caliban_mcp::{Endpoint, McpError, Outputs, Server, ServerConfig, connect, tools};
-use caliban_tools::{Call, Tool, ToolOutput};
+use caliban_http::{ClientOptions, HttpClient};
+use caliban_mcp::{ConnectedServer, Endpoint, McpError, Outputs, ServerConfig, connect, tools};
+use caliban_tools::{CallContext, Tool, ToolOutput};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -40,8 +40,8 @@ pub(crate) fn config(directory: &Path, mode: &str) -> ServerConfig {
     }
 }
 
-pub(crate) async fn connected(config: ServerConfig) -> Result<Arc<Server>, McpError> {
-    let http = Arc::new(Client::new(Options::default()));
+pub(crate) async fn connected(config: ServerConfig) -> Result<Arc<ConnectedServer>, McpError> {
+    let http = Arc::new(HttpClient::new(ClientOptions::default()));
     let mut all = connect(&[config], &http, None, &CancellationToken::new()).await;
     let (name, server) = all.remove(0);
     assert_eq!((name.as_str(), all.len()), ("hub", 0));
@@ -50,7 +50,7 @@ pub(crate) async fn connected(config: ServerConfig) -> Result<Arc<Server>, McpEr
 
 pub(crate) struct Hub {
     pub(crate) directory: TempDir,
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<ConnectedServer>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
 }
 
@@ -61,7 +61,7 @@ impl Hub {
         Self::of(directory, server)
     }
 
-    pub(crate) fn of(directory: TempDir, server: Arc<Server>) -> Self {
+    pub(crate) fn of(directory: TempDir, server: Arc<ConnectedServer>) -> Self {
         let outputs = Arc::new(Outputs::new(directory.path().join("outputs"), CHARS, None));
         let tools = tools(std::slice::from_ref(&server), &outputs);
         Self { directory, server, tools }
@@ -82,7 +82,7 @@ impl Hub {
         input: Value,
         cancel: &CancellationToken,
     ) -> ToolOutput {
-        self.tool(name).call(input, Call { id: "c1", cancel, progress: &|_| {}, fence: None }).await
+        self.tool(name).call(input, CallContext { id: "c1", cancel, progress: &|_| {}, fence: None }).await
     }
 
     /// Waits for a trace of the server.

@@ -264,7 +264,7 @@ async fn progress_extends_the_time_limit_and_is_shown() {
     let seen = Arc::new(std::sync::Mutex::new(String::new()));
     let (noted, cancel) = (Arc::clone(&seen), CancellationToken::new());
     let progress = move |text: &str| noted.lock().unwrap().push_str(text);
-    let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &progress, fence: None };
+    let call = caliban_tools::CallContext { id: "c1", cancel: &cancel, progress: &progress, fence: None };
     let (output, ()) = tokio::join!(hub.tool("echo").call(json!({}), call), async {
         until(|| web.seen().iter().any(|request| request.body["method"] == "tools/call")).await;
         let call =
@@ -343,7 +343,7 @@ async fn resources_are_listed_read_and_put_into_prompts() {
     let tool = caliban_mcp::resource_tool(&servers, &outputs).unwrap();
     let cancel = CancellationToken::new();
     let call = async |input: Value| {
-        let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &|_| {}, fence: None };
+        let call = caliban_tools::CallContext { id: "c1", cancel: &cancel, progress: &|_| {}, fence: None };
         tool.call(input, call).await.content
     };
     assert_eq!(call(json!({"server": "hub"})).await, vec![text("db://users users all of them")]);
@@ -387,10 +387,10 @@ async fn a_question_of_a_server_is_put_to_a_person_and_the_time_limit_does_not_r
         Box::pin(async move {
             // Longer than the limit of the call.
             tokio::time::sleep(2 * limit).await;
-            caliban_mcp::Reply::Yes
+            caliban_mcp::ElicitationReply::Yes
         })
     });
-    let http = Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
+    let http = Arc::new(caliban_http::HttpClient::new(caliban_http::ClientOptions::default()));
     let mut all = caliban_mcp::connect(&[config], &http, Some(&elicit), &CancellationToken::new()).await;
     let hub = Hub::of(TempDir::new().unwrap(), all.remove(0).1.unwrap());
     let output = hub.call("echo", json!({})).await;

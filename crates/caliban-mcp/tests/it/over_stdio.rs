@@ -259,7 +259,7 @@ async fn a14_a_line_without_end_is_not_kept() {
 #[tokio::test]
 async fn starting_can_be_cancelled() {
     let directory = TempDir::new().unwrap();
-    let http = std::sync::Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
+    let http = std::sync::Arc::new(caliban_http::HttpClient::new(caliban_http::ClientOptions::default()));
     let cancel = CancellationToken::new();
     cancel.cancel();
     let mut all = caliban_mcp::connect(&[config(directory.path(), "silent")], &http, None, &cancel).await;

@@ -34,7 +34,7 @@ use crate::path::normalise;
 /// All that a line would do.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<ParsedCommand>,
     pub(crate) files: Vec<FileUse>,
     /// Why the two lists may be incomplete.
     pub(crate) doubts: Vec<String>,
@@ -47,31 +47,32 @@ pub(crate) struct Analysis {
 impl Analysis {
     /// The same for all that it contains.
     pub(crate) fn sets_variables(&self) -> bool {
-        let inside = |run: &Run| run.inner.as_ref().is_some_and(|inner| inner.analysis.sets_variables());
+        let inside =
+            |run: &ParsedCommand| run.inner.as_ref().is_some_and(|inner| inner.analysis.sets_variables());
         self.variables || self.runs.iter().any(inside)
     }
 
     /// The same for all that it contains.
     pub(crate) fn assigns(&self) -> bool {
-        let inside = |run: &Run| run.inner.as_ref().is_some_and(|inner| inner.analysis.assigns());
+        let inside = |run: &ParsedCommand| run.inner.as_ref().is_some_and(|inner| inner.analysis.assigns());
         self.assigns || self.runs.iter().any(inside)
     }
 }
 
 /// One simple command.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct ParsedCommand {
     /// The name and its arguments.
     pub(crate) words: Vec<Word>,
     /// The directories in which it may run; none when that cannot be known.
     pub(crate) directories: Option<Vec<PathBuf>>,
     /// What it runs in turn (`env`, `timeout`, `sh -c`).
-    pub(crate) inner: Option<Inner>,
+    pub(crate) inner: Option<WrappedCommand>,
 }
 
 /// What a wrapper runs.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct WrappedCommand {
     pub(crate) trust: Trust,
     pub(crate) analysis: Analysis,
 }
@@ -604,11 +605,11 @@ impl Walk<'_> {
             if walk.directories != self.directories {
                 self.directories = None;
             }
-            Inner { trust: wrapped.trust, analysis: walk.found }
+            WrappedCommand { trust: wrapped.trust, analysis: walk.found }
         });
         let directories = self.directories.clone();
         self.change_directory(&words);
-        self.found.runs.push(Run { words, directories, inner });
+        self.found.runs.push(ParsedCommand { words, directories, inner });
     }
 
     fn change_directory(&mut self, words: &[Word]) {

@@ -8,21 +8,21 @@ use caliban_core::{
 };
 use caliban_providers::{
     Config, Delta, ModelReply, ProviderError, ProviderKind, RetryPolicy, ScriptSource, build,
-    script::{Fault, FaultKind, Script, ScriptError, Step, StepUsage},
+    script::{Fault, FaultKind, Script, ScriptError, ScriptStep, StepUsage},
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{ask, quick, request};
 
-fn config(steps: Vec<Step>) -> Config {
+fn config(steps: Vec<ScriptStep>) -> Config {
     let script = ScriptSource::Given(Script { steps });
     Config { script, retry: quick(), ..Config::new(ProviderKind::Scripted) }
 }
 
 #[tokio::test]
 async fn a_step_is_answered_whole() {
-    let step = Step {
+    let step = ScriptStep {
         thinking: Some("hm".into()),
         chunks: Some(2),
         tool_calls: serde_json::from_value(json!([
@@ -30,7 +30,7 @@ async fn a_step_is_answered_whole() {
         ]))
         .unwrap(),
         usage: Some(StepUsage { input: 1, output: 2, cache_read: 3, cache_write: 4 }),
-        ..Step::say("abcd")
+        ..ScriptStep::say("abcd")
     };
     let (answered, seen) = ask(config(vec![step]), request("any", &[Message::user("hi")])).await;
     let tool =
@@ -65,7 +65,7 @@ async fn faults_are_the_failures_of_a_network_and_are_tried_again() {
     let fault = |kind| Fault { times: 1, after_chunks: 1, ..Fault::once(kind) };
     let kinds = [FaultKind::Cut, FaultKind::Stall, FaultKind::ErrorEvent, FaultKind::Refuse];
     for kind in kinds {
-        let step = Step { fault: Some(fault(kind)), chunks: Some(2), ..Step::say("ok") };
+        let step = ScriptStep { fault: Some(fault(kind)), chunks: Some(2), ..ScriptStep::say("ok") };
         let retry = RetryPolicy { stall: Duration::from_millis(1), ..quick() };
         let (answered, seen) =
             ask(Config { retry, ..config(vec![step]) }, request("m", &[Message::user("hi")])).await;
@@ -74,7 +74,7 @@ async fn faults_are_the_failures_of_a_network_and_are_tried_again() {
         assert_eq!(restarted, kind != FaultKind::Refuse, "{seen:?}");
     }
     let unauthorised = Fault { status: Some(401), ..Fault::once(FaultKind::Status) };
-    let step = Step { fault: Some(unauthorised), ..Step::say("ok") };
+    let step = ScriptStep { fault: Some(unauthorised), ..ScriptStep::say("ok") };
     let (answered, _) = ask(config(vec![step]), request("m", &[Message::user("hi")])).await;
     let provider = ProviderKind::Scripted;
     assert_eq!(answered, Err(ProviderError::Auth { provider, reason: "the script says so".into() }));
@@ -82,7 +82,7 @@ async fn faults_are_the_failures_of_a_network_and_are_tried_again() {
 
 #[tokio::test]
 async fn a_script_without_an_answer_says_so() {
-    let provider = build(config(vec![Step::say("one")])).unwrap();
+    let provider = build(config(vec![ScriptStep::say("one")])).unwrap();
     let messages = [Message::user("hi there")];
     let mut answers = Vec::new();
     for _ in 0..2 {
@@ -97,9 +97,9 @@ async fn a_script_without_an_answer_says_so() {
 
 #[tokio::test]
 async fn waiting_ends_when_the_caller_cancels() {
-    let slow = Step { chunks: Some(2), chunk_delay_ms: Some(1), ..Step::say("ab") };
+    let slow = ScriptStep { chunks: Some(2), chunk_delay_ms: Some(1), ..ScriptStep::say("ab") };
     let never = Fault { after_chunks: 1, ..Fault::once(FaultKind::Stall) };
-    let provider = build(config(vec![Step { fault: Some(never), ..slow }])).unwrap();
+    let provider = build(config(vec![ScriptStep { fault: Some(never), ..slow }])).unwrap();
     let cancel = CancellationToken::new();
     let messages = [Message::user("hi")];
     let answered = provider.respond(request("m", &messages), &mut |_| cancel.cancel(), &cancel).await;

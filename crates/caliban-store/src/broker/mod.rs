@@ -35,7 +35,7 @@ pub use ids::{AgentId, ExecId, IdPrefix, IdPrefixError, SessionId, TaskId};
 pub use limits::{BURST, EVERY, HOPS, IDENTITIES};
 pub use members::{Activity, NewMember};
 pub use notices::Notice;
-pub use poll::{DEFAULT_PAGE, MAX_PAGE, Page, PollQuery, Scope};
+pub use poll::{DEFAULT_PAGE, MAX_PAGE, MailboxPage, MailboxScope, PollQuery};
 pub use schema::SCHEMA;
 pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
 pub use sessions::{Created, DeletedSession, NewSession};

@@ -22,7 +22,7 @@ pub const MAX_PAGE: u32 = 10_000;
 
 /// Which messages of a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum MailboxScope {
     /// Those that nobody has acknowledged or cancelled.
     Open,
     /// All of them.
@@ -35,7 +35,7 @@ pub struct PollQuery {
     /// Whose mailbox.
     pub agent: AgentId,
     /// Which messages.
-    pub scope: Scope,
+    pub scope: MailboxScope,
     /// Only those whose status changed at or after this time.
     pub since: Option<Stamp>,
     /// Only those after this place in the order, oldest first.
@@ -46,7 +46,7 @@ pub struct PollQuery {
 
 /// An answer from a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct MailboxPage {
     /// The messages.
     pub tasks: Vec<Task>,
     /// Whether there are more that the page size cut off.
@@ -72,12 +72,12 @@ impl Broker {
     ///
     /// # Errors
     /// The store's.
-    pub async fn poll(&mut self, query: &PollQuery) -> Result<Page, BrokerError> {
+    pub async fn poll(&mut self, query: &PollQuery) -> Result<MailboxPage, BrokerError> {
         let sql = match (query.scope, query.after) {
-            (Scope::Open, None) => poll_sql!(" AND status_state = 'input_required'", " DESC"),
-            (Scope::Open, Some(_)) => poll_sql!(" AND status_state = 'input_required'", " ASC"),
-            (Scope::All, None) => poll_sql!("", " DESC"),
-            (Scope::All, Some(_)) => poll_sql!("", " ASC"),
+            (MailboxScope::Open, None) => poll_sql!(" AND status_state = 'input_required'", " DESC"),
+            (MailboxScope::Open, Some(_)) => poll_sql!(" AND status_state = 'input_required'", " ASC"),
+            (MailboxScope::All, None) => poll_sql!("", " DESC"),
+            (MailboxScope::All, Some(_)) => poll_sql!("", " ASC"),
         };
         let limit = query.page_size.clamp(1, MAX_PAGE) as usize;
         let rows = sqlx::query(sql)
@@ -91,7 +91,7 @@ impl Broker {
             .map_err(|e| self.db.words(e))?;
         let more = rows.len() > limit;
         let tasks = rows.iter().take(limit).map(row::packed_task).collect::<Result<Vec<_>, _>>();
-        Ok(Page { tasks: tasks.map_err(|e| self.db.words(e))?, more })
+        Ok(MailboxPage { tasks: tasks.map_err(|e| self.db.words(e))?, more })
     }
 
     /// What is in the mailbox, or what comes into it within `limit`. Returns at once when the agent is deregistered,
@@ -99,7 +99,7 @@ impl Broker {
     ///
     /// # Errors
     /// The store's.
-    pub async fn wait(&mut self, query: &PollQuery, limit: Duration) -> Result<Page, BrokerError> {
+    pub async fn wait(&mut self, query: &PollQuery, limit: Duration) -> Result<MailboxPage, BrokerError> {
         // Listens before the first look, so that no message can come between look and sleep. Best effort:
         // without a bell the slow check remains.
         let mut bell = self.signals.listen(&query.agent.to_string()).await.ok();

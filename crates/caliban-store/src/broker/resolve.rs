@@ -15,13 +15,13 @@ use super::{Broker, BrokerError};
 const CANDIDATES: i64 = 5;
 
 /// What a prefix turned out to mean.
-pub(super) enum Found<T> {
+pub(super) enum PrefixMatch<T> {
     None,
     One(T),
     Many(Vec<String>),
 }
 
-impl<T> Found<T> {
+impl<T> PrefixMatch<T> {
     /// The one, or the error for none, or the error for many.
     pub(super) fn one(self, given: &IdPrefix, none: impl FnOnce() -> BrokerError) -> Result<T, BrokerError> {
         match self {
@@ -66,7 +66,7 @@ impl Broker {
 pub(super) async fn find_session(
     conn: &mut SqliteConnection,
     given: &IdPrefix,
-) -> Result<Found<Session>, sqlx::Error> {
+) -> Result<PrefixMatch<Session>, sqlx::Error> {
     let rows = sqlx::query(concat!(
         "SELECT ",
         session_columns!(),
@@ -84,7 +84,7 @@ pub(super) async fn find_agent(
     conn: &mut SqliteConnection,
     session: SessionId,
     given: &IdPrefix,
-) -> Result<Found<Agent>, sqlx::Error> {
+) -> Result<PrefixMatch<Agent>, sqlx::Error> {
     let rows = sqlx::query(concat!(
         "SELECT ",
         agent_columns!(),
@@ -115,7 +115,7 @@ pub(super) async fn find_task(
     conn: &mut SqliteConnection,
     session: SessionId,
     given: &IdPrefix,
-) -> Result<Found<Task>, sqlx::Error> {
+) -> Result<PrefixMatch<Task>, sqlx::Error> {
     let rows = sqlx::query(concat!(
         "SELECT ",
         task_columns!(),
@@ -158,11 +158,11 @@ fn one_of<T>(
     rows: &[SqliteRow],
     read: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
     name: impl Fn(&T) -> String,
-) -> Result<Found<T>, sqlx::Error> {
+) -> Result<PrefixMatch<T>, sqlx::Error> {
     match rows {
-        [] => Ok(Found::None),
-        [row] => Ok(Found::One(read(row)?)),
-        rows => Ok(Found::Many(
+        [] => Ok(PrefixMatch::None),
+        [row] => Ok(PrefixMatch::One(read(row)?)),
+        rows => Ok(PrefixMatch::Many(
             rows.iter().map(|row| read(row).map(|found| name(&found))).collect::<Result<_, _>>()?,
         )),
     }

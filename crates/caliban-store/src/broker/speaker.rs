@@ -191,7 +191,7 @@ impl Speaker {
         }
         match self {
             Self::Within(enclosure) if agent.owner.is_none() => {
-                let is_trusted = Role::of(conn, agent).await? == Role::Ordinary
+                let is_trusted = SessionRole::of(conn, agent).await? == SessionRole::Ordinary
                     || is_home(conn, agent.session, enclosure).await?;
                 Ok((!is_trusted).then_some(BrokerError::Unproven(agent.id)))
             }
@@ -311,13 +311,13 @@ impl Broker {
 
 /// What an agent is in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum SessionRole {
     /// The root Director or the Administrator.
     Trusted,
     Ordinary,
 }
 
-impl Role {
+impl SessionRole {
     async fn of(conn: &mut sqlx::SqliteConnection, agent: &Agent) -> Result<Self, sqlx::Error> {
         let director: Option<String> =
             sqlx::query_scalar("SELECT director_agent_id FROM sessions WHERE session_id = $1")

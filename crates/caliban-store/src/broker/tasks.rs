@@ -10,7 +10,7 @@ use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum TaskEnd {
     Ack,
     Cancel,
 }
@@ -27,7 +27,7 @@ impl Broker {
         task: &IdPrefix,
         now: Stamp,
     ) -> Result<Task, BrokerError> {
-        self.end(session, by, task, now, End::Ack).await
+        self.end(session, by, task, now, TaskEnd::Ack).await
     }
 
     /// The sender takes a message back.
@@ -41,7 +41,7 @@ impl Broker {
         task: &IdPrefix,
         now: Stamp,
     ) -> Result<Task, BrokerError> {
-        self.end(session, by, task, now, End::Cancel).await
+        self.end(session, by, task, now, TaskEnd::Cancel).await
     }
 
     async fn end(
@@ -50,7 +50,7 @@ impl Broker {
         by: &IdPrefix,
         given: &IdPrefix,
         now: Stamp,
-        end: End,
+        end: TaskEnd,
     ) -> Result<Task, BrokerError> {
         let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
@@ -62,8 +62,8 @@ impl Broker {
             let found = find_task(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
             let task = found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))?;
             let (allowed, refusal, state) = match end {
-                End::Ack => (task.to == Some(by.id), BrokerError::NotTheRecipient, TaskState::Completed),
-                End::Cancel => (task.from == by.id, BrokerError::NotTheSender, TaskState::Canceled),
+                TaskEnd::Ack => (task.to == Some(by.id), BrokerError::NotTheRecipient, TaskState::Completed),
+                TaskEnd::Cancel => (task.from == by.id, BrokerError::NotTheSender, TaskState::Canceled),
             };
             if !allowed {
                 return Err(refusal);
@@ -80,13 +80,13 @@ impl Broker {
             .await
             .map_err(|e| tx.words(e))?;
             let lost = |state| match end {
-                End::Ack => BrokerError::CannotAck(state),
-                End::Cancel => BrokerError::CannotCancel(state),
+                TaskEnd::Ack => BrokerError::CannotAck(state),
+                TaskEnd::Cancel => BrokerError::CannotCancel(state),
             };
             if changed.rows_affected() == 0 {
                 return Err(lost(task.state));
             }
-            if end == End::Ack {
+            if end == TaskEnd::Ack {
                 limits::heard(tx, &speaker, &task.from, task.hops).await?;
             }
             let ended = task_by_id(tx.conn(), task.id).await.map_err(|e| tx.words(e))?;

@@ -8,7 +8,7 @@ use caliban_core::lifecycle::{State, Status, WaitingFor};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Record, Registry};
+use super::{AgentRecord, Registry};
 use crate::StoreError;
 
 /// So many changes are kept.
@@ -58,7 +58,7 @@ fn word(status: &Status) -> &'static str {
 }
 
 /// Notes how an agent stands by its record, if that has changed.
-pub(super) async fn note(conn: &mut SqliteConnection, record: &Record) -> Result<(), sqlx::Error> {
+pub(super) async fn note(conn: &mut SqliteConnection, record: &AgentRecord) -> Result<(), sqlx::Error> {
     let at = record.updated_at.max(record.created_at);
     write(conn, &StateChange::new(record.id, at, &record.status)).await
 }
@@ -112,10 +112,10 @@ impl Registry {
 }
 #[cfg(test)]
 mod tests {
-    use caliban_core::lifecycle::Event;
+    use caliban_core::lifecycle::LifecycleEvent;
 
     use super::*;
-    use crate::fleet::{Change, Wanted};
+    use crate::fleet::{RegistryChange, WantedState};
     use crate::{HostId, StoreUrl};
 
     #[tokio::test]
@@ -125,12 +125,12 @@ mod tests {
         let before = crate::open::Schema { steps: &[], ..crate::fleet::SCHEMA };
         crate::open::Db::open(&url, &before).await.unwrap().close().await;
         let mut registry = Registry::open(&url, &HostId::of("here")).await.unwrap();
-        let mut record = Record {
+        let mut record = AgentRecord {
             seq: 1,
             id: "a3f8b2c1".parse().unwrap(),
             key: None,
             status: Status::default(),
-            wanted: Wanted::Run,
+            wanted: WantedState::Run,
             nonce: "n".into(),
             runs: 1,
             after: Vec::new(),
@@ -141,15 +141,15 @@ mod tests {
             created_at: 100,
             updated_at: 100,
         };
-        registry.commit(&[Change::Insert(Box::new(record.clone()), "{}".into())]).await.unwrap();
-        for (at, event) in [(200, Some(Event::Started)), (300, None)] {
+        registry.commit(&[RegistryChange::Insert(Box::new(record.clone()), "{}".into())]).await.unwrap();
+        for (at, event) in [(200, Some(LifecycleEvent::Started)), (300, None)] {
             if let Some(event) = event {
                 record.status = record.status.apply(event).unwrap();
             }
             record.updated_at = at;
-            registry.commit(&[Change::Update(Box::new(record.clone()))]).await.unwrap();
+            registry.commit(&[RegistryChange::Update(Box::new(record.clone()))]).await.unwrap();
         }
-        registry.commit(&[Change::Delete(record.id)]).await.unwrap();
+        registry.commit(&[RegistryChange::Delete(record.id)]).await.unwrap();
         let told = async |registry: &mut Registry, from, to| -> Vec<(u64, String)> {
             let changes = registry.history(from, to).await.unwrap();
             changes.into_iter().map(|change| (change.at, change.status)).collect()

@@ -36,7 +36,7 @@ pub struct Registry {
 
 /// One agent, as far as the registry knows it. The request itself is kept beside it, see [`Registry::spec`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct AgentRecord {
     /// The order of spawning.
     pub seq: i64,
     /// Its id.
@@ -46,7 +46,7 @@ pub struct Record {
     /// State, what it waits for, how it ended.
     pub status: Status,
     /// What somebody asked for and has not happened yet.
-    pub wanted: Wanted,
+    pub wanted: WantedState,
     /// The id of the run: committed before anything is started, and started once.
     pub nonce: String,
     /// How many runs there were, this one included.
@@ -69,7 +69,7 @@ pub struct Record {
 
 /// What is wanted of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedState {
     /// That it does its work.
     Run,
     /// That it ends.
@@ -78,11 +78,11 @@ pub enum Wanted {
 
 /// One change of a batch.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum RegistryChange {
     /// A new agent, with its request as JSON.
-    Insert(Box<Record>, String),
+    Insert(Box<AgentRecord>, String),
     /// The present state of one that is there.
-    Update(Box<Record>),
+    Update(Box<AgentRecord>),
     /// One that is gone.
     Delete(AgentId),
     /// How one stood for a while, between two changes of its record.
@@ -118,7 +118,7 @@ impl Registry {
     ///
     /// # Errors
     /// See [`StoreError`]; a row that cannot be read is `Damaged`.
-    pub async fn page(&mut self, after: i64) -> Result<Vec<(Record, String)>, StoreError> {
+    pub async fn page(&mut self, after: i64) -> Result<Vec<(AgentRecord, String)>, StoreError> {
         let conn = self.db.conn().await?;
         let sizes = sqlx::query_as(
             "SELECT seq, octet_length(spec) + coalesce(octet_length(resume_prompt), 0) FROM agents \
@@ -176,7 +176,7 @@ impl Registry {
     ///
     /// # Errors
     /// See [`StoreError`]; after [`StoreError::is_unconfirmed`] the outcome is unknown, and nothing may be acknowledged.
-    pub async fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+    pub async fn commit(&mut self, changes: &[RegistryChange]) -> Result<(), StoreError> {
         let host = &self.host;
         self.db
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
@@ -186,7 +186,7 @@ impl Registry {
                 Ok(())
             })
             .await?;
-        if changes.iter().any(|change| matches!(change, Change::Delete(_))) {
+        if changes.iter().any(|change| matches!(change, RegistryChange::Delete(_))) {
             // The log still has what was deleted. Best effort: the next writer tries again.
             self.db.tidy(0).await;
         }
@@ -216,15 +216,15 @@ fn last_of_page(sizes: &[(i64, i64)]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use caliban_core::lifecycle::{Ending, Event, Outcome, State};
+    use caliban_core::lifecycle::{Ending, LifecycleEvent, Outcome, State};
 
-    fn record(seq: i64, id: &str) -> Record {
-        Record {
+    fn record(seq: i64, id: &str) -> AgentRecord {
+        AgentRecord {
             seq,
             id: id.parse().unwrap(),
             key: Some(format!("key {seq}")),
             status: Status::default(),
-            wanted: Wanted::Run,
+            wanted: WantedState::Run,
             nonce: "n".to_owned(),
             runs: 1,
             after: vec!["00000001".parse().unwrap()],
@@ -245,7 +245,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
 
-    async fn read_all(registry: &mut Registry) -> Vec<(Record, String)> {
+    async fn read_all(registry: &mut Registry) -> Vec<(AgentRecord, String)> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
             let page = registry.page(after).await.unwrap();
@@ -274,14 +274,14 @@ mod tests {
             let long = usize::try_from(PAGE_BYTES).unwrap() * 2 / 5;
             let sizes =
                 std::iter::repeat_n(10, 150).chain(std::iter::repeat_n(long, 3)).chain([long * 4, 10]);
-            let inserts: Vec<Change> = (1_u32..)
+            let inserts: Vec<RegistryChange> = (1_u32..)
                 .zip(sizes)
                 .map(|(number, size)| {
                     let id = AgentId::from_random(number.to_be_bytes());
                     let mut record = record(i64::from(number) * 2, &id.to_string());
                     // A message to come counts as well.
                     record.resume_prompt = Some("r".repeat(size / 2));
-                    Change::Insert(Box::new(record), "s".repeat(size / 2))
+                    RegistryChange::Insert(Box::new(record), "s".repeat(size / 2))
                 })
                 .collect();
             registry.commit(&inserts).await.unwrap();
@@ -291,7 +291,9 @@ mod tests {
                 let Some((last, _)) = page.last() else { break };
                 after = last.seq;
                 lengths.push(page.len());
-                found.extend(page.into_iter().map(|(record, spec)| Change::Insert(Box::new(record), spec)));
+                found.extend(
+                    page.into_iter().map(|(record, spec)| RegistryChange::Insert(Box::new(record), spec)),
+                );
             }
             registry.forget_pages().await;
             assert_eq!((lengths, found), (vec![64, 64, 24, 1, 1, 1], inserts));
@@ -306,10 +308,10 @@ mod tests {
         run(async {
             let mut registry = Registry::open(&url, &here()).await.unwrap();
             assert_eq!(registry.answers().await.unwrap(), []);
-            let answer = |n: i64| Change::Answer(format!("r{n}"), format!("{n}"));
+            let answer = |n: i64| RegistryChange::Answer(format!("r{n}"), format!("{n}"));
             registry.commit(&(0..ANSWERS + 3).map(answer).collect::<Vec<_>>()).await.unwrap();
             // The same request again has the newer answer.
-            registry.commit(&[Change::Answer("r7".to_owned(), "new".to_owned())]).await.unwrap();
+            registry.commit(&[RegistryChange::Answer("r7".to_owned(), "new".to_owned())]).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url, &here()).await.unwrap();
             let kept = registry.answers().await.unwrap();
@@ -340,7 +342,7 @@ mod tests {
                 created_at: 3,
                 spec: "{}".to_owned(),
             };
-            registry.commit(&[Change::Schedule(Box::new(nightly.clone()))]).await.unwrap();
+            registry.commit(&[RegistryChange::Schedule(Box::new(nightly.clone()))]).await.unwrap();
             nightly.last = Some(LastRun { agent: "aaaaaaaa".parse().unwrap(), due_at: 7, at: 9, missed: 2 });
             (nightly.paused, nightly.overlap, nightly.runs) = (true, Overlap::Allow, 1);
             nightly.note = Some("late".to_owned());
@@ -349,12 +351,12 @@ mod tests {
                 every: "1h".parse().unwrap(),
                 ..nightly.clone()
             };
-            let batch = [&nightly, &hourly].map(|record| Change::Schedule(Box::new(record.clone())));
+            let batch = [&nightly, &hourly].map(|record| RegistryChange::Schedule(Box::new(record.clone())));
             registry.commit(&batch).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url, &here()).await.unwrap();
             assert_eq!(registry.schedules().await.unwrap(), [hourly.clone(), nightly.clone()]);
-            registry.commit(&[Change::Unschedule(hourly.name)]).await.unwrap();
+            registry.commit(&[RegistryChange::Unschedule(hourly.name)]).await.unwrap();
             assert_eq!(registry.schedules().await.unwrap(), [nightly]);
             registry.close().await;
         });
@@ -369,20 +371,20 @@ mod tests {
             assert_eq!(registry.prepared(), Prepared::Created);
             let (first, second) = (record(1, "aaaaaaaa"), record(2, "bbbbbbbb"));
             let inserts = [
-                Change::Insert(Box::new(second.clone()), "{\"b\":1}".to_owned()),
-                Change::Insert(Box::new(first.clone()), "{\"a\":1}".to_owned()),
+                RegistryChange::Insert(Box::new(second.clone()), "{\"b\":1}".to_owned()),
+                RegistryChange::Insert(Box::new(first.clone()), "{\"a\":1}".to_owned()),
             ];
             registry.commit(&inserts).await.unwrap();
             // The same id again: nothing of the batch happens.
             let mut changed = first.clone();
             changed.note = Some("changed".to_owned());
             let batch = [
-                Change::Update(Box::new(changed.clone())),
-                Change::Insert(Box::new(record(3, "bbbbbbbb")), String::new()),
+                RegistryChange::Update(Box::new(changed.clone())),
+                RegistryChange::Insert(Box::new(record(3, "bbbbbbbb")), String::new()),
             ];
             assert!(registry.commit(&batch).await.is_err());
             // A failure does not keep the next from working.
-            registry.commit(&[Change::Update(Box::new(first.clone()))]).await.unwrap();
+            registry.commit(&[RegistryChange::Update(Box::new(first.clone()))]).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url, &here()).await.unwrap();
             assert_eq!(registry.prepared(), Prepared::Current);
@@ -395,7 +397,7 @@ mod tests {
             // A daemon of another machine takes one over.
             let there = HostId::of("there");
             let mut other = Registry::open(&url, &there).await.unwrap();
-            other.commit(&[Change::Update(Box::new(second.clone()))]).await.unwrap();
+            other.commit(&[RegistryChange::Update(Box::new(second.clone()))]).await.unwrap();
             other.close().await;
             let hosts: Vec<String> = sqlx::query_scalar("SELECT host FROM agents ORDER BY seq")
                 .fetch_all(registry.db.conn().await.unwrap())
@@ -403,11 +405,12 @@ mod tests {
                 .unwrap();
             assert_eq!(hosts, [here().to_string(), there.to_string()]);
 
-            changed.status = changed.status.apply(Event::Started).unwrap();
-            changed.status = changed.status.apply(Event::Ended(Outcome::Finished)).unwrap();
-            changed.wanted = Wanted::Kill;
+            changed.status = changed.status.apply(LifecycleEvent::Started).unwrap();
+            changed.status = changed.status.apply(LifecycleEvent::Ended(Outcome::Finished)).unwrap();
+            changed.wanted = WantedState::Kill;
             changed.after.clear();
-            let batch = [Change::Update(Box::new(changed.clone())), Change::Delete(second.id)];
+            let batch =
+                [RegistryChange::Update(Box::new(changed.clone())), RegistryChange::Delete(second.id)];
             registry.commit(&batch).await.unwrap();
             let all = read_all(&mut registry).await;
             assert_eq!(all, [(changed.clone(), "{\"a\":1}".to_owned())]);

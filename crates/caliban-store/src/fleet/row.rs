@@ -7,11 +7,11 @@ use caliban_core::lifecycle::{State, Status};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
-use super::{Change, Record, Wanted, history, schedule, schema};
+use super::{AgentRecord, RegistryChange, WantedState, history, schedule, schema};
 use crate::HostId;
 
 /// A row as a record and a request; the error says what is wrong with the row.
-pub(super) fn read(row: &SqliteRow) -> Result<(Record, String), String> {
+pub(super) fn read(row: &SqliteRow) -> Result<(AgentRecord, String), String> {
     let id: String = column(row, "id")?;
     let wrong = |what: &dyn std::fmt::Display| format!("agent {id}: {what}");
     let json = |name: &str| -> Result<Option<String>, String> { column(row, name) };
@@ -20,12 +20,12 @@ pub(super) fn read(row: &SqliteRow) -> Result<(Record, String), String> {
     let ending = json("ending")?.map(|text| serde_json::from_str(&text)).transpose();
     let status =
         Status::from_parts(state, waiting_for.map_err(|e| wrong(&e))?, ending.map_err(|e| wrong(&e))?);
-    let record = Record {
+    let record = AgentRecord {
         seq: column(row, "seq")?,
         id: id.parse::<AgentId>().map_err(|e| wrong(&e))?,
         key: json("request_key")?,
         status: status.map_err(|e| wrong(&e))?,
-        wanted: if column::<String>(row, "wanted")? == "kill" { Wanted::Kill } else { Wanted::Run },
+        wanted: if column::<String>(row, "wanted")? == "kill" { WantedState::Kill } else { WantedState::Run },
         nonce: column(row, "nonce")?,
         runs: u32::try_from(column::<i64>(row, "runs")?).unwrap_or(0),
         after: serde_json::from_str(&column::<String>(row, "after_ids")?).map_err(|e| wrong(&e))?,
@@ -43,10 +43,10 @@ pub(super) fn read(row: &SqliteRow) -> Result<(Record, String), String> {
 pub(super) async fn write(
     conn: &mut SqliteConnection,
     host: &HostId,
-    change: &Change,
+    change: &RegistryChange,
 ) -> Result<(), sqlx::Error> {
     match change {
-        Change::Insert(record, spec) => {
+        RegistryChange::Insert(record, spec) => {
             let insert = sqlx::query(
                 "INSERT INTO agents (state, waiting_for, ending, wanted, nonce, runs, after_ids, program, \
                  has_secrets, resume_prompt, note, updated_at, host, id, seq, request_key, created_at, spec) \
@@ -61,7 +61,7 @@ pub(super) async fn write(
                 .await?;
             history::note(conn, record).await?;
         }
-        Change::Update(record) => {
+        RegistryChange::Update(record) => {
             let update = sqlx::query(
                 "UPDATE agents SET state = $1, waiting_for = $2, ending = $3, wanted = $4, nonce = $5, runs = $6, \
                  after_ids = $7, program = $8, has_secrets = $9, resume_prompt = $10, note = $11, updated_at = $12, \
@@ -70,11 +70,11 @@ pub(super) async fn write(
             bind(update, host, record)?.execute(&mut *conn).await?;
             history::note(conn, record).await?;
         }
-        Change::Delete(id) => {
+        RegistryChange::Delete(id) => {
             sqlx::query("DELETE FROM agents WHERE id = $1").bind(id.to_string()).execute(conn).await?;
         }
-        Change::Stood(change) => history::write(conn, change).await?,
-        Change::Answer(request, answer) => {
+        RegistryChange::Stood(change) => history::write(conn, change).await?,
+        RegistryChange::Answer(request, answer) => {
             sqlx::query(schema::ANSWERS_TABLE).execute(&mut *conn).await?;
             let insert = "INSERT INTO answers (request, answer) VALUES ($1, $2) \
                           ON CONFLICT (request) DO UPDATE SET answer = excluded.answer";
@@ -82,8 +82,8 @@ pub(super) async fn write(
             let old = "DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - $1";
             sqlx::query(old).bind(super::ANSWERS).execute(conn).await?;
         }
-        Change::Schedule(record) => schedule::put(conn, host, record).await?,
-        Change::Unschedule(name) => schedule::drop(conn, name).await?,
+        RegistryChange::Schedule(record) => schedule::put(conn, host, record).await?,
+        RegistryChange::Unschedule(name) => schedule::drop(conn, name).await?,
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ pub(super) async fn write(
 type Query<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments>;
 
 /// What insert and update have in common, in the same order.
-fn bind<'q>(query: Query<'q>, host: &HostId, record: &Record) -> Result<Query<'q>, sqlx::Error> {
+fn bind<'q>(query: Query<'q>, host: &HostId, record: &AgentRecord) -> Result<Query<'q>, sqlx::Error> {
     let json = |value: Result<String, serde_json::Error>| value.map_err(|e| sqlx::Error::Encode(Box::new(e)));
     let waiting_for =
         record.status.waiting_for().map(|what| json(serde_json::to_string(what))).transpose()?;
@@ -101,8 +101,8 @@ fn bind<'q>(query: Query<'q>, host: &HostId, record: &Record) -> Result<Query<'q
         .bind(waiting_for)
         .bind(ending)
         .bind(match record.wanted {
-            Wanted::Run => "run",
-            Wanted::Kill => "kill",
+            WantedState::Run => "run",
+            WantedState::Kill => "kill",
         })
         .bind(record.nonce.clone())
         .bind(i64::from(record.runs))

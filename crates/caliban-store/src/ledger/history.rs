@@ -52,7 +52,7 @@ pub struct Filter {
 
 /// A sum. What it is not added up by is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct SpendingSum {
     /// The day.
     pub day: Option<Date>,
     /// The repo's root.
@@ -75,7 +75,7 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn history(&mut self, by: &[By], filter: &Filter) -> Result<Vec<Line>, StoreError> {
+    pub async fn history(&mut self, by: &[By], filter: &Filter) -> Result<Vec<SpendingSum>, StoreError> {
         let mut columns: Vec<&str> = by.iter().map(|by| by.column()).collect();
         // One group of all, and no line when there is nothing.
         if columns.is_empty() {
@@ -116,7 +116,7 @@ impl Ledger {
             .fetch_all(conn)
             .await
             .map_err(|error| self.db.words(error))?;
-        let line = |row: &sqlx::sqlite::SqliteRow| Line {
+        let line = |row: &sqlx::sqlite::SqliteRow| SpendingSum {
             day: row.get::<Option<&str>, _>("day").and_then(|day| day.parse().ok()),
             repo: row.get::<Option<String>, _>("repo").map(PathBuf::from),
             model: row.get("model"),

@@ -21,15 +21,15 @@ mod standing;
 use std::fmt;
 use std::path::PathBuf;
 
-use caliban_core::budget::{Estimate, Held, Kind, Limits, Refused, Scope};
+use caliban_core::budget::{Estimate, Held, Kind, Limits, ReserveRefused, Scope};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use jiff::civil::Date;
 
 pub use accounts::{Opened, Opening};
 pub use governor::{Admission, Lane, LaneState, Ticket};
-pub use history::{By, Filter, Line};
-pub use questions::{Asker, Closed, Reached, Turn};
+pub use history::{By, Filter, SpendingSum};
+pub use questions::{AskTurn, Asker, Closed, Reached};
 pub use reserve::First;
 pub use schema::SCHEMA;
 pub use standing::{Pool, PoolState, SetLimit};
@@ -121,7 +121,7 @@ pub struct Owner {
 
 /// A request that is about to be sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request<'a> {
+pub struct LedgerRequest<'a> {
     /// Who asks; its account is open.
     pub account: &'a AccountId,
     /// Which process.
@@ -142,7 +142,7 @@ pub struct Request<'a> {
     pub per_day: Limits,
 }
 
-impl Request<'_> {
+impl LedgerRequest<'_> {
     fn estimate(&self) -> Estimate {
         Estimate { tokens: self.usage.total(), cost: self.cost, turns: self.turns }
     }
@@ -203,7 +203,7 @@ impl Near {
 pub enum LedgerError {
     /// A limit is in the way.
     #[error(transparent)]
-    Refused(#[from] Refused<AccountId>),
+    Refused(#[from] ReserveRefused<AccountId>),
     /// The store failed; the request may not be sent.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -28,7 +28,7 @@ pub struct Reached {
 
 /// Whose turn it is to ask about a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn {
+pub enum AskTurn {
     /// The caller's: it asks, and closes the question.
     Ours,
     /// This agent asks already.
@@ -77,7 +77,7 @@ impl Ledger {
         pool: &Pool,
         asker: Asker<'_>,
         is_dead: impl Fn(&Owner) -> bool,
-    ) -> Result<Turn, StoreError> {
+    ) -> Result<AskTurn, StoreError> {
         let mut tx = self.db.begin().await?;
         let turn = take(tx.conn(), pool, asker, is_dead).await.map_err(|error| tx.words(error));
         tx.finish(turn).await
@@ -147,7 +147,7 @@ async fn take(
     pool: &Pool,
     asker: Asker<'_>,
     is_dead: impl Fn(&Owner) -> bool,
-) -> Result<Turn, sqlx::Error> {
+) -> Result<AskTurn, sqlx::Error> {
     let (kind, subject) = pool.key();
     let found = sqlx::query("SELECT * FROM questions WHERE kind = $1 AND subject = $2")
         .bind(kind)
@@ -159,10 +159,10 @@ async fn take(
         let by = AccountId(row.get("account"));
         let is_ours = by == *asker.account && owner(&row) == *asker.owner;
         match denied.map(|at| u64::try_from(at).unwrap_or_default()) {
-            Some(at) if at >= asker.since_ms => return Ok(Turn::Denied),
+            Some(at) if at >= asker.since_ms => return Ok(AskTurn::Denied),
             Some(_) => {}
             None if is_ours || is_dead(&owner(&row)) => {}
-            None => return Ok(Turn::Others(by)),
+            None => return Ok(AskTurn::Others(by)),
         }
     }
     sqlx::query(
@@ -178,5 +178,5 @@ async fn take(
     .bind(i64::try_from(asker.owner.started).unwrap_or(i64::MAX))
     .execute(conn)
     .await?;
-    Ok(Turn::Ours)
+    Ok(AskTurn::Ours)
 }

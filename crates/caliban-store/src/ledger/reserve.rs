@@ -1,13 +1,14 @@
 //! Reserving: is there room in every pool, and if so, it is held in every pool. One transaction.
 
-use caliban_core::budget::{Held, Limits, Meter, Refused, Scope, Spent};
+use caliban_core::budget::{Held, Limits, Meter, ReserveRefused, Scope, Spent};
 use jiff::civil::Date;
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::meters::{self, limits_of, limits_text, list, stored};
 use super::{
-    AccountId, Granted, Ledger, LedgerError, NOTICE_PERCENT, Near, Opening, Request, Reservation, accounts,
+    AccountId, Granted, Ledger, LedgerError, LedgerRequest, NOTICE_PERCENT, Near, Opening, Reservation,
+    accounts,
 };
 use crate::{Stamp, StoreError};
 
@@ -34,7 +35,7 @@ pub struct First {
     /// What the conversation of the last opened account had spent by then, when the ledger knew it.
     pub known: Option<Spent>,
     /// The request.
-    pub granted: Result<Granted, Refused<AccountId>>,
+    pub granted: Result<Granted, ReserveRefused<AccountId>>,
 }
 
 impl Ledger {
@@ -42,7 +43,7 @@ impl Ledger {
     ///
     /// # Errors
     /// The limit that is in the way, or a failure of the store.
-    pub async fn reserve(&mut self, request: &Request<'_>, now: Stamp) -> Result<Granted, LedgerError> {
+    pub async fn reserve(&mut self, request: &LedgerRequest<'_>, now: Stamp) -> Result<Granted, LedgerError> {
         let first = self.open_and_reserve(&[], request, now).await?;
         Ok(first.granted?)
     }
@@ -55,7 +56,7 @@ impl Ledger {
     pub async fn open_and_reserve(
         &mut self,
         openings: &[Opening<'_>],
-        request: &Request<'_>,
+        request: &LedgerRequest<'_>,
         now: Stamp,
     ) -> Result<First, StoreError> {
         let mut tx = self.db.begin().await?;
@@ -67,7 +68,7 @@ impl Ledger {
 async fn first(
     conn: &mut SqliteConnection,
     openings: &[Opening<'_>],
-    request: &Request<'_>,
+    request: &LedgerRequest<'_>,
     now: Stamp,
 ) -> Result<First, sqlx::Error> {
     let mut known = None;
@@ -80,11 +81,11 @@ async fn first(
 /// Writes nothing when it refuses.
 async fn reserve(
     conn: &mut SqliteConnection,
-    request: &Request<'_>,
+    request: &LedgerRequest<'_>,
     now: Stamp,
-) -> Result<Result<Granted, Refused<AccountId>>, sqlx::Error> {
+) -> Result<Result<Granted, ReserveRefused<AccountId>>, sqlx::Error> {
     let Some((account, mut pools)) = pools(&mut *conn, request).await? else {
-        return Ok(Err(Refused::NoAccount(request.account.clone())));
+        return Ok(Err(ReserveRefused::NoAccount(request.account.clone())));
     };
     let estimate = request.estimate();
     for pool in &pools {
@@ -122,7 +123,7 @@ async fn reserve(
 
 async fn write(
     conn: &mut SqliteConnection,
-    request: &Request<'_>,
+    request: &LedgerRequest<'_>,
     account: i64,
     meters: &[i64],
     now: Stamp,
@@ -153,7 +154,7 @@ async fn write(
 /// The account's number and its pools, the narrowest first: its own, its trees', its repo's day, the day, everything.
 async fn pools(
     conn: &mut SqliteConnection,
-    request: &Request<'_>,
+    request: &LedgerRequest<'_>,
 ) -> Result<Option<(i64, Vec<InPool>)>, sqlx::Error> {
     let chain = sqlx::query(
         "WITH RECURSIVE up(seq, id, parent, repo, own_limits, tree_limits, depth) AS (

@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::Stamp;
-use crate::broker::{AgentId, Broker, NewMessage, NewSession, PollQuery, Scope, SessionId, Speaker};
+use crate::broker::{AgentId, Broker, MailboxScope, NewMessage, NewSession, PollQuery, SessionId, Speaker};
 
 /// Signals within one process. A broken one can neither listen nor lock; a bell of a mute one fails.
 #[derive(Debug, Clone, Default)]
-struct InProcess(Arc<Mutex<Shared>>);
+struct InProcess(Arc<Mutex<SharedSignals>>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedSignals {
     bells: HashMap<String, Arc<Notify>>,
     locked: HashSet<String>,
     rings: Vec<String>,
@@ -36,7 +36,7 @@ struct FakeBell {
 struct FakeLock(InProcess, String);
 
 impl InProcess {
-    fn with<T>(&self, work: impl FnOnce(&mut Shared) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut SharedSignals) -> T) -> T {
         work(&mut self.0.lock().expect("the fake"))
     }
 }
@@ -124,12 +124,17 @@ impl World {
     /// Waits for mail in a task of its own; says how many messages came.
     async fn wait(&self, limit: Duration) -> tokio::task::JoinHandle<usize> {
         let mut reader = open(&self.url, &self.signals).await;
-        let mail =
-            PollQuery { agent: self.director, scope: Scope::Open, since: None, after: None, page_size: 9 };
+        let mail = PollQuery {
+            agent: self.director,
+            scope: MailboxScope::Open,
+            since: None,
+            after: None,
+            page_size: 9,
+        };
         tokio::spawn(async move { reader.wait(&mail, limit).await.expect("wait").tasks.len() })
     }
 
-    async fn until(&self, condition: impl Fn(&Shared) -> bool) {
+    async fn until(&self, condition: impl Fn(&SharedSignals) -> bool) {
         while !self.signals.with(|shared| condition(shared)) {
             tokio::task::yield_now().await;
         }

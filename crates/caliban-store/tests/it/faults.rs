@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use caliban_store::broker::{Broker, NewMessage, NewSession, PollQuery, Scope, Speaker};
+use caliban_store::broker::{Broker, MailboxScope, NewMessage, NewSession, PollQuery, Speaker};
 use caliban_store::{Stamp, StoreUrl};
 
 /// How the sends of [`three_sends`] ended.
@@ -32,8 +32,13 @@ async fn three_sends() {
         };
         let sent = broker.send(&new, Stamp::now()).await;
         // What is not acknowledged is not shown to the process that tried, either.
-        let query =
-            PollQuery { agent: director, scope: Scope::Open, since: None, after: Some(0), page_size: 9 };
+        let query = PollQuery {
+            agent: director,
+            scope: MailboxScope::Open,
+            since: None,
+            after: Some(0),
+            page_size: 9,
+        };
         let seen: Vec<String> =
             broker.poll(&query).await.expect("poll").tasks.into_iter().map(|task| task.text).collect();
         outcome.push_str(&format!("{} {}\n", if sent.is_ok() { "sent" } else { "failed" }, seen.join(",")));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use caliban_store::broker::{
-    Broker, IdPrefix, NewAgent, NewMessage, NewSession, PollQuery, SCHEMA, Scope, Speaker,
+    Broker, IdPrefix, MailboxScope, NewAgent, NewMessage, NewSession, PollQuery, SCHEMA, Speaker,
 };
 use caliban_store::open::{Prepared, WAL_LIMIT};
 use caliban_store::{Stamp, StoreError, StoreUrl};
@@ -76,7 +76,7 @@ async fn the_log_is_folded_back_although_nobody_closes() {
     }
     assert!(largest < WAL_LIMIT * 2, "the log grew to {largest}");
     let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    let query = PollQuery { agent: to, scope: Scope::Open, since: None, after: None, page_size: 1000 };
+    let query = PollQuery { agent: to, scope: MailboxScope::Open, since: None, after: None, page_size: 1000 };
     assert_eq!(broker.poll(&query).await.expect("poll").tasks.len(), 120);
     broker.close().await;
 }

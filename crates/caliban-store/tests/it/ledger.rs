@@ -1,11 +1,11 @@
 //! The ledger's story: pools, dead processes, limits that change, history, the governor.
 
-use caliban_core::budget::{Kind, Limits, Refused, Scope, Spent};
+use caliban_core::budget::{Kind, Limits, ReserveRefused, Scope, Spent};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use caliban_store::ledger::{
-    Account, AccountId, Admission, Asker, By, Closed, Filter, First, Granted, Lane, Ledger, LedgerError,
-    Near, Opened, Opening, Owner, Pool, Reached, Request, SetLimit, Turn,
+    Account, AccountId, Admission, AskTurn, Asker, By, Closed, Filter, First, Granted, Lane, Ledger,
+    LedgerError, LedgerRequest, Near, Opened, Opening, Owner, Pool, Reached, SetLimit,
 };
 use caliban_store::{Stamp, StoreUrl};
 use jiff::civil::{Date, date};
@@ -39,8 +39,8 @@ fn input(input: u64) -> Usage {
     Usage { input, ..Usage::default() }
 }
 
-pub(crate) fn request<'a>(account: &'a AccountId, owner: &'a Owner, amount: u64) -> Request<'a> {
-    Request {
+pub(crate) fn request<'a>(account: &'a AccountId, owner: &'a Owner, amount: u64) -> LedgerRequest<'a> {
+    LedgerRequest {
         account,
         owner,
         model: "m",
@@ -82,7 +82,7 @@ impl World {
         pid: i32,
     ) -> Result<Granted, LedgerError> {
         let (account, owner) = (id(name), owner(pid));
-        let request = Request { day, per_day, ..request(&account, &owner, amount) };
+        let request = LedgerRequest { day, per_day, ..request(&account, &owner, amount) };
         self.ledger.reserve(&request, Stamp::now()).await
     }
 
@@ -100,7 +100,7 @@ impl World {
 
 fn over(refused: Result<Granted, LedgerError>) -> Option<Scope<AccountId>> {
     match refused {
-        Err(LedgerError::Refused(Refused::Over { scope, kind: Kind::Tokens, .. })) => Some(scope),
+        Err(LedgerError::Refused(ReserveRefused::Over { scope, kind: Kind::Tokens, .. })) => Some(scope),
         _ => None,
     }
 }
@@ -202,7 +202,7 @@ async fn a_parent_that_opens_later_is_the_same_and_what_was_spent_before_counts(
     let earlier = Spent { usage: input(15), ..Spent::default() };
     let first = world.opens_and_asks(Opening { account: &late, earlier }, 6).await;
     assert_eq!(first.known, None);
-    assert!(matches!(first.granted, Err(Refused::Over { scope: Scope::Tree(_), .. })), "{first:?}");
+    assert!(matches!(first.granted, Err(ReserveRefused::Over { scope: Scope::Tree(_), .. })), "{first:?}");
     assert_eq!(world.pool(Pool::Tree(id("p"))).await, (15, 30));
     assert_eq!(world.pool(Pool::Day(DAY)).await, (0, 30));
     // Another process of the same conversation: the ledger knows what was spent, and does not count it twice.
@@ -391,26 +391,29 @@ async fn r20_of_all_who_come_to_a_limit_one_asks() {
     let (one, other) = (asker(&a, &first, 10), asker(&b, &second, 10));
     let pool = Pool::Day(DAY);
     let nobody = |_: &Owner| false;
-    assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), Turn::Ours);
-    assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), Turn::Ours);
-    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), Turn::Others(id("a")));
+    assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), AskTurn::Ours);
+    assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), AskTurn::Ours);
+    assert_eq!(
+        world.ledger.take_question(&pool, other, nobody).await.expect("turn"),
+        AskTurn::Others(id("a"))
+    );
     // Another limit is another question.
     assert_eq!(
         world.ledger.take_question(&Pool::Tree(id("b")), other, nobody).await.expect("turn"),
-        Turn::Ours
+        AskTurn::Ours
     );
     // Its no is the answer for those who waited, and not for who comes later.
     world.ledger.close_question(&pool, one, Closed::Denied(20)).await.expect("close");
-    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), Turn::Denied);
+    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), AskTurn::Denied);
     assert_eq!(
         world.ledger.take_question(&pool, asker(&b, &second, 21), nobody).await.expect("turn"),
-        Turn::Ours
+        AskTurn::Ours
     );
     // Whoever asks and is gone asks no more.
     assert_eq!(
         world.ledger.take_question(&pool, one, |owner| owner.pid == 2).await.expect("turn"),
-        Turn::Ours
+        AskTurn::Ours
     );
     world.ledger.close_question(&pool, one, Closed::Open).await.expect("close");
-    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), Turn::Ours);
+    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), AskTurn::Ours);
 }

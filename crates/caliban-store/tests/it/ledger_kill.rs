@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use caliban_core::budget::Limits;
 use caliban_core::usage::Usage;
-use caliban_store::ledger::{Account, AccountId, Ledger, LedgerError, Owner, Pool, Request};
+use caliban_store::ledger::{Account, AccountId, Ledger, LedgerError, LedgerRequest, Owner, Pool};
 use caliban_store::{Stamp, StoreUrl};
 
 use crate::ledger::{DAY, account, id, tokens};
@@ -48,7 +48,7 @@ async fn spend(dir: &Path) {
     ledger.open_account(&opened, Stamp::now()).await.expect("account");
     loop {
         let asked = fastrand::u64(50..400);
-        let request = Request {
+        let request = LedgerRequest {
             account: &own,
             owner: &Owner { boot: "b".to_owned(), pid, started: 1 },
             model: "m",

@@ -1,9 +1,9 @@
 //! The ledger against a model: whatever happens in whatever order, its answers and sums are those of the ledger in memory.
 
-use caliban_core::budget::{Estimate, Limits, Millis, Refused, Scope};
+use caliban_core::budget::{Estimate, Limits, Millis, ReserveRefused, Scope};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
-use caliban_store::ledger::{Ledger, LedgerError, Pool, Request, Reservation};
+use caliban_store::ledger::{Ledger, LedgerError, LedgerRequest, Pool, Reservation};
 use caliban_store::{Stamp, StoreUrl};
 use proptest::prelude::*;
 
@@ -48,16 +48,16 @@ fn name(agent: usize) -> String {
 /// The refusal in a form that both have.
 fn refusal(error: LedgerError) -> String {
     match error {
-        LedgerError::Refused(Refused::Over { scope: Scope::Day, .. }) => "day".to_owned(),
-        LedgerError::Refused(Refused::NoPrice(Scope::Day)) => "day has no price".to_owned(),
+        LedgerError::Refused(ReserveRefused::Over { scope: Scope::Day, .. }) => "day".to_owned(),
+        LedgerError::Refused(ReserveRefused::NoPrice(Scope::Day)) => "day has no price".to_owned(),
         other => other.to_string(),
     }
 }
 
-fn models_refusal(error: Refused<String>) -> String {
+fn models_refusal(error: ReserveRefused<String>) -> String {
     match error {
-        Refused::Over { scope: Scope::Pool, .. } => "day".to_owned(),
-        Refused::NoPrice(Scope::Pool) => "day has no price".to_owned(),
+        ReserveRefused::Over { scope: Scope::Pool, .. } => "day".to_owned(),
+        ReserveRefused::NoPrice(Scope::Pool) => "day has no price".to_owned(),
         other => other.to_string(),
     }
 }
@@ -78,7 +78,7 @@ async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps
         match step {
             Step::Reserve { agent, usage, priced, pid } => {
                 let cost = priced.then_some(MicroUsd(usage));
-                let request = Request {
+                let request = LedgerRequest {
                     account: &id(&name(agent)),
                     owner: &owner(pid),
                     model: "m",

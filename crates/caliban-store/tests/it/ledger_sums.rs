@@ -5,7 +5,7 @@
 
 use caliban_core::budget::Limits;
 use caliban_core::usage::Usage;
-use caliban_store::ledger::{Account, Ledger, LedgerError, Pool, Request, Reservation, SetLimit};
+use caliban_store::ledger::{Account, Ledger, LedgerError, LedgerRequest, Pool, Reservation, SetLimit};
 use caliban_store::{Stamp, StoreUrl};
 use proptest::prelude::*;
 
@@ -188,7 +188,7 @@ async fn take(ledger: &mut Ledger, model: &mut Model, step: Step) {
             model.agents[agent] = Some(Agent { parent, own, asked: tree, tree: kept });
         }
         Step::Reserve { agent, tokens, pid } => {
-            let request = Request {
+            let request = LedgerRequest {
                 account: &id(&name(agent)),
                 owner: &owner(pid),
                 model: "m",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use caliban_store::broker::{
-    AgentId, Broker, BrokerError, Delivery, DeliveryState, ExecEnd, ExecId, ExecState, NewExec, NewMember,
-    NewMessage, NewSession, Notice, PaneIdentity, Placement, PollQuery, Scope, SessionId, Speaker,
+    AgentId, Broker, BrokerError, Delivery, DeliveryState, ExecEnd, ExecId, ExecState, MailboxScope, NewExec,
+    NewMember, NewMessage, NewSession, Notice, PaneIdentity, Placement, PollQuery, SessionId, Speaker,
 };
 use caliban_store::{HostId, Stamp, StoreUrl};
 
@@ -185,7 +185,8 @@ async fn m08_a_notice_is_sent_once_to_director_and_user() {
     assert!(!world.broker.notice(&notice(true), at(3)).await.expect("notice"), "once");
     assert!(world.broker.notice(&notice(false), at(4)).await.expect("notice"));
     for (who, count) in [(world.director, 2), (world.administrator, 1)] {
-        let query = PollQuery { agent: who, scope: Scope::All, since: None, after: None, page_size: 10 };
+        let query =
+            PollQuery { agent: who, scope: MailboxScope::All, since: None, after: None, page_size: 10 };
         let page = world.broker.poll(&query).await.expect("poll");
         assert_eq!(page.tasks.len(), count);
         assert!(page.tasks.iter().all(|task| task.from == world.administrator && task.text == "overdue"));

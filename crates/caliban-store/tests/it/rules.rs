@@ -1,8 +1,8 @@
 //! The broker's rules one by one: what is refused with which error, and what exactly is stored.
 
 use caliban_store::broker::{
-    AgentId, AgentKind, Broker, BrokerError, Freshness, IdPrefix, NewAgent, NewBroadcast, NewMessage,
-    NewSession, PollQuery, Scope, SessionId, Speaker, TaskId, TaskKind, TaskState,
+    AgentId, AgentKind, Broker, BrokerError, Freshness, IdPrefix, MailboxScope, NewAgent, NewBroadcast,
+    NewMessage, NewSession, PollQuery, SessionId, Speaker, TaskId, TaskKind, TaskState,
 };
 use caliban_store::{Stamp, StoreUrl};
 
@@ -131,7 +131,7 @@ async fn r09_an_id_is_one_message_whatever_else_is_different() {
     for new in &wrong {
         assert_eq!(refused(world.broker.broadcast(new, at(4)).await), "IdTaken");
     }
-    let query = PollQuery { agent: bob, scope: Scope::Open, since: None, after: None, page_size: 1 };
+    let query = PollQuery { agent: bob, scope: MailboxScope::Open, since: None, after: None, page_size: 1 };
     let copy = world.broker.poll(&query).await.expect("poll").tasks.remove(0);
     for taken in [summary, copy.id] {
         let new = world.message(alice, bob, "x", Some(taken));
@@ -174,7 +174,7 @@ async fn m09_a_broadcast_is_a_summary_and_copies_that_name_it() {
         )
     );
     let query =
-        PollQuery { agent: world.director, scope: Scope::All, since: None, after: None, page_size: 9 };
+        PollQuery { agent: world.director, scope: MailboxScope::All, since: None, after: None, page_size: 9 };
     let page = world.broker.poll(&query).await.expect("poll");
     let [copy] = &page.tasks[..] else { panic!("{page:?}") };
     assert_eq!(

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use caliban_store::broker::{
-    AgentKind, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, Freshness, IdPrefix, NewAgent,
-    NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Scope, Speaker, Task, TaskId,
-    TaskState,
+    AgentKind, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, Freshness, IdPrefix, MailboxScope,
+    NewAgent, NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Speaker, Task,
+    TaskId, TaskState,
 };
 use caliban_store::doorbell::Bells;
 use caliban_store::{HostId, Stamp, StoreUrl};
@@ -80,13 +80,14 @@ async fn story(url: &StoreUrl) {
     send(&mut broker, "two", None, at(10)).await.expect("send");
     send(&mut broker, "three", None, at(500)).await.expect("send");
     let query = |scope, after| PollQuery { agent: bob.id, scope, since: None, after, page_size: 10 };
-    let newest = broker.poll(&query(Scope::Open, None)).await.expect("poll");
+    let newest = broker.poll(&query(MailboxScope::Open, None)).await.expect("poll");
     assert_eq!(texts(&newest.tasks), ["three", "two", "one"]);
-    let onward = broker.poll(&query(Scope::Open, Some(first.task.seq))).await.expect("poll");
+    let onward = broker.poll(&query(MailboxScope::Open, Some(first.task.seq))).await.expect("poll");
     assert_eq!(texts(&onward.tasks), ["two", "three"]);
-    let since = PollQuery { since: Some(at(500)), ..query(Scope::Open, None) };
+    let since = PollQuery { since: Some(at(500)), ..query(MailboxScope::Open, None) };
     assert_eq!(texts(&broker.poll(&since).await.expect("poll").tasks), ["three", "one"]);
-    let page = broker.poll(&PollQuery { page_size: 2, ..query(Scope::Open, None) }).await.expect("poll");
+    let page =
+        broker.poll(&PollQuery { page_size: 2, ..query(MailboxScope::Open, None) }).await.expect("poll");
     assert_eq!((texts(&page.tasks), page.more), (vec!["three", "two"], true));
 
     // The end of a message is guarded.
@@ -97,9 +98,12 @@ async fn story(url: &StoreUrl) {
     assert_eq!((done.state, done.status_at), (TaskState::Completed, at(3)));
     let late = broker.cancel(session, &alice.id.into(), &one, at(4)).await;
     assert!(matches!(late, Err(BrokerError::CannotCancel(TaskState::Completed))));
-    assert_eq!(texts(&broker.poll(&query(Scope::Open, None)).await.expect("poll").tasks), ["three", "two"]);
     assert_eq!(
-        texts(&broker.poll(&query(Scope::All, None)).await.expect("poll").tasks),
+        texts(&broker.poll(&query(MailboxScope::Open, None)).await.expect("poll").tasks),
+        ["three", "two"]
+    );
+    assert_eq!(
+        texts(&broker.poll(&query(MailboxScope::All, None)).await.expect("poll").tasks),
         ["three", "two", "one"]
     );
 
@@ -129,7 +133,8 @@ async fn story(url: &StoreUrl) {
     // A waiter is woken by another connection's commit.
     let carol = register(&mut broker, "carol").await;
     let mut other = Broker::open(url, Speaker::Anybody).await.expect("open again");
-    let mail = PollQuery { agent: carol.id, scope: Scope::Open, since: None, after: None, page_size: 10 };
+    let mail =
+        PollQuery { agent: carol.id, scope: MailboxScope::Open, since: None, after: None, page_size: 10 };
     let waiter = tokio::spawn(async move { other.wait(&mail, Duration::from_secs(3600)).await });
     let new =
         NewMessage { session, from: alice.id.into(), to: carol.id.into(), text: "wake".to_owned(), id: None };
@@ -159,7 +164,7 @@ async fn story(url: &StoreUrl) {
     let late = NewAgent { name: "late".to_owned(), description: String::new(), skills: Vec::new() };
     let refused = broker.register(&session.into(), &late, at(11)).await;
     assert!(matches!(refused, Err(BrokerError::SessionDeleted(id)) if id == session));
-    assert_eq!(texts(&broker.poll(&query(Scope::All, None)).await.expect("poll").tasks).len(), 4);
+    assert_eq!(texts(&broker.poll(&query(MailboxScope::All, None)).await.expect("poll").tasks).len(), 4);
     broker.close().await;
 }
 

@@ -7,27 +7,27 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
-use caliban_contract::archive::{Why, was_removed};
+use caliban_contract::archive::{ArchiveReason, was_removed};
 use caliban_contract::limits::RaisedLimits;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, State};
+use caliban_core::lifecycle::{LifecycleEvent, State};
 use caliban_store::StoreError;
-use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 
-use super::agent::Agent;
-use super::answers::Kept;
+use super::agent::DaemonAgent;
+use super::answers::KeptAnswer;
 use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
 use super::{Owner, archive, rm, spawn, stop_order};
-use crate::lock::Held;
+use crate::lock::HeldLock;
 use crate::places::Places;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
 use crate::row::About;
 
 /// What the files say of an agent's run.
-enum Run {
+enum RunFiles {
     /// None has begun.
     NotBegun,
     /// It began in this boot.
@@ -40,7 +40,7 @@ enum Run {
 pub(super) async fn read(
     registry: &mut Registry,
     places: &Places,
-) -> Result<Vec<(Record, About)>, StoreError> {
+) -> Result<Vec<(AgentRecord, About)>, StoreError> {
     let (mut known, mut after) = (Vec::new(), 0);
     loop {
         let page = registry.page(after).await?;
@@ -57,22 +57,22 @@ pub(super) async fn read(
 
 impl Owner {
     /// Takes over what the registry and the agents' directories say.
-    pub(super) async fn adopt(&mut self, known: Vec<(Record, About)>) {
+    pub(super) async fn adopt(&mut self, known: Vec<(AgentRecord, About)>) {
         // The last daemon removed them and could not delete their rows.
         let (removed, known): (Vec<_>, Vec<_>) =
             known.into_iter().partition(|(record, _)| was_removed(self.places.base(), record.id));
         for (record, _) in &removed {
-            self.batch.add(Change::Delete(record.id), Then::Deleted(record.id));
+            self.batch.add(RegistryChange::Delete(record.id), Then::Deleted(record.id));
             if let Some((request, removed)) = rm::answer(&self.places, record.id) {
-                self.keep_answer(Some(&request), Kept::Removed(removed.clone()));
-                self.answered(request, Kept::Removed(removed));
+                self.keep_answer(Some(&request), KeptAnswer::Removed(removed.clone()));
+                self.answered(request, KeptAnswer::Removed(removed));
             }
         }
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
         for (record, about) in known {
             let (id, nonce) = (record.id, record.nonce.clone());
             self.next_seq = self.next_seq.max(record.seq + 1);
-            let mut agent = Agent::new(record, about, Phase::Ended);
+            let mut agent = DaemonAgent::new(record, about, Phase::Ended);
             agent.read_report(&self.places);
             agent.read_begun(&self.places);
             let is_over = agent.state().is_ending();
@@ -103,15 +103,15 @@ impl Owner {
     }
 
     /// The end that was ordered for an agent: by its file, or by the registry.
-    fn stop_of(&self, record: &mut Record) -> Option<Stop> {
+    fn stop_of(&self, record: &mut AgentRecord) -> Option<Stop> {
         let order = stop_order::read(&self.places.agent_dir(record.id), &record.nonce);
         if order.is_some() {
-            record.wanted = Wanted::Kill;
+            record.wanted = WantedState::Kill;
         }
         let grace_ms = order.as_ref().map_or(self.options.grace_ms, |order| order.grace_ms);
         let timed_out_ms = order.and_then(|order| order.timed_out_ms);
         let ordered = Some(Ordered { grace_ms, is_durable: true });
-        (record.wanted == Wanted::Kill).then(|| Stop { ordered, waiting: Vec::new(), timed_out_ms })
+        (record.wanted == WantedState::Kill).then(|| Stop { ordered, waiting: Vec::new(), timed_out_ms })
     }
 
     /// Finds out how the run of an agent stands that has not ended as far as the registry knows.
@@ -120,10 +120,10 @@ impl Owner {
         let (state, wanted) = (agent.state(), agent.record.wanted);
         match (self.run_of(id, nonce)?, state) {
             // The last daemon may have launched a shim that has not said so yet.
-            (Run::NotBegun, State::Spawning) => match wanted {
+            (RunFiles::NotBegun, State::Spawning) => match wanted {
                 _ if self.was_launched(id, nonce)? => self.settle_now(id, nonce, dead)?,
-                Wanted::Kill => self.killed_before_start(id),
-                Wanted::Run => {
+                WantedState::Kill => self.killed_before_start(id),
+                WantedState::Run => {
                     self.found.queued += 1;
                     if let Some(agent) = self.agents.get_mut(&id) {
                         agent.phase = Phase::Queued(Queued::default());
@@ -131,17 +131,17 @@ impl Owner {
                 }
             },
             // It was about to be woken.
-            (Run::NotBegun, State::Idle) => self.settle_now(id, nonce, dead)?,
-            (Run::NotBegun, _) => match (self.exit_of(id, nonce)?, self.agents.get(&id)) {
+            (RunFiles::NotBegun, State::Idle) => self.settle_now(id, nonce, dead)?,
+            (RunFiles::NotBegun, _) => match (self.exit_of(id, nonce)?, self.agents.get(&id)) {
                 // Its shim.json is gone; processes that it may have left are ended first.
                 (None, Some(agent)) => dead.push((id, agent.traces(None))),
                 (exit, _) => self.gone(id, nonce, exit.as_ref()),
             },
-            (Run::Lost, _) => {
+            (RunFiles::Lost, _) => {
                 let exit = self.exit_of(id, nonce)?;
                 self.gone(id, nonce, exit.as_ref());
             }
-            (Run::Begun(shim), _) => self.take_over(id, nonce, shim, dead)?,
+            (RunFiles::Begun(shim), _) => self.take_over(id, nonce, shim, dead)?,
         }
         Ok(())
     }
@@ -161,12 +161,12 @@ impl Owner {
         Ok(())
     }
 
-    fn run_of(&self, id: AgentId, nonce: &str) -> io::Result<Run> {
+    fn run_of(&self, id: AgentId, nonce: &str) -> io::Result<RunFiles> {
         let shim = records::try_read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM)?;
         Ok(match shim.filter(|shim| shim.nonce == nonce && shim.pid != VOID_PID) {
-            Some(shim) if shim.boot_id == self.boot_id => Run::Begun(shim),
-            Some(_) => Run::Lost,
-            None => Run::NotBegun,
+            Some(shim) if shim.boot_id == self.boot_id => RunFiles::Begun(shim),
+            Some(_) => RunFiles::Lost,
+            None => RunFiles::NotBegun,
         })
     }
 
@@ -205,7 +205,7 @@ impl Owner {
         }
         self.found.adopted += 1;
         if has_worker && self.agents.get(&id).is_some_and(|agent| agent.state() == State::Spawning) {
-            self.apply(id, Event::Started);
+            self.apply(id, LifecycleEvent::Started);
         }
         self.watch_run(id);
         // Its report was read above; what it says counts now that the run is known to live.
@@ -242,7 +242,7 @@ impl Owner {
             let Some(nonce) = self.agents.get(&id).map(|agent| agent.record.nonce.clone()) else { continue };
             if gone {
                 self.gone(id, &nonce, None);
-            } else if let Some(run) = self.agents.get_mut(&id).and_then(Agent::run_mut) {
+            } else if let Some(run) = self.agents.get_mut(&id).and_then(DaemonAgent::run_mut) {
                 let found = records::read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM);
                 run.keeper = keeper_of_rest(found, &nonce);
             }
@@ -258,7 +258,7 @@ impl Owner {
             .flat_map(|agent| agent.record.after.iter().copied())
             .collect();
         for id in waited_for {
-            match self.agents.get(&id).map(Agent::state) {
+            match self.agents.get(&id).map(DaemonAgent::state) {
                 Some(state) if state.is_ending() => self.ended(id, state),
                 // It has done its task, and waits for a message.
                 Some(State::Idle) => self.ended(id, State::Done),
@@ -288,8 +288,8 @@ impl Owner {
             if !begun {
                 // Never acknowledged: its daemon died before the commit.
                 spawn::forget_files(&self.places, id);
-            } else if matches!(Held::try_take(&entry.path().join(records::SHIM_LOCK)), Ok(Some(_))) {
-                let to = archive::put_if_possible(&self.places, id, Why::NoRow);
+            } else if matches!(HeldLock::try_take(&entry.path().join(records::SHIM_LOCK)), Ok(Some(_))) {
+                let to = archive::put_if_possible(&self.places, id, ArchiveReason::NoRow);
                 self.found
                     .notes
                     .push(format!("agent {id} was in no registry; its files are in {}", to.display()));

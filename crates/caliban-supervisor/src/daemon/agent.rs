@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use caliban_core::lifecycle::{State, WaitingFor};
 use caliban_core::wait::QueuedFor;
 use caliban_keeper::Group;
-use caliban_store::fleet::{Record, Wanted};
+use caliban_store::fleet::{AgentRecord, WantedState};
 
 use super::phase::{Keeper, Phase, Registering, Renewing, Run};
 use crate::places::Places;
@@ -17,8 +17,8 @@ use crate::row::{About, RowFacts};
 /// Runs that are remembered besides the present one.
 const OTHER_RUNS: usize = 4;
 
-pub(super) struct Agent {
-    pub(super) record: Record,
+pub(super) struct DaemonAgent {
+    pub(super) record: AgentRecord,
     pub(super) about: About,
     /// Names that the registry may have for the present run: its own name is not there yet, or did not come there.
     pub(super) other_runs: Vec<String>,
@@ -31,8 +31,8 @@ pub(super) struct Agent {
     pub(super) phase: Phase,
 }
 
-impl Agent {
-    pub(super) fn new(record: Record, about: About, phase: Phase) -> Self {
+impl DaemonAgent {
+    pub(super) fn new(record: AgentRecord, about: About, phase: Phase) -> Self {
         Self { record, about, other_runs: Vec::new(), report: None, begun: None, unsaved: false, phase }
     }
 
@@ -101,7 +101,7 @@ impl Agent {
     /// Whether the next daemon might start this ended agent again, or not know how it ended, as long as the registry does
     /// not say so: a worker that ended by itself has said how, one that was killed or never ran has not.
     pub(super) fn needs_order(&self) -> bool {
-        self.record.wanted == Wanted::Kill
+        self.record.wanted == WantedState::Kill
             || self.own_report().is_none_or(|report| report.outcome().is_none())
     }
 

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use caliban_core::ids::AgentId;
-use caliban_store::fleet::{ANSWERS, Change};
+use caliban_store::fleet::{ANSWERS, RegistryChange};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::store::Then;
-use super::{Answer, Owner, answer_to};
+use super::{DaemonAnswer, Owner, answer_to};
 use crate::protocol::{ApiError, Removed, Respawned};
 use crate::records;
 
@@ -22,14 +22,14 @@ const REMOVED: &str = "removed.json";
 
 /// Where the answer to a request goes.
 #[derive(Debug)]
-pub(in crate::daemon) struct Reply {
-    to: oneshot::Sender<Result<Answer, ApiError>>,
+pub(in crate::daemon) struct ReplyTo {
+    to: oneshot::Sender<Result<DaemonAnswer, ApiError>>,
     /// The caller's name for the request.
     pub(super) request: Option<String>,
 }
 
-impl Reply {
-    pub(super) fn send(self, answer: Result<Answer, ApiError>) {
+impl ReplyTo {
+    pub(super) fn send(self, answer: Result<DaemonAnswer, ApiError>) {
         // The client may have gone.
         let _gone = self.to.send(answer);
     }
@@ -46,15 +46,15 @@ impl Reply {
 }
 
 /// A way to answer, and the answer.
-pub(super) fn channel() -> (Reply, oneshot::Receiver<Result<Answer, ApiError>>) {
+pub(super) fn channel() -> (ReplyTo, oneshot::Receiver<Result<DaemonAnswer, ApiError>>) {
     let (to, answer) = oneshot::channel();
-    (Reply { to, request: None }, answer)
+    (ReplyTo { to, request: None }, answer)
 }
 
 /// An answer that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kept {
+pub(super) enum KeptAnswer {
     Removed(Removed),
     Respawned(Respawned),
     /// The answer is the row as it is now.
@@ -71,7 +71,7 @@ struct RemovedRecord {
 /// The answers that are known, by the names of their requests.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    kept: BTreeMap<String, Kept>,
+    kept: BTreeMap<String, KeptAnswer>,
     order: VecDeque<String>,
 }
 
@@ -87,7 +87,7 @@ impl Answers {
         answers
     }
 
-    fn add(&mut self, request: String, kept: Kept) {
+    fn add(&mut self, request: String, kept: KeptAnswer) {
         if self.kept.insert(request.clone(), kept).is_none() {
             self.order.push_back(request);
         }
@@ -101,31 +101,32 @@ impl Answers {
 
 impl Owner {
     /// Answers a request that was carried out before; gives back the reply of one that was not.
-    pub(super) fn unless_answered(&mut self, reply: Reply) -> Option<Reply> {
+    pub(super) fn unless_answered(&mut self, reply: ReplyTo) -> Option<ReplyTo> {
         let kept = reply.request.as_ref().and_then(|request| self.answers.kept.get(request)).cloned();
         let Some(kept) = kept else { return Some(reply) };
         let answer = match kept {
-            Kept::Removed(removed) => Ok(Answer::Removed(removed)),
-            Kept::Respawned(respawned) => Ok(Answer::Respawned(respawned)),
-            Kept::Resumed(id) => self.row_answer(id),
+            KeptAnswer::Removed(removed) => Ok(DaemonAnswer::Removed(removed)),
+            KeptAnswer::Respawned(respawned) => Ok(DaemonAnswer::Respawned(respawned)),
+            KeptAnswer::Resumed(id) => self.row_answer(id),
         };
         answer_to(reply, answer);
         None
     }
 
     /// Has an answer committed together with what else is in the batch.
-    pub(super) fn keep_answer(&mut self, request: Option<&str>, kept: Kept) {
+    pub(super) fn keep_answer(&mut self, request: Option<&str>, kept: KeptAnswer) {
         let Some(request) = request.map(str::to_owned) else { return };
         match serde_json::to_string(&kept) {
             Ok(json) => {
-                self.batch.add(Change::Answer(request.clone(), json), Then::Answered { request, kept });
+                self.batch
+                    .add(RegistryChange::Answer(request.clone(), json), Then::Answered { request, kept });
             }
             Err(error) => tracing::error!("an answer is not kept: {error}"),
         }
     }
 
     /// An answer counts: what it says is on the disk.
-    pub(super) fn answered(&mut self, request: String, kept: Kept) {
+    pub(super) fn answered(&mut self, request: String, kept: KeptAnswer) {
         self.answers.add(request, kept);
     }
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use caliban_acp::client::{Question, Reply};
+use caliban_acp::client::{AskReply, Question};
 use caliban_acp::v1::AGENT_METHOD_NAMES;
 use caliban_acp::{ClientError, ClientEvent, Link};
 use caliban_contract::tail::Tail;
@@ -16,7 +16,7 @@ use super::speak::{Speaker, refusal};
 use crate::protocol::{
     AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, DenyRequest, ErrorCode,
 };
-use crate::records::{self, Ask, AskAnswer};
+use crate::records::{self, AskAnswer, AskRecord};
 
 /// How often it is looked whether the question is still open.
 const LOOK: Duration = Duration::from_millis(50);
@@ -99,11 +99,11 @@ pub(super) async fn answer(
     Err(ApiError::new(ErrorCode::Conflict, text))
 }
 
-fn reply(answer: &AskAnswer) -> Reply {
+fn reply(answer: &AskAnswer) -> AskReply {
     match answer {
-        AskAnswer::Once => Reply::AllowOnce,
-        AskAnswer::Always => Reply::AllowAlways,
-        AskAnswer::No(reason) => Reply::Reject(reason.clone()),
+        AskAnswer::Once => AskReply::AllowOnce,
+        AskAnswer::Always => AskReply::AllowAlways,
+        AskAnswer::No(reason) => AskReply::Reject(reason.clone()),
     }
 }
 
@@ -116,7 +116,7 @@ fn not_asked() -> ApiError {
 async fn question(
     link: &mut Link,
     row: &AgentRow,
-    asked: &Ask,
+    asked: &AskRecord,
     speaker: &Speaker<'_>,
 ) -> Result<Question, ApiError> {
     let params = json!({"sessionId": link.session, "cwd": link.cwd, "mcpServers": []});
@@ -148,14 +148,19 @@ async fn question(
 
 /// Whether it is the question that was shown: the same call, with the same arguments to the last byte. The agent says
 /// what stands for the call, because secrets are not in the list.
-fn is_about(question: &Question, asked: &Ask) -> bool {
+fn is_about(question: &Question, asked: &AskRecord) -> bool {
     let call = &question.request.tool_call;
     let digest = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask")?.get("digest")?.as_str());
     digest == Some(&asked.digest) && *call.tool_call_id.0 == *asked.id
 }
 
 /// Waits until the question is not open any more, keeping up with what the agent says.
-async fn closed(link: &mut Link, row: &AgentRow, asked: &Ask, speaker: &Speaker<'_>) -> Result<(), ApiError> {
+async fn closed(
+    link: &mut Link,
+    row: &AgentRow,
+    asked: &AskRecord,
+    speaker: &Speaker<'_>,
+) -> Result<(), ApiError> {
     let mut look = tokio::time::interval(LOOK);
     let mut hung_up = false;
     loop {
@@ -170,13 +175,13 @@ async fn closed(link: &mut Link, row: &AgentRow, asked: &Ask, speaker: &Speaker<
     }
 }
 
-fn is_open(row: &AgentRow, asked: &Ask) -> bool {
+fn is_open(row: &AgentRow, asked: &AskRecord) -> bool {
     row.asks.iter().any(|ask| ask.id == asked.id && ask.opened_at == asked.opened_at)
 }
 
 /// What the transcript says was answered. The record comes a moment after the question is closed, or never, when the agent
 /// has ended in between.
-async fn recorded(row: &AgentRow, asked: &Ask, speaker: &Speaker<'_>) -> Result<AskAnswer, ApiError> {
+async fn recorded(row: &AgentRow, asked: &AskRecord, speaker: &Speaker<'_>) -> Result<AskAnswer, ApiError> {
     let mut answers = AnswersOf::new(row, &asked.id);
     loop {
         let has_ended = speaker.row(row.id).await?.state.is_ending();

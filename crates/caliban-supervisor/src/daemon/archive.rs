@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use caliban_contract::archive::{Archived, RECORD, VERSION, Why, place};
+use caliban_contract::archive::{ArchiveReason, Archived, RECORD, VERSION, place};
 use caliban_core::ids::AgentId;
 
 use super::Owner;
@@ -19,14 +19,14 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limits {
+struct ArchiveLimits {
     age_ms: u64,
     bytes: u64,
 }
 
 /// One archived agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct ArchivedAgent {
     dir: PathBuf,
     at: u64,
     bytes: u64,
@@ -39,7 +39,7 @@ impl Owner {
             return;
         }
         let dir = self.places.archive_dir();
-        let limits = Limits {
+        let limits = ArchiveLimits {
             age_ms: u64::from(self.options.archive_days) * DAY_MS,
             bytes: self.options.archive_bytes,
         };
@@ -48,7 +48,7 @@ impl Owner {
 }
 
 /// Moves an agent's directory to the archive; durable when this returns.
-pub(super) fn put(places: &Places, id: AgentId, why: Why) -> io::Result<PathBuf> {
+pub(super) fn put(places: &Places, id: AgentId, why: ArchiveReason) -> io::Result<PathBuf> {
     let (from, to) = (places.agent_dir(id), place(places.base(), id));
     // Without it the age of the transcript counts, so a full disk does not keep an agent from being removed.
     let record = Archived { version: VERSION, at: crate::wall_ms(), why };
@@ -67,16 +67,16 @@ pub(super) fn put(places: &Places, id: AgentId, why: Why) -> io::Result<PathBuf>
 }
 
 /// The same, where an agent goes on if that fails; returns where its directory is then.
-pub(super) fn put_if_possible(places: &Places, id: AgentId, why: Why) -> PathBuf {
+pub(super) fn put_if_possible(places: &Places, id: AgentId, why: ArchiveReason) -> PathBuf {
     put(places, id, why).unwrap_or_else(|error| {
         tracing::warn!(%id, "its directory stays where it is: {error}");
         places.agent_dir(id)
     })
 }
 
-fn prune(archive: &Path, limits: Limits) {
+fn prune(archive: &Path, limits: ArchiveLimits) {
     let entries = fs::read_dir(archive).into_iter().flatten().flatten().map(|entry| entry.path());
-    let entries: Vec<Entry> = entries.filter_map(|dir| entry(&dir)).collect();
+    let entries: Vec<ArchivedAgent> = entries.filter_map(|dir| entry(&dir)).collect();
     for dir in surplus(entries, limits, crate::wall_ms()) {
         match fs::remove_dir_all(&dir) {
             Ok(()) => tracing::info!("{} is not kept any longer", dir.display()),
@@ -86,7 +86,7 @@ fn prune(archive: &Path, limits: Limits) {
 }
 
 /// What is archived in a directory; none for what is not an agent's.
-fn entry(dir: &Path) -> Option<Entry> {
+fn entry(dir: &Path) -> Option<ArchivedAgent> {
     dir.file_name()?.to_str()?.parse::<AgentId>().ok()?;
     let at = match records::read::<Archived>(dir, RECORD) {
         Some(archived) => archived.at,
@@ -98,7 +98,7 @@ fn entry(dir: &Path) -> Option<Entry> {
             u64::try_from(since.as_millis()).ok()?
         }
     };
-    Some(Entry { dir: dir.to_owned(), at, bytes: bytes_below(dir) })
+    Some(ArchivedAgent { dir: dir.to_owned(), at, bytes: bytes_below(dir) })
 }
 
 fn bytes_below(dir: &Path) -> u64 {
@@ -114,7 +114,7 @@ fn bytes_below(dir: &Path) -> u64 {
 
 /// The directories that go: those that are too old, then the oldest until the rest is small enough. The newest is never too
 /// large: it was archived only now.
-fn surplus(mut entries: Vec<Entry>, limits: Limits, now_ms: u64) -> Vec<PathBuf> {
+fn surplus(mut entries: Vec<ArchivedAgent>, limits: ArchiveLimits, now_ms: u64) -> Vec<PathBuf> {
     entries.sort_by(|one, other| (other.at, &other.dir).cmp(&(one.at, &one.dir)));
     let mut kept_bytes = 0_u64;
     let mut is_full = false;
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn r21_the_archive_is_bounded_by_age_and_size_and_the_newest_stays() {
-        let entry = |name: &str, at, bytes| Entry { dir: name.into(), at, bytes };
-        let gone = |entries: &[Entry], age_ms, bytes, now| {
-            let gone = surplus(entries.to_vec(), Limits { age_ms, bytes }, now);
+        let entry = |name: &str, at, bytes| ArchivedAgent { dir: name.into(), at, bytes };
+        let gone = |entries: &[ArchivedAgent], age_ms, bytes, now| {
+            let gone = surplus(entries.to_vec(), ArchiveLimits { age_ms, bytes }, now);
             gone.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>()
         };
         let all = [entry("b", 20, 5), entry("a", 10, 5), entry("c", 30, 5)];
@@ -161,10 +161,11 @@ mod tests {
         fs::write(agent.join("sub/x/more"), "123").unwrap();
         let found = entry(&agent).unwrap();
         assert!(found.bytes == 8 && found.at > 0, "{found:?}");
-        records::write(&agent, RECORD, &Archived { version: VERSION, at: 7, why: Why::Removed }).unwrap();
+        records::write(&agent, RECORD, &Archived { version: VERSION, at: 7, why: ArchiveReason::Removed })
+            .unwrap();
         assert_eq!(entry(&agent).unwrap().at, 7);
         assert_eq!(entry(dir.path()), None);
-        prune(dir.path(), Limits { age_ms: 1, bytes: u64::MAX });
+        prune(dir.path(), ArchiveLimits { age_ms: 1, bytes: u64::MAX });
         assert!(!agent.exists());
     }
 }

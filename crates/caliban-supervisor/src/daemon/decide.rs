@@ -2,29 +2,29 @@
 //!
 //! The daemon decides by them, and so does a list of agents whose daemon is not running.
 
-use caliban_core::lifecycle::{Event, Outcome, State, Status};
-use caliban_store::fleet::Wanted;
+use caliban_core::lifecycle::{LifecycleEvent, Outcome, State, Status};
+use caliban_store::fleet::WantedState;
 
 use crate::records::{Again, ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
 
 /// The events that bring a living agent to the state that its worker reports.
 #[must_use]
-pub fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
+pub fn follow(status: &Status, report: &WorkerStatus) -> Vec<LifecycleEvent> {
     let mut events = match (status.state(), report.state) {
         // An end counts when the processes are gone; an ended agent has no worker.
         (_, WorkerState::Done | WorkerState::Failed)
         | (State::Killed | State::Done | State::Failed | State::Crashed, _) => return Vec::new(),
-        (State::Running, WorkerState::Idle) => vec![Event::TurnEnded],
-        (State::Idle, WorkerState::Running) => vec![Event::TurnStarted],
+        (State::Running, WorkerState::Idle) => vec![LifecycleEvent::TurnEnded],
+        (State::Idle, WorkerState::Running) => vec![LifecycleEvent::TurnStarted],
         (State::Running, WorkerState::Running) | (State::Idle, WorkerState::Idle) => Vec::new(),
         // A worker that reports has begun, whether or not its shim came to say so.
-        (State::Spawning, WorkerState::Running) => vec![Event::Started],
-        (State::Spawning, WorkerState::Idle) => vec![Event::Started, Event::TurnEnded],
+        (State::Spawning, WorkerState::Running) => vec![LifecycleEvent::Started],
+        (State::Spawning, WorkerState::Idle) => vec![LifecycleEvent::Started, LifecycleEvent::TurnEnded],
     };
     let waits = report.waits_for();
     let still = if events.is_empty() { status.waiting_for() } else { None };
     if waits.as_ref() != still {
-        events.push(waits.map_or(Event::GoesOn, Event::Waits));
+        events.push(waits.map_or(LifecycleEvent::GoesOn, LifecycleEvent::Waits));
     }
     events
 }
@@ -35,7 +35,7 @@ pub struct Facts<'a> {
     /// The agent's state so far.
     pub state: State,
     /// Whether somebody wanted it to end.
-    pub wanted: Wanted,
+    pub wanted: WantedState,
     /// The time that it had, when it ends because that is up.
     pub timed_out_ms: Option<u64>,
     /// The last report of this run's worker.
@@ -48,7 +48,7 @@ pub struct Facts<'a> {
 
 /// What the end of a run means for its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// There was no worker, for a reason that may pass: the agent gets another run.
     NotBegun {
         /// The reason.
@@ -57,14 +57,14 @@ pub enum End {
     /// The worker left memory; a message wakes the agent.
     Hibernates {
         /// What brings the agent to `idle`.
-        events: Vec<Event>,
+        events: Vec<LifecycleEvent>,
         /// What else there is to say.
         note: Option<String>,
     },
     /// The agent has ended.
     Over {
         /// What brings it there.
-        events: Vec<Event>,
+        events: Vec<LifecycleEvent>,
         /// What else there is to say.
         note: Option<String>,
     },
@@ -72,44 +72,44 @@ pub enum End {
 
 /// Decides what the end of a run means.
 #[must_use]
-pub fn end_of_run(facts: &Facts<'_>) -> End {
+pub fn end_of_run(facts: &Facts<'_>) -> RunEnd {
     if let Some(text) = not_begun(facts) {
-        return End::NotBegun { text };
+        return RunEnd::NotBegun { text };
     }
     let signal = facts.exit.and_then(|exit| exit.signal);
     let outcome = facts.report.and_then(WorkerStatus::outcome);
     let last = match (facts.wanted, outcome) {
-        (Wanted::Run, Some(outcome)) => Event::Ended(outcome),
+        (WantedState::Run, Some(outcome)) => LifecycleEvent::Ended(outcome),
         // It finished in the moment of the kill: its work is done, and its own report counts.
-        (Wanted::Kill, Some(Outcome::Finished)) => Event::Ended(Outcome::Finished),
-        (Wanted::Kill, _) => match facts.timed_out_ms {
-            Some(after_ms) => Event::TimedOut { after_ms },
-            None => Event::Killed { signal },
+        (WantedState::Kill, Some(Outcome::Finished)) => LifecycleEvent::Ended(Outcome::Finished),
+        (WantedState::Kill, _) => match facts.timed_out_ms {
+            Some(after_ms) => LifecycleEvent::TimedOut { after_ms },
+            None => LifecycleEvent::Killed { signal },
         },
-        (Wanted::Run, None) if hibernates(facts) => {
-            return End::Hibernates { events: to_idle(facts.state), note: facts.exit.and_then(note) };
+        (WantedState::Run, None) if hibernates(facts) => {
+            return RunEnd::Hibernates { events: to_idle(facts.state), note: facts.exit.and_then(note) };
         }
-        (Wanted::Run, None) => match facts.exit.map(|exit| (&exit.not_started, exit.code)) {
+        (WantedState::Run, None) => match facts.exit.map(|exit| (&exit.not_started, exit.code)) {
             Some((Some(text), _)) if facts.state == State::Spawning => {
-                Event::SpawnFailed { text: text.clone() }
+                LifecycleEvent::SpawnFailed { text: text.clone() }
             }
-            Some((Some(text), _)) => Event::Ended(Outcome::Error { text: text.clone() }),
-            Some((None, Some(0) | None)) | None => Event::Lost { signal },
+            Some((Some(text), _)) => LifecycleEvent::Ended(Outcome::Error { text: text.clone() }),
+            Some((None, Some(0) | None)) | None => LifecycleEvent::Lost { signal },
             Some((None, Some(code))) => {
                 let text =
                     format!("the worker ended with code {code} and gave no reason; see its worker.log");
-                Event::Ended(Outcome::Error { text })
+                LifecycleEvent::Ended(Outcome::Error { text })
             }
         },
     };
-    let begins = facts.state == State::Spawning && matches!(last, Event::Ended(_));
-    let events = begins.then_some(Event::Started).into_iter().chain([last]).collect();
-    End::Over { events, note: facts.exit.and_then(note) }
+    let begins = facts.state == State::Spawning && matches!(last, LifecycleEvent::Ended(_));
+    let events = begins.then_some(LifecycleEvent::Started).into_iter().chain([last]).collect();
+    RunEnd::Over { events, note: facts.exit.and_then(note) }
 }
 
 /// Why a run had no worker, when another run may have one.
 fn not_begun(facts: &Facts<'_>) -> Option<String> {
-    let exit = facts.exit.filter(|_| facts.wanted == Wanted::Run)?;
+    let exit = facts.exit.filter(|_| facts.wanted == WantedState::Run)?;
     let may_pass = match exit.again {
         Again::Never => false,
         Again::Soon => true,
@@ -119,10 +119,10 @@ fn not_begun(facts: &Facts<'_>) -> Option<String> {
     exit.not_started.clone().filter(|_| may_pass && is_waiting)
 }
 
-fn to_idle(state: State) -> Vec<Event> {
+fn to_idle(state: State) -> Vec<LifecycleEvent> {
     match state {
-        State::Running => vec![Event::TurnEnded],
-        State::Spawning => vec![Event::Started, Event::TurnEnded],
+        State::Running => vec![LifecycleEvent::TurnEnded],
+        State::Spawning => vec![LifecycleEvent::Started, LifecycleEvent::TurnEnded],
         State::Idle | State::Done | State::Failed | State::Killed | State::Crashed => Vec::new(),
     }
 }
@@ -150,10 +150,10 @@ fn hibernates(facts: &Facts<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Ask, EndingKind, ToldBy, Waiting, WorkerEnding};
+    use crate::records::{AskRecord, EndingKind, ToldBy, Waiting, WorkerEnding};
     use caliban_core::lifecycle::WaitingFor;
 
-    fn status(events: &[Event]) -> Status {
+    fn status(events: &[LifecycleEvent]) -> Status {
         events.iter().fold(Status::default(), |status, event| status.apply(event.clone()).unwrap())
     }
 
@@ -163,37 +163,41 @@ mod tests {
 
     #[test]
     fn a_living_agent_follows_its_worker() {
-        let running = status(&[Event::Started]);
-        let idle = status(&[Event::Started, Event::TurnEnded]);
-        let ask = Ask { what: "Bash rm".into(), ..Ask::default() };
+        let running = status(&[LifecycleEvent::Started]);
+        let idle = status(&[LifecycleEvent::Started, LifecycleEvent::TurnEnded]);
+        let ask = AskRecord { what: "Bash rm".into(), ..AskRecord::default() };
         let asks = WorkerStatus {
             waiting_for: Some(Waiting::Approval),
             asks: vec![ask],
             ..report(WorkerState::Running)
         };
-        let approval = Event::Waits(WaitingFor::Approval { call: "Bash rm".into() });
+        let approval = LifecycleEvent::Waits(WaitingFor::Approval { call: "Bash rm".into() });
         let input = WorkerStatus { waiting_for: Some(Waiting::Input), ..report(WorkerState::Idle) };
         assert_eq!(follow(&running, &report(WorkerState::Running)), []);
         assert_eq!(follow(&running, &asks), std::slice::from_ref(&approval));
         let waiting = running.apply(approval.clone()).unwrap();
         assert_eq!(follow(&waiting, &asks), []);
-        assert_eq!(follow(&waiting, &report(WorkerState::Running)), [Event::GoesOn]);
-        assert_eq!(follow(&waiting, &input), [Event::TurnEnded, Event::Waits(WaitingFor::Input)]);
-        assert_eq!(follow(&idle, &asks), [Event::TurnStarted, approval.clone()]);
+        assert_eq!(follow(&waiting, &report(WorkerState::Running)), [LifecycleEvent::GoesOn]);
+        assert_eq!(
+            follow(&waiting, &input),
+            [LifecycleEvent::TurnEnded, LifecycleEvent::Waits(WaitingFor::Input)]
+        );
+        assert_eq!(follow(&idle, &asks), [LifecycleEvent::TurnStarted, approval.clone()]);
         assert_eq!(follow(&running, &report(WorkerState::Done)), []);
         assert_eq!(follow(&idle, &report(WorkerState::Idle)), []);
-        let killed = status(&[Event::Started, Event::Killed { signal: None }]);
+        let killed = status(&[LifecycleEvent::Started, LifecycleEvent::Killed { signal: None }]);
         assert_eq!(follow(&killed, &asks), []);
         // A worker that speaks has begun.
         let spawning = Status::default();
-        assert_eq!(follow(&spawning, &report(WorkerState::Running)), [Event::Started]);
-        assert_eq!(follow(&spawning, &asks), [Event::Started, approval]);
-        let rests = [Event::Started, Event::TurnEnded, Event::Waits(WaitingFor::Input)];
+        assert_eq!(follow(&spawning, &report(WorkerState::Running)), [LifecycleEvent::Started]);
+        assert_eq!(follow(&spawning, &asks), [LifecycleEvent::Started, approval]);
+        let rests =
+            [LifecycleEvent::Started, LifecycleEvent::TurnEnded, LifecycleEvent::Waits(WaitingFor::Input)];
         assert_eq!(follow(&spawning, &input), rests);
         assert_eq!(follow(&spawning, &report(WorkerState::Done)), []);
         status(&rests);
         for events in [follow(&waiting, &input), follow(&idle, &asks)] {
-            let start = if events.first() == Some(&Event::TurnEnded) { &waiting } else { &idle };
+            let start = if events.first() == Some(&LifecycleEvent::TurnEnded) { &waiting } else { &idle };
             events.into_iter().try_fold(start.clone(), |status, event| status.apply(event)).unwrap();
         }
     }
@@ -201,10 +205,10 @@ mod tests {
     #[track_caller]
     fn check(
         state: State,
-        wanted: Wanted,
+        wanted: WantedState,
         report: Option<WorkerStatus>,
         exit: Option<ExitRecord>,
-        expected: &[Event],
+        expected: &[LifecycleEvent],
     ) {
         let (report, exit) = (report.as_ref(), exit.as_ref());
         let events = match end_of_run(&Facts {
@@ -215,12 +219,12 @@ mod tests {
             exit,
             is_program_lost: false,
         }) {
-            End::Over { events, .. } => events,
-            End::Hibernates { events, .. } => {
+            RunEnd::Over { events, .. } => events,
+            RunEnd::Hibernates { events, .. } => {
                 assert_eq!(exit.unwrap().code, Some(HIBERNATED));
                 events
             }
-            other @ End::NotBegun { .. } => panic!("{other:?}"),
+            other @ RunEnd::NotBegun { .. } => panic!("{other:?}"),
         };
         assert_eq!(events, expected);
         let after =
@@ -247,7 +251,7 @@ mod tests {
         let of = |exit: &ExitRecord, state, wanted, is_program_lost| {
             let facts =
                 Facts { state, wanted, timed_out_ms: None, report: None, exit: Some(exit), is_program_lost };
-            matches!(end_of_run(&facts), End::NotBegun { text } if text == "no room")
+            matches!(end_of_run(&facts), RunEnd::NotBegun { text } if text == "no room")
         };
         let exit = |again, not_started: Option<&str>| ExitRecord {
             again,
@@ -255,14 +259,14 @@ mod tests {
             ..exit(None, None).unwrap()
         };
         let (soon, missing) = (exit(Again::Soon, Some("no room")), exit(Again::IfReplaced, Some("no room")));
-        assert!(of(&soon, State::Spawning, Wanted::Run, true));
-        assert!(of(&soon, State::Idle, Wanted::Run, true));
-        assert!(!of(&soon, State::Running, Wanted::Run, true));
-        assert!(!of(&soon, State::Spawning, Wanted::Kill, true));
-        assert!(of(&missing, State::Spawning, Wanted::Run, false));
-        assert!(!of(&missing, State::Spawning, Wanted::Run, true));
-        assert!(!of(&exit(Again::Soon, None), State::Spawning, Wanted::Run, false));
-        assert!(!of(&exit(Again::Never, Some("no room")), State::Spawning, Wanted::Run, false));
+        assert!(of(&soon, State::Spawning, WantedState::Run, true));
+        assert!(of(&soon, State::Idle, WantedState::Run, true));
+        assert!(!of(&soon, State::Running, WantedState::Run, true));
+        assert!(!of(&soon, State::Spawning, WantedState::Kill, true));
+        assert!(of(&missing, State::Spawning, WantedState::Run, false));
+        assert!(!of(&missing, State::Spawning, WantedState::Run, true));
+        assert!(!of(&exit(Again::Soon, None), State::Spawning, WantedState::Run, false));
+        assert!(!of(&exit(Again::Never, Some("no room")), State::Spawning, WantedState::Run, false));
     }
 
     #[test]
@@ -273,7 +277,7 @@ mod tests {
         let words =
             "the kernel probably ended it for want of memory; processes of it that could not be ended: 7, 12";
         assert_eq!(note(&both).as_deref(), Some(words));
-        let (state, wanted) = (State::Running, Wanted::Run);
+        let (state, wanted) = (State::Running, WantedState::Run);
         let facts = Facts {
             state,
             wanted,
@@ -282,7 +286,7 @@ mod tests {
             exit: Some(&both),
             is_program_lost: false,
         };
-        assert!(matches!(end_of_run(&facts), End::Over { note: Some(note), .. } if note == words));
+        assert!(matches!(end_of_run(&facts), RunEnd::Over { note: Some(note), .. } if note == words));
     }
 
     #[test]
@@ -293,67 +297,79 @@ mod tests {
             let exit = exit(None, Some(15));
             let facts = Facts {
                 state,
-                wanted: Wanted::Kill,
+                wanted: WantedState::Kill,
                 timed_out_ms: Some(60_000),
                 report: Some(report),
                 exit: exit.as_ref(),
                 is_program_lost: false,
             };
             match end_of_run(&facts) {
-                End::Over { events, .. } => events,
+                RunEnd::Over { events, .. } => events,
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(ends(&running, State::Running), [Event::TimedOut { after_ms: 60_000 }]);
-        assert_eq!(ends(&running, State::Spawning), [Event::TimedOut { after_ms: 60_000 }]);
-        assert_eq!(ends(&done, State::Running), [Event::Ended(Outcome::Finished)]);
+        assert_eq!(ends(&running, State::Running), [LifecycleEvent::TimedOut { after_ms: 60_000 }]);
+        assert_eq!(ends(&running, State::Spawning), [LifecycleEvent::TimedOut { after_ms: 60_000 }]);
+        assert_eq!(ends(&done, State::Running), [LifecycleEvent::Ended(Outcome::Finished)]);
     }
 
     #[test]
     fn f20_the_end_of_a_run_is_what_worker_and_shim_said() {
         use State::{Idle, Running, Spawning};
-        use Wanted::{Kill, Run};
+        use WantedState::{Kill, Run};
         let done = || Some(report(WorkerState::Done));
-        let finished = || Event::Ended(Outcome::Finished);
+        let finished = || LifecycleEvent::Ended(Outcome::Finished);
         check(Running, Run, done(), exit(Some(0), None), &[finished()]);
-        check(Spawning, Run, done(), exit(Some(0), None), &[Event::Started, finished()]);
+        check(Spawning, Run, done(), exit(Some(0), None), &[LifecycleEvent::Started, finished()]);
         // The shim was killed after the worker had finished.
         check(Running, Run, done(), None, &[finished()]);
         check(Running, Kill, done(), exit(Some(0), None), &[finished()]);
-        check(Running, Kill, None, exit(None, Some(15)), &[Event::Killed { signal: Some(15) }]);
+        check(Running, Kill, None, exit(None, Some(15)), &[LifecycleEvent::Killed { signal: Some(15) }]);
         let failed = Some(report(WorkerState::Failed));
-        check(Running, Kill, failed, exit(Some(0), None), &[Event::Killed { signal: None }]);
-        check(Running, Run, None, exit(None, Some(9)), &[Event::Lost { signal: Some(9) }]);
-        check(Running, Run, Some(report(WorkerState::Running)), None, &[Event::Lost { signal: None }]);
+        check(Running, Kill, failed, exit(Some(0), None), &[LifecycleEvent::Killed { signal: None }]);
+        check(Running, Run, None, exit(None, Some(9)), &[LifecycleEvent::Lost { signal: Some(9) }]);
+        check(
+            Running,
+            Run,
+            Some(report(WorkerState::Running)),
+            None,
+            &[LifecycleEvent::Lost { signal: None }],
+        );
         check(
             Running,
             Run,
             Some(report(WorkerState::Running)),
             exit(Some(0), None),
-            &[Event::Lost { signal: None }],
+            &[LifecycleEvent::Lost { signal: None }],
         );
-        check(Spawning, Run, None, None, &[Event::Lost { signal: None }]);
+        check(Spawning, Run, None, None, &[LifecycleEvent::Lost { signal: None }]);
         let budget = WorkerStatus {
             ending: Some(WorkerEnding { kind: EndingKind::Budget, text: Some("1 USD".into()) }),
             ..report(WorkerState::Failed)
         };
-        let exceeded = Event::Ended(Outcome::BudgetExceeded { reason: "1 USD".into() });
+        let exceeded = LifecycleEvent::Ended(Outcome::BudgetExceeded { reason: "1 USD".into() });
         check(Running, Run, Some(budget.clone()), exit(Some(1), None), &[exceeded]);
-        check(Running, Kill, Some(budget), exit(Some(1), None), &[Event::Killed { signal: None }]);
+        check(Running, Kill, Some(budget), exit(Some(1), None), &[LifecycleEvent::Killed { signal: None }]);
         // The shim could not start a worker, or the worker said nothing.
         let refused = || Some(ExitRecord { not_started: Some("no".into()), ..exit(None, None).unwrap() });
-        let error = |text: &str| Event::Ended(Outcome::Error { text: text.to_owned() });
-        check(Spawning, Run, None, refused(), &[Event::SpawnFailed { text: "no".into() }]);
+        let error = |text: &str| LifecycleEvent::Ended(Outcome::Error { text: text.to_owned() });
+        check(Spawning, Run, None, refused(), &[LifecycleEvent::SpawnFailed { text: "no".into() }]);
         check(Running, Run, None, refused(), &[error("no")]);
         let silent = error("the worker ended with code 3 and gave no reason; see its worker.log");
         check(Running, Run, None, exit(Some(3), None), std::slice::from_ref(&silent));
-        check(Spawning, Run, None, exit(Some(3), None), &[Event::Started, silent]);
+        check(Spawning, Run, None, exit(Some(3), None), &[LifecycleEvent::Started, silent]);
         let asleep = || Some(WorkerStatus { hibernated: true, ..report(WorkerState::Idle) });
         check(Idle, Run, asleep(), exit(Some(HIBERNATED), None), &[]);
-        check(Running, Run, asleep(), exit(Some(HIBERNATED), None), &[Event::TurnEnded]);
-        check(Spawning, Run, asleep(), exit(Some(HIBERNATED), None), &[Event::Started, Event::TurnEnded]);
+        check(Running, Run, asleep(), exit(Some(HIBERNATED), None), &[LifecycleEvent::TurnEnded]);
+        check(
+            Spawning,
+            Run,
+            asleep(),
+            exit(Some(HIBERNATED), None),
+            &[LifecycleEvent::Started, LifecycleEvent::TurnEnded],
+        );
         // It said so, and then was killed before it had left.
-        check(Idle, Run, asleep(), exit(None, Some(9)), &[Event::Lost { signal: Some(9) }]);
-        check(Idle, Kill, asleep(), exit(Some(HIBERNATED), None), &[Event::Killed { signal: None }]);
+        check(Idle, Run, asleep(), exit(None, Some(9)), &[LifecycleEvent::Lost { signal: Some(9) }]);
+        check(Idle, Kill, asleep(), exit(Some(HIBERNATED), None), &[LifecycleEvent::Killed { signal: None }]);
     }
 }

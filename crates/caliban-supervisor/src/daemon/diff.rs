@@ -1,9 +1,9 @@
 //! `GET /v1/agents/{id}/diff`: what an agent changed, as git and its worktree have it now.
 
-use caliban_worktrees::{Change, Changes, GitOptions, Patch, Repo};
+use caliban_worktrees::{Changes, GitOptions, Patch, PathChange, Repo};
 use tokio_util::sync::CancellationToken;
 
-use crate::landing::words::{self, Words};
+use crate::landing::words::{self, LandingError};
 use crate::landing::worktree_name;
 use crate::places::Places;
 use crate::protocol::{AgentRow, ApiError, Diff, DiffCommit, DiffFile, DiffPath, ErrorCode};
@@ -34,13 +34,13 @@ pub(super) async fn diff(
 }
 
 /// That there is nothing to look at, for whoever asked.
-pub(super) fn refusal(words: Words) -> ApiError {
+pub(super) fn refusal(words: LandingError) -> ApiError {
     ApiError { code: ErrorCode::Conflict, message: words.message, hint: words.hint }
 }
 
 fn told(changes: Changes, patch: Option<&Patch>) -> Diff {
-    let paths = |all: Vec<Change>| {
-        let word = |change: Change| DiffPath {
+    let paths = |all: Vec<PathChange>| {
+        let word = |change: PathChange| DiffPath {
             path: change.path,
             kind: serde_json::to_value(change.kind)
                 .ok()

@@ -1,10 +1,10 @@
 //! The end of a run: what it means is decided in `decide.rs`, and happens here.
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Event;
+use caliban_core::lifecycle::LifecycleEvent;
 
-use super::agent::Agent;
-use super::decide::{self, End};
+use super::agent::DaemonAgent;
+use super::decide::{self, RunEnd};
 use super::phase::{Hibernating, Keeper, Phase};
 use super::{Owner, resume};
 use crate::records::{Again, ExitRecord};
@@ -12,7 +12,7 @@ use crate::records::{Again, ExitRecord};
 impl Owner {
     /// A run is over and its whole process tree is gone.
     pub(super) fn gone(&mut self, id: AgentId, nonce: &str, exit: Option<&ExitRecord>) {
-        let is_it = |agent: &&mut Agent| agent.record.nonce == nonce && agent.run().is_some();
+        let is_it = |agent: &&mut DaemonAgent| agent.record.nonce == nonce && agent.run().is_some();
         let Some(agent) = self.agents.get_mut(&id).filter(is_it) else { return };
         agent.read_report(&self.places);
         let is_missing = exit.is_some_and(|exit| exit.again == Again::IfReplaced);
@@ -27,12 +27,12 @@ impl Owner {
         });
         self.watch.remove(id);
         match end {
-            End::NotBegun { text } => return self.not_begun(id, text),
-            End::Hibernates { events, note } => {
+            RunEnd::NotBegun { text } => return self.not_begun(id, text),
+            RunEnd::Hibernates { events, note } => {
                 self.run_ended(id, note);
                 self.leave_run(id, events, Phase::Hibernating(Hibernating::default()));
             }
-            End::Over { events, note } => {
+            RunEnd::Over { events, note } => {
                 self.run_ended(id, note);
                 self.leave_run(id, events, Phase::Ended);
             }
@@ -51,7 +51,7 @@ impl Owner {
     }
 
     /// An agent leaves its run for another phase, by these events.
-    pub(super) fn leave_run(&mut self, id: AgentId, events: Vec<Event>, next: Phase) {
+    pub(super) fn leave_run(&mut self, id: AgentId, events: Vec<LifecycleEvent>, next: Phase) {
         let Some(run) = self.agents.get_mut(&id).and_then(|agent| agent.run_mut()) else { return };
         run.keeper = Keeper::Clearing;
         for event in events {
@@ -71,6 +71,6 @@ impl Owner {
 
     /// A run that never began, of an agent that is to end.
     pub(super) fn killed_before_start(&mut self, id: AgentId) {
-        self.leave_run(id, vec![Event::Killed { signal: None }], Phase::Ended);
+        self.leave_run(id, vec![LifecycleEvent::Killed { signal: None }], Phase::Ended);
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Msg, Owner, Request, answers};
+use super::{DaemonAnswer, DaemonRequest, Msg, Owner, answers};
 use crate::protocol::{AgentRow, FleetEvent};
 
 /// Events that the ring remembers.
@@ -60,10 +60,10 @@ impl Feed {
 }
 
 impl Owner {
-    pub(super) fn subscribe(&mut self) -> Answer {
+    pub(super) fn subscribe(&mut self) -> DaemonAnswer {
         self.refresh();
         // In this order, with nothing in between: no gap and no duplicate.
-        Answer::Events(Subscription { rows: self.rows().collect(), news: self.events.ring.subscribe() })
+        DaemonAnswer::Events(Subscription { rows: self.rows().collect(), news: self.events.ring.subscribe() })
     }
 
     /// Tells readers how an agent stands.
@@ -90,7 +90,7 @@ pub(super) fn feed(
     blocks
 }
 
-struct Left;
+struct SubscriberLeft;
 
 async fn pump(
     first: Subscription,
@@ -98,7 +98,7 @@ async fn pump(
     stop: &CancellationToken,
     leave: &CancellationToken,
     reader: &mpsc::Sender<Bytes>,
-) -> Result<(), Left> {
+) -> Result<(), SubscriberLeft> {
     let say = async |event: &FleetEvent| send(reader, leave, block(event)).await;
     let mut subscription = first;
     loop {
@@ -114,36 +114,40 @@ async fn pump(
                     if stop.is_cancelled() {
                         let _last_word = reader.try_send(block(&FleetEvent::Bye {}));
                     }
-                    return Err(Left);
+                    return Err(SubscriberLeft);
                 }
                 () = tokio::time::sleep(KEEP_ALIVE) => {
                     send(reader, leave, Bytes::from_static(STILL_HERE)).await?;
                     continue;
                 }
-                () = reader.closed() => return Err(Left),
+                () = reader.closed() => return Err(SubscriberLeft),
             };
             match news {
                 Ok(event) => say(&event).await?,
                 Err(RecvError::Lagged(missed)) => break missed,
-                Err(RecvError::Closed) => return Err(Left),
+                Err(RecvError::Closed) => return Err(SubscriberLeft),
             }
         };
         say(&FleetEvent::Gap { missed }).await?;
         let (reply, answer) = answers::channel();
-        inbox.send(Msg::Request(Request::Events, reply)).await.map_err(|_| Left)?;
+        inbox.send(Msg::Request(DaemonRequest::Events, reply)).await.map_err(|_| SubscriberLeft)?;
         match answer.await {
-            Ok(Ok(Answer::Events(anew))) => subscription = anew,
-            _ => return Err(Left),
+            Ok(Ok(DaemonAnswer::Events(anew))) => subscription = anew,
+            _ => return Err(SubscriberLeft),
         }
     }
 }
 
 /// Hands on what there is to say as soon as the reader takes it.
-async fn send(reader: &mpsc::Sender<Bytes>, leave: &CancellationToken, said: Bytes) -> Result<(), Left> {
+async fn send(
+    reader: &mpsc::Sender<Bytes>,
+    leave: &CancellationToken,
+    said: Bytes,
+) -> Result<(), SubscriberLeft> {
     tokio::select! {
-        sent = reader.send_timeout(said, STALLED) => sent.map_err(|_| Left),
+        sent = reader.send_timeout(said, STALLED) => sent.map_err(|_| SubscriberLeft),
         // A reader that takes nothing does not keep us.
-        () = leave.cancelled() => Err(Left),
+        () = leave.cancelled() => Err(SubscriberLeft),
     }
 }
 

@@ -34,8 +34,8 @@ use super::peer::Peer;
 use super::spare::{Lent, Shortage, Spare};
 use super::speak::Speaker;
 use super::{
-    Answer, Msg, Request, agent_log, answers, approve, diff, events, has_descriptors, history, inherit,
-    merge, out_of_descriptors, requeue, send, stopping, wake,
+    DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
+    inherit, merge, out_of_descriptors, requeue, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -66,7 +66,7 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-type Body = BoxBody<Bytes, Infallible>;
+type DaemonBody = BoxBody<Bytes, Infallible>;
 
 /// Serves until `stop`, then finishes what is in flight.
 pub(super) async fn serve(
@@ -211,16 +211,20 @@ async fn respond(
     connection: &Connection,
     lent: Option<&Lent>,
     door: &Door,
-) -> Response<Body> {
+) -> Response<DaemonBody> {
     connection.does(Doing::Asks);
     let answered = answer(request, peer, lent, door).await;
-    connection.does(if matches!(answered, Ok(Answered::Events(_))) { Doing::Reads } else { Doing::Nothing });
+    connection.does(if matches!(answered, Ok(HttpAnswer::Events(_))) {
+        Doing::Reads
+    } else {
+        Doing::Nothing
+    });
     let outcome = match answered {
-        Ok(Answered::Json(status, bytes)) => Response::builder()
+        Ok(HttpAnswer::Json(status, bytes)) => Response::builder()
             .status(status)
             .header(header::CONTENT_TYPE, "application/json")
             .body(full(bytes)),
-        Ok(Answered::Events(subscription)) => {
+        Ok(HttpAnswer::Events(subscription)) => {
             let feed = Feed {
                 blocks: events::feed(
                     subscription,
@@ -248,7 +252,7 @@ async fn respond(
     response
 }
 
-enum Answered {
+enum HttpAnswer {
     Json(u16, Vec<u8>),
     Events(events::Subscription),
 }
@@ -258,7 +262,7 @@ async fn answer(
     peer: Peer,
     lent: Option<&Lent>,
     door: &Door,
-) -> Result<Answered, ApiError> {
+) -> Result<HttpAnswer, ApiError> {
     let Door { places, inbox, stop, .. } = door;
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
     let query = request.uri().query().unwrap_or_default().to_owned();
@@ -330,63 +334,65 @@ async fn answer(
         }
         Verb::Requeue => {
             requeue::check_caller(peer)?;
-            Request::Requeue(id, body::<RequeueRequest>(request).await?)
+            DaemonRequest::Requeue(id, body::<RequeueRequest>(request).await?)
         }
         Verb::Schedule => {
             requeue::check_caller(peer)?;
-            Request::Schedule(Box::new(body::<ScheduleRequest>(request).await?))
+            DaemonRequest::Schedule(Box::new(body::<ScheduleRequest>(request).await?))
         }
         Verb::Unschedule => {
             requeue::check_caller(peer)?;
-            Request::Unschedule(id)
+            DaemonRequest::Unschedule(id)
         }
         Verb::PauseSchedule => {
             requeue::check_caller(peer)?;
-            Request::PauseSchedule(id, body::<PauseRequest>(request).await?.paused)
+            DaemonRequest::PauseSchedule(id, body::<PauseRequest>(request).await?.paused)
         }
         Verb::RunSchedule => {
             requeue::check_caller(peer)?;
-            Request::RunSchedule(id)
+            DaemonRequest::RunSchedule(id)
         }
         Verb::ScheduleKeys => {
             requeue::check_caller(peer)?;
-            Request::ScheduleKeys(body::<KeysRequest>(request).await?)
+            DaemonRequest::ScheduleKeys(body::<KeysRequest>(request).await?)
         }
-        Verb::Schedules => Request::Schedules,
-        Verb::Approvals => Request::Approvals,
+        Verb::Schedules => DaemonRequest::Schedules,
+        Verb::Approvals => DaemonRequest::Approvals,
         Verb::History => {
             let ([], [from, to]) = parameters([], ["from", "to"], &query)?;
             let to = if to == 0 { u64::MAX } else { to };
             return json(200, &history::history(from, to, inbox).await?);
         }
-        Verb::Status => Request::Status,
-        Verb::List => Request::List,
-        Verb::Show => Request::Show(id),
-        Verb::Events => Request::Events,
-        Verb::Shutdown => Request::Shutdown,
-        Verb::Rm => Request::Rm(id, rm_request(&query)?),
-        Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer.pid_now()),
-        Verb::Kill => Request::Kill(id, body_or_default::<KillRequest>(request).await?),
+        Verb::Status => DaemonRequest::Status,
+        Verb::List => DaemonRequest::List,
+        Verb::Show => DaemonRequest::Show(id),
+        Verb::Events => DaemonRequest::Events,
+        Verb::Shutdown => DaemonRequest::Shutdown,
+        Verb::Rm => DaemonRequest::Rm(id, rm_request(&query)?),
+        Verb::Spawn => DaemonRequest::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer.pid_now()),
+        Verb::Kill => DaemonRequest::Kill(id, body_or_default::<KillRequest>(request).await?),
         Verb::Respawn => {
-            Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer.pid_now())
+            DaemonRequest::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer.pid_now())
         }
-        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer.pid_now()),
+        Verb::Resume => {
+            DaemonRequest::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer.pid_now())
+        }
     };
     let (reply, answer) = answers::channel();
     inbox.send(Msg::Request(ask, reply.named(name))).await.map_err(|_| stopping())?;
     match answer.await.map_err(|_| stopping())?? {
-        Answer::Status(status) => json(200, &status),
-        Answer::List(text) => Ok(Answered::Json(200, text)),
-        Answer::Row(row) => json(200, &row),
-        Answer::Spawned(spawned) => json(201, &spawned),
-        Answer::Respawned(respawned) => json(201, &respawned),
-        Answer::Removed(removed) => json(200, &removed),
-        Answer::Events(subscription) => Ok(Answered::Events(subscription)),
-        Answer::Approvals(open) => json(200, &open),
-        Answer::Schedules(list) => json(200, &list),
-        Answer::Schedule(row) => json(200, &row),
-        Answer::Stopping => json(202, &Stopping { stopping: true }),
-        Answer::Reader(_) | Answer::Waking(_) => {
+        DaemonAnswer::Status(status) => json(200, &status),
+        DaemonAnswer::List(text) => Ok(HttpAnswer::Json(200, text)),
+        DaemonAnswer::Row(row) => json(200, &row),
+        DaemonAnswer::Spawned(spawned) => json(201, &spawned),
+        DaemonAnswer::Respawned(respawned) => json(201, &respawned),
+        DaemonAnswer::Removed(removed) => json(200, &removed),
+        DaemonAnswer::Events(subscription) => Ok(HttpAnswer::Events(subscription)),
+        DaemonAnswer::Approvals(open) => json(200, &open),
+        DaemonAnswer::Schedules(list) => json(200, &list),
+        DaemonAnswer::Schedule(row) => json(200, &row),
+        DaemonAnswer::Stopping => json(202, &Stopping { stopping: true }),
+        DaemonAnswer::Reader(_) | DaemonAnswer::Waking(_) => {
             Err(ApiError::new(ErrorCode::Internal, "this has no answer of its own"))
         }
     }
@@ -443,9 +449,12 @@ fn judges_the_caller(verb: Verb) -> bool {
     }
 }
 
-fn json(status: u16, value: &impl Serialize) -> Result<Answered, ApiError> {
+fn json(status: u16, value: &impl Serialize) -> Result<HttpAnswer, ApiError> {
     let bytes = serde_json::to_vec(value);
-    Ok(Answered::Json(status, bytes.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?))
+    Ok(HttpAnswer::Json(
+        status,
+        bytes.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?,
+    ))
 }
 
 /// The caller's name for the request.
@@ -602,7 +611,7 @@ fn decode_bytes(text: &str) -> Result<Vec<u8>, ApiError> {
     Ok(bytes)
 }
 
-fn full(bytes: Vec<u8>) -> Body {
+fn full(bytes: Vec<u8>) -> DaemonBody {
     BoxBody::new(Full::new(Bytes::from(bytes)))
 }
 

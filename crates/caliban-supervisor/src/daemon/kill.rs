@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use caliban_contract::detached;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Event;
+use caliban_core::lifecycle::LifecycleEvent;
 use caliban_store::StoreError;
-use caliban_store::fleet::Wanted;
+use caliban_store::fleet::WantedState;
 use rustix::process::Signal;
 
 use super::phase::{Keeper, Ordered, Phase, Stop, Waiter};
 use super::store::Then;
-use super::{Msg, Owner, Reply, answer_to, stop_order, store_refusal};
+use super::{Msg, Owner, ReplyTo, answer_to, stop_order, store_refusal};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
 use crate::records::StopOrder;
 use caliban_process::Patience;
@@ -37,7 +37,7 @@ async fn end_detached(jobs: &Path, id: AgentId) {
 }
 
 impl Owner {
-    pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: Reply) {
+    pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: ReplyTo) {
         let grace = request.grace_ms.unwrap_or(self.options.grace_ms);
         if grace > GRACE_CAP_MS {
             let text = format!("a grace of {grace} ms is over the limit of {GRACE_CAP_MS}");
@@ -60,13 +60,13 @@ impl Owner {
             Phase::Registering(_) => return,
             Phase::Running(run) => {
                 run.stop.get_or_insert_default().waiting.push(waiter);
-                agent.record.wanted = Wanted::Kill;
+                agent.record.wanted = WantedState::Kill;
                 self.save(id, Then::Nothing(id));
             }
             Phase::Queued(_) | Phase::Renewing(_) | Phase::Hibernating(_) => {
                 agent.phase = Phase::Stopping(vec![waiter]);
-                agent.record.wanted = Wanted::Kill;
-                self.apply(id, Event::Killed { signal: None });
+                agent.record.wanted = WantedState::Kill;
+                self.apply(id, LifecycleEvent::Killed { signal: None });
             }
             Phase::Stopping(waiting) => return waiting.push(waiter),
             Phase::Ended if needs_order && matches!(waiter, Waiter::Kill(_)) => {
@@ -197,7 +197,7 @@ impl Owner {
 
     /// Neither the order nor the end could be recorded. The agent has ended all the same, and this daemon knows it; after a
     /// failed sync the next one may know something else.
-    pub(super) fn end_not_stored(&mut self, id: AgentId, reply: Reply, error: &StoreError) {
+    pub(super) fn end_not_stored(&mut self, id: AgentId, reply: ReplyTo, error: &StoreError) {
         self.mark_unsaved(id);
         let refused = error.is_unconfirmed().then(|| store_refusal(error));
         answer_to(reply, refused.map_or_else(|| self.row_answer(id), Err));

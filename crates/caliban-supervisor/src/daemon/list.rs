@@ -3,12 +3,12 @@
 
 use caliban_core::ids::AgentId;
 
-use super::{Answer, Owner};
+use super::{DaemonAnswer, Owner};
 use crate::protocol::{AgentRow, ApiError, ErrorCode};
 
 impl Owner {
     /// An `AgentList`, written row by row: only one of them is in memory beside the text.
-    pub(super) fn list(&mut self) -> Result<Answer, ApiError> {
+    pub(super) fn list(&mut self) -> Result<DaemonAnswer, ApiError> {
         self.refresh();
         let mut text = b"{\"agents\":[".to_vec();
         for row in self.rows() {
@@ -19,10 +19,10 @@ impl Owner {
                 .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
         }
         text.extend_from_slice(b"]}");
-        Ok(Answer::List(text))
+        Ok(DaemonAnswer::List(text))
     }
 
-    pub(super) fn show(&mut self, query: &str) -> Result<Answer, ApiError> {
+    pub(super) fn show(&mut self, query: &str) -> Result<DaemonAnswer, ApiError> {
         self.refresh();
         let id = self.resolve(query)?;
         self.row_answer(id)
@@ -34,9 +34,9 @@ impl Owner {
         self.registered().into_iter().map(move |agent| agent.row(&self.places, waits(agent)))
     }
 
-    pub(super) fn row_answer(&self, id: AgentId) -> Result<Answer, ApiError> {
+    pub(super) fn row_answer(&self, id: AgentId) -> Result<DaemonAnswer, ApiError> {
         match self.agents.get(&id) {
-            Some(agent) => Ok(Answer::Row(Box::new(agent.row(&self.places, self.waits_of(id))))),
+            Some(agent) => Ok(DaemonAnswer::Row(Box::new(agent.row(&self.places, self.waits_of(id))))),
             None => Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"))),
         }
     }

@@ -5,14 +5,14 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use super::Owner;
-use crate::lock::Held;
+use crate::lock::HeldLock;
 use crate::places::Places;
 use crate::sockets::{self, Bound};
 
 /// The socket, the lock, and the way to the server.
 pub(super) struct Listener {
     /// The lock for life, and what it says of us.
-    held: Held,
+    held: HeldLock,
     who: String,
     /// Where we were told to listen.
     home: Places,
@@ -26,7 +26,7 @@ impl Listener {
     /// Listens for the first time. Whoever calls this holds the lock, so what is in place is stale.
     pub(super) fn open(
         places: &Places,
-        held: Held,
+        held: HeldLock,
         who: &str,
     ) -> Result<(Self, mpsc::Receiver<(UnixListener, Bound)>), String> {
         let socket = places.socket();
@@ -51,7 +51,7 @@ impl Listener {
     }
 
     /// The lock, at the end.
-    pub(super) fn let_go(self) -> Held {
+    pub(super) fn let_go(self) -> HeldLock {
         self.held
     }
 

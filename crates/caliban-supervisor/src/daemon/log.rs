@@ -11,7 +11,7 @@ const CAP: u64 = 2 * 1024 * 1024;
 
 /// Sends what the daemon says to this file from now on.
 pub(crate) fn install(path: PathBuf) {
-    let log = Mutex::new(Log { path, file: None, size: 0 });
+    let log = Mutex::new(DaemonLog { path, file: None, size: 0 });
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log)
         .with_ansi(false)
@@ -24,13 +24,13 @@ pub(crate) fn install(path: PathBuf) {
     let _have_one = tracing::subscriber::set_global_default(subscriber);
 }
 
-struct Log {
+struct DaemonLog {
     path: PathBuf,
     file: Option<File>,
     size: u64,
 }
 
-impl Write for Log {
+impl Write for DaemonLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.size > CAP {
             let _stays = std::fs::rename(&self.path, self.path.with_extension("log.1"));

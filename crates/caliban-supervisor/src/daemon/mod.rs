@@ -55,22 +55,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, State};
+use caliban_core::lifecycle::{LifecycleEvent, State};
 use caliban_core::names::Slug;
-use caliban_store::fleet::{Change, Registry, StateChange};
+use caliban_store::fleet::{Registry, RegistryChange, StateChange};
 use caliban_store::{HostId, StoreError, StoreUrl};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::agent::Agent;
+use self::agent::DaemonAgent;
 use self::phase::{Ordered, Waiter};
 use self::schedule::Schedule;
 use self::slots::Slots;
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
-use crate::lock::Held;
+use crate::lock::HeldLock;
 use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{
@@ -93,7 +93,7 @@ const LOOK_AT_ALL: u32 = 5;
 #[derive(Debug)]
 pub(in crate::daemon) enum Msg {
     /// A request, and where its answer goes.
-    Request(Request, Reply),
+    Request(DaemonRequest, ReplyTo),
     /// A batch is on the disk, or not.
     Stored(Vec<Then>, Result<(), Arc<StoreError>>),
     /// A start is over.
@@ -107,9 +107,9 @@ pub(in crate::daemon) enum Msg {
     /// A worktree was taken care of, for a removal or a respawn.
     Disposed { id: AgentId, purpose: Box<worktree::Purpose>, outcome: Result<worktree::Disposed, String> },
     /// The directory of an agent that is removed was set aside, or could not be.
-    SetAside { id: AgentId, reply: Reply, outcome: std::io::Result<Removed> },
+    SetAside { id: AgentId, reply: ReplyTo, outcome: std::io::Result<Removed> },
     /// The directory of an agent that was respawned is in the archive, if that was possible.
-    Archived { respawned: Respawned, reply: Reply },
+    Archived { respawned: Respawned, reply: ReplyTo },
     /// These agents have a place among those of all repos; whether others of ours have to wait for one.
     SlotsTaken { granted: Vec<AgentId>, is_full: bool },
     /// A place of another repo may be free.
@@ -120,7 +120,7 @@ pub(in crate::daemon) enum Msg {
 
 /// A request.
 #[derive(Debug)]
-pub(in crate::daemon) enum Request {
+pub(in crate::daemon) enum DaemonRequest {
     Status,
     List,
     Show(String),
@@ -149,7 +149,7 @@ pub(in crate::daemon) enum Request {
 
 /// What they get.
 #[derive(Debug)]
-pub(in crate::daemon) enum Answer {
+pub(in crate::daemon) enum DaemonAnswer {
     Status(Box<DaemonStatus>),
     /// As it is sent.
     List(Vec<u8>),
@@ -166,16 +166,16 @@ pub(in crate::daemon) enum Answer {
     Stopping,
 }
 
-pub(in crate::daemon) use self::answers::Reply;
+pub(in crate::daemon) use self::answers::ReplyTo;
 
 /// Runs the daemon until it is asked to leave. `ready` is called when it listens. Returns the lock, to be let go of when
 /// nothing runs any more.
 pub(crate) async fn serve(
     places: &Places,
     options: &DaemonOptions,
-    (held, who): (Held, &str),
+    (held, who): (HeldLock, &str),
     ready: impl FnOnce(),
-) -> Result<Held, String> {
+) -> Result<HeldLock, String> {
     let url = StoreUrl::sqlite(places.database());
     recover::prepare(places);
     let host = crate::process::machine().map_err(|error| error.to_string())?;
@@ -215,7 +215,7 @@ pub(crate) async fn serve(
 pub(in crate::daemon) struct Owner {
     places: Places,
     options: DaemonOptions,
-    agents: BTreeMap<AgentId, Agent>,
+    agents: BTreeMap<AgentId, DaemonAgent>,
     schedules: BTreeMap<Slug, Schedule>,
     slots: Slots,
     next_seq: i64,
@@ -322,7 +322,7 @@ impl Owner {
     }
 
     /// Drops the handles of the writer, which ends when it has written its queue.
-    async fn close(mut self) -> Option<Held> {
+    async fn close(mut self) -> Option<HeldLock> {
         self.tasks.shutdown().await;
         self.listener.map(listener::Listener::let_go)
     }
@@ -355,38 +355,38 @@ impl Owner {
         }
     }
 
-    fn request(&mut self, request: Request, reply: Reply) {
+    fn request(&mut self, request: DaemonRequest, reply: ReplyTo) {
         self.asked = Instant::now();
         let answer = match request {
-            Request::Status => Ok(self.status()),
-            Request::List => self.list(),
-            Request::Show(query) => self.show(&query),
-            Request::Reader => Ok(Answer::Reader(self.store.reader())),
-            Request::Approvals => {
+            DaemonRequest::Status => Ok(self.status()),
+            DaemonRequest::List => self.list(),
+            DaemonRequest::Show(query) => self.show(&query),
+            DaemonRequest::Reader => Ok(DaemonAnswer::Reader(self.store.reader())),
+            DaemonRequest::Approvals => {
                 self.refresh();
-                Ok(Answer::Approvals(approve::open(self.rows())))
+                Ok(DaemonAnswer::Approvals(approve::open(self.rows())))
             }
-            Request::Requeue(query, request) => self.requeue(&query, request),
-            Request::Schedules => Ok(Answer::Schedules(self.schedules())),
-            Request::ScheduleKeys(request) => self.schedule_keys(&request).map(Answer::Schedules),
-            Request::Schedule(request) => return self.schedule(*request, reply),
-            Request::Unschedule(name) => return self.unschedule(&name, reply),
-            Request::PauseSchedule(name, paused) => return self.pause_schedule(&name, paused, reply),
-            Request::RunSchedule(name) => return self.run_schedule(&name, reply),
-            Request::Events => Ok(self.subscribe()),
-            Request::Shutdown => Ok(self.shutdown()),
-            Request::Wake(query, request) => self.wake(&query, &request),
-            Request::Spawn(request, peer) => return self.spawn(*request, peer, reply),
-            Request::Kill(query, request) => return self.kill(&query, &request, reply),
-            Request::Respawn(query, request, peer) => {
+            DaemonRequest::Requeue(query, request) => self.requeue(&query, request),
+            DaemonRequest::Schedules => Ok(DaemonAnswer::Schedules(self.schedules())),
+            DaemonRequest::ScheduleKeys(request) => self.schedule_keys(&request).map(DaemonAnswer::Schedules),
+            DaemonRequest::Schedule(request) => return self.schedule(*request, reply),
+            DaemonRequest::Unschedule(name) => return self.unschedule(&name, reply),
+            DaemonRequest::PauseSchedule(name, paused) => return self.pause_schedule(&name, paused, reply),
+            DaemonRequest::RunSchedule(name) => return self.run_schedule(&name, reply),
+            DaemonRequest::Events => Ok(self.subscribe()),
+            DaemonRequest::Shutdown => Ok(self.shutdown()),
+            DaemonRequest::Wake(query, request) => self.wake(&query, &request),
+            DaemonRequest::Spawn(request, peer) => return self.spawn(*request, peer, reply),
+            DaemonRequest::Kill(query, request) => return self.kill(&query, &request, reply),
+            DaemonRequest::Respawn(query, request, peer) => {
                 let Some(reply) = self.unless_answered(reply) else { return };
                 return self.respawn(&query, request, peer, reply);
             }
-            Request::Resume(query, request, peer) => {
+            DaemonRequest::Resume(query, request, peer) => {
                 let Some(reply) = self.unless_answered(reply) else { return };
                 return self.resume(&query, request, peer, reply);
             }
-            Request::Rm(query, request) => {
+            DaemonRequest::Rm(query, request) => {
                 let Some(reply) = self.unless_answered(reply) else { return };
                 return self.rm(&query, request, reply);
             }
@@ -441,14 +441,19 @@ impl Owner {
     }
 
     /// Applies an event, saves the result and publishes it. An event that the state refuses changes nothing.
-    fn apply(&mut self, id: AgentId, event: Event) {
+    fn apply(&mut self, id: AgentId, event: LifecycleEvent) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let before = agent.record.status.clone();
         // A worker that reported its end sends the notice itself.
-        let is_told = matches!(event, Event::Ended(_))
+        let is_told = matches!(event, LifecycleEvent::Ended(_))
             && agent.own_report().is_some_and(|report| report.outcome().is_some());
-        let passing =
-            matches!(event, Event::TurnStarted | Event::TurnEnded | Event::Waits(_) | Event::GoesOn);
+        let passing = matches!(
+            event,
+            LifecycleEvent::TurnStarted
+                | LifecycleEvent::TurnEnded
+                | LifecycleEvent::Waits(_)
+                | LifecycleEvent::GoesOn
+        );
         match agent.record.status.apply(event) {
             Ok(after) => agent.record.status = after,
             Err(refused) => return tracing::warn!(%id, "{refused}"),
@@ -488,7 +493,7 @@ impl Owner {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         agent.record.updated_at = crate::wall_ms();
         agent.unsaved = false;
-        self.batch.add(Change::Update(Box::new(agent.record.clone())), then);
+        self.batch.add(RegistryChange::Update(Box::new(agent.record.clone())), then);
     }
 
     fn mark_unsaved(&mut self, id: AgentId) {
@@ -570,7 +575,7 @@ fn no_descriptors() -> ApiError {
 }
 
 /// Answers a request; the client may have gone.
-pub(in crate::daemon) fn answer_to(reply: Reply, answer: Result<Answer, ApiError>) {
+pub(in crate::daemon) fn answer_to(reply: ReplyTo, answer: Result<DaemonAnswer, ApiError>) {
     reply.send(answer);
 }
 

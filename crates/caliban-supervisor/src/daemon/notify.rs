@@ -8,13 +8,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use caliban_contract::modes;
-use caliban_contract::records::Notice;
+use caliban_contract::records::EndNotice;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
 use tokio::io::AsyncWriteExt as _;
 
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::Waiter;
 use super::store::RegistryReader;
 use super::{Owner, start};
@@ -27,9 +27,9 @@ const TEXT_CHARS: usize = 2000;
 static TELLERS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 
 /// All that telling needs.
-struct Order {
+struct NotifyOrder {
     id: AgentId,
-    notice: Notice,
+    notice: EndNotice,
     program: PathBuf,
     secrets: PathBuf,
     specs: RegistryReader,
@@ -43,9 +43,9 @@ impl Owner {
         if agent.phase.waiting().iter().any(|waiter| matches!(waiter, Waiter::Leave(_))) {
             return;
         }
-        let order = Order {
+        let order = NotifyOrder {
             id,
-            notice: Notice {
+            notice: EndNotice {
                 directory: self.places.agent_dir(id),
                 event: event.to_owned(),
                 text: words(agent),
@@ -72,13 +72,13 @@ fn event(state: State) -> Option<&'static str> {
     }
 }
 
-fn words(agent: &Agent) -> String {
+fn words(agent: &DaemonAgent) -> String {
     let ending = agent.record.status.ending().map(ToString::to_string);
     let parts: Vec<String> = ending.into_iter().chain(agent.record.note.clone()).collect();
     parts.join("; ").chars().take(TEXT_CHARS).collect()
 }
 
-async fn tell(order: &Order) -> Result<(), String> {
+async fn tell(order: &NotifyOrder) -> Result<(), String> {
     let spec = SpawnSpec::from_json(&order.specs.get(order.id).await?).map_err(|error| error.to_string())?;
     // Those that are gone are not needed to find the command.
     let secrets = start::read_secrets(&order.secrets).unwrap_or_default();

@@ -11,7 +11,7 @@ use caliban_core::spec::SpawnSpec;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-use super::Reply;
+use super::ReplyTo;
 use super::worktree::Purpose;
 use crate::protocol::ApiError;
 use crate::records::ShimRecord;
@@ -46,7 +46,7 @@ pub(super) enum Phase {
 /// A new agent, until it is in the registry.
 pub(super) struct Registering {
     /// Requests to be answered then.
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Vec<ReplyTo>,
     pub(super) spec: Box<SpawnSpec>,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct Ordered {
 /// Who waits for the end of an agent, and what for.
 #[derive(Debug)]
 pub(super) enum Waiter {
-    Kill(Reply),
+    Kill(ReplyTo),
     Leave(Purpose),
 }
 

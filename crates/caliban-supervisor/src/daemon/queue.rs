@@ -4,20 +4,20 @@
 use std::cmp::Reverse;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, State};
+use caliban_core::lifecycle::{LifecycleEvent, State};
 use caliban_core::priority::Priority;
 use caliban_core::wait::QueuedFor;
-use caliban_store::fleet::Change;
+use caliban_store::fleet::RegistryChange;
 use jiff::Zoned;
 
 use super::Owner;
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::Phase;
-use super::slots::Wanted;
+use super::slots::WantedSlot;
 use super::store::Then;
 
 /// The place of an agent in the queue: the lower one starts first.
-type Turn = (Reverse<Priority>, i64);
+type QueueOrder = (Reverse<Priority>, i64);
 
 /// What the clock says to those who wait.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +27,8 @@ pub(super) struct Hour {
     quiet_until: Option<u64>,
 }
 
-impl Agent {
-    fn turn(&self) -> Turn {
+impl DaemonAgent {
+    fn turn(&self) -> QueueOrder {
         (Reverse(self.about.priority), self.record.seq)
     }
 
@@ -55,15 +55,15 @@ impl Owner {
         }
         let hour = self.hour();
         let free = self.free_places();
-        let is_ready = |agent: &&Agent| {
+        let is_ready = |agent: &&DaemonAgent| {
             let is_due = matches!(&agent.phase, Phase::Queued(queued) if queued.tries.is_due());
             is_due && agent.is_ahead(hour)
         };
-        let mut ready: Vec<&Agent> = self.agents.values().filter(is_ready).collect();
+        let mut ready: Vec<&DaemonAgent> = self.agents.values().filter(is_ready).collect();
         ready.sort_unstable_by_key(|agent| agent.turn());
         let first = ready.into_iter().take(free);
         if let Some(limit) = self.options.max_running_user {
-            let wanted = first.map(|agent| Wanted {
+            let wanted = first.map(|agent| WantedSlot {
                 id: agent.record.id,
                 nonce: agent.record.nonce.clone(),
                 priority: agent.about.priority,
@@ -94,16 +94,16 @@ impl Owner {
     pub(super) fn waits_of(&self, id: AgentId) -> (Option<u64>, Option<QueuedFor>) {
         let Some(agent) = self.agents.get(&id).filter(|agent| agent.is_queued()) else { return (None, None) };
         let hour = self.hour();
-        let is_before = |other: &&Agent| other.is_ahead(hour) && other.turn() < agent.turn();
+        let is_before = |other: &&DaemonAgent| other.is_ahead(hour) && other.turn() < agent.turn();
         let before = self.agents.values().filter(is_before).count() as u64;
         (Some(before), self.queued_for(agent, hour, self.free_places()))
     }
 
     /// The same for every agent, counted once.
-    pub(super) fn waits_of_all(&self) -> impl Fn(&Agent) -> (Option<u64>, Option<QueuedFor>) {
+    pub(super) fn waits_of_all(&self) -> impl Fn(&DaemonAgent) -> (Option<u64>, Option<QueuedFor>) {
         let (hour, free) = (self.hour(), self.free_places());
-        let mut ahead: Vec<Turn> =
-            self.agents.values().filter(|agent| agent.is_ahead(hour)).map(Agent::turn).collect();
+        let mut ahead: Vec<QueueOrder> =
+            self.agents.values().filter(|agent| agent.is_ahead(hour)).map(DaemonAgent::turn).collect();
         ahead.sort_unstable();
         move |agent| {
             if !agent.is_queued() {
@@ -114,7 +114,7 @@ impl Owner {
         }
     }
 
-    fn queued_for(&self, agent: &Agent, hour: Hour, free: usize) -> Option<QueuedFor> {
+    fn queued_for(&self, agent: &DaemonAgent, hour: Hour, free: usize) -> Option<QueuedFor> {
         if !agent.record.after.is_empty() {
             return None;
         }
@@ -136,7 +136,7 @@ impl Owner {
                 self.publish(other);
             } else {
                 let text = format!("it was to start after {id}, which ended {state}");
-                self.apply(other, Event::SpawnFailed { text });
+                self.apply(other, LifecycleEvent::SpawnFailed { text });
             }
         }
     }
@@ -145,7 +145,7 @@ impl Owner {
     pub(super) fn replaced_by_nobody(&mut self, id: AgentId) {
         for other in self.who_waits_for(id) {
             let text = format!("it was to start after {id}, which was removed");
-            self.apply(other, Event::SpawnFailed { text });
+            self.apply(other, LifecycleEvent::SpawnFailed { text });
         }
     }
 
@@ -154,7 +154,7 @@ impl Owner {
     pub(super) fn hand_over(&mut self, old: AgentId, new: AgentId) {
         for id in self.exchange(old, new) {
             if let Some(agent) = self.agents.get(&id) {
-                self.batch.add(Change::Update(Box::new(agent.record.clone())), Then::Nothing(id));
+                self.batch.add(RegistryChange::Update(Box::new(agent.record.clone())), Then::Nothing(id));
             }
         }
     }
@@ -173,7 +173,7 @@ impl Owner {
 
     /// The agents that have not begun because they wait for an agent.
     pub(super) fn who_waits_for(&self, id: AgentId) -> Vec<AgentId> {
-        let waits = |agent: &&Agent| agent.record.after.contains(&id) && !agent.state().is_ending();
+        let waits = |agent: &&DaemonAgent| agent.record.after.contains(&id) && !agent.state().is_ending();
         self.agents.values().filter(waits).map(|agent| agent.record.id).collect()
     }
 }

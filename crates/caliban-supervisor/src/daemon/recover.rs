@@ -11,17 +11,17 @@ use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use caliban_contract::archive::{Why, was_removed};
+use caliban_contract::archive::{ArchiveReason, was_removed};
 use caliban_contract::limits::RaisedLimits;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::StoreError;
-use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 use caliban_store::open::Prepared;
 
 use super::{archive, spawn, start, stop_order};
-use crate::lock::Held;
+use crate::lock::HeldLock;
 use crate::places::Places;
 use crate::records::{self, LaunchRecord, QueuedRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
 use crate::row::About;
@@ -45,7 +45,7 @@ pub(super) fn prepare(places: &Places) {
 pub(super) async fn lost(
     registry: &mut Registry,
     places: &Places,
-    known: &mut Vec<(Record, About)>,
+    known: &mut Vec<(AgentRecord, About)>,
 ) -> Result<Vec<String>, StoreError> {
     let unfinished = places.base().join(UNFINISHED);
     let is_new = registry.prepared() == Prepared::Created || unfinished.exists();
@@ -61,7 +61,7 @@ pub(super) async fn lost(
             notes.push(format!("agent {id} was in no registry and is queued again"));
         } else if !entry.path().join(records::SHIM_LOCK).exists() {
             if is_new {
-                let to = archive::put_if_possible(places, id, Why::NoRow);
+                let to = archive::put_if_possible(places, id, ArchiveReason::NoRow);
                 notes.push(format!(
                     "agent {id} was in no registry and had not begun; its request is in {}",
                     to.display()
@@ -86,7 +86,9 @@ pub(super) async fn lost(
     for ((record, _), seq) in found.iter_mut().zip(next..) {
         record.seq = seq;
     }
-    let insert = |(record, spec): &(Record, String)| Change::Insert(Box::new(record.clone()), spec.clone());
+    let insert = |(record, spec): &(AgentRecord, String)| {
+        RegistryChange::Insert(Box::new(record.clone()), spec.clone())
+    };
     registry.commit(&found.iter().map(insert).collect::<Vec<_>>()).await?;
     let _was_not_there = fs::remove_file(unfinished);
     known.extend(
@@ -96,9 +98,9 @@ pub(super) async fn lost(
 }
 
 /// The row of an agent, as far as its directory tells; how its run stands is found out as for everybody.
-fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
+fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(AgentRecord, String)> {
     let dir = places.agent_dir(id);
-    if !is_new && matches!(Held::try_take(&dir.join(records::SHIM_LOCK)), Ok(Some(_))) {
+    if !is_new && matches!(HeldLock::try_take(&dir.join(records::SHIM_LOCK)), Ok(Some(_))) {
         return None;
     }
     let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
@@ -110,12 +112,12 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
     let program = shim.and_then(|shim| shim.program);
     let spec = spec(&dir)?;
     let created_at = made_at(&dir);
-    let record = Record {
+    let record = AgentRecord {
         seq: 0,
         id,
         key: None,
         status: status(&dir, &nonce)?,
-        wanted: if was_to_end { Wanted::Kill } else { Wanted::Run },
+        wanted: if was_to_end { WantedState::Kill } else { WantedState::Run },
         nonce,
         runs: 1,
         after: Vec::new(),
@@ -131,21 +133,21 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
 }
 
 /// The row of an agent that was acknowledged and whose run has not begun.
-fn queued(places: &Places, id: AgentId) -> Option<(Record, String)> {
+fn queued(places: &Places, id: AgentId) -> Option<(AgentRecord, String)> {
     let dir = places.agent_dir(id);
     let queued: QueuedRecord = records::read(&dir, records::QUEUED)?;
     let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
-    let lives = matches!(Held::try_take(&dir.join(records::SHIM_LOCK)), Ok(None));
+    let lives = matches!(HeldLock::try_take(&dir.join(records::SHIM_LOCK)), Ok(None));
     if lives || shim.is_some_and(|shim| shim.nonce == queued.nonce) {
         return None;
     }
     let was_to_end = stop_order::read(&dir, &queued.nonce).is_some();
-    let record = Record {
+    let record = AgentRecord {
         seq: queued.seq,
         id,
         key: queued.key,
         status: Status::default(),
-        wanted: if was_to_end { Wanted::Kill } else { Wanted::Run },
+        wanted: if was_to_end { WantedState::Kill } else { WantedState::Run },
         nonce: queued.nonce,
         runs: queued.runs,
         after: queued.after,

@@ -7,7 +7,7 @@ use caliban_core::ids::AgentId;
 use super::phase::{Hibernating, Phase, Queued, Renewing, Tries};
 use super::resume::Before;
 use super::store::Then;
-use super::{Owner, Reply, answer_to, spawn};
+use super::{Owner, ReplyTo, answer_to, spawn};
 use crate::protocol::ApiError;
 
 /// A run whose name is on its way to the registry, and the way back.
@@ -18,7 +18,7 @@ pub(super) enum Renewal {
     /// To be started at once, place or not; `before` is the name of the run before.
     Wake { before: String },
     /// The row is the answer; `before` is how the agent was.
-    Resume { before: Box<Before>, reply: Reply },
+    Resume { before: Box<Before>, reply: ReplyTo },
 }
 
 impl Owner {

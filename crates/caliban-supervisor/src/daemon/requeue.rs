@@ -4,7 +4,7 @@ use caliban_contract::limits::RaisedLimits;
 
 use super::peer::Peer;
 use super::phase::Phase;
-use super::{Answer, Owner, spawn};
+use super::{DaemonAnswer, Owner, spawn};
 use crate::ancestry;
 use crate::protocol::{ApiError, ErrorCode, RequeueRequest};
 use crate::records;
@@ -20,7 +20,7 @@ pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
 
 impl Owner {
     /// Writes it down, and puts the agent where it belongs in the queue.
-    pub(super) fn requeue(&mut self, query: &str, request: RequeueRequest) -> Result<Answer, ApiError> {
+    pub(super) fn requeue(&mut self, query: &str, request: RequeueRequest) -> Result<DaemonAnswer, ApiError> {
         let id = self.resolve_free(query)?;
         let dir = self.places.agent_dir(id);
         let Some(agent) = self.agents.get_mut(&id) else {

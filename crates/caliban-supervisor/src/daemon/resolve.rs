@@ -6,7 +6,7 @@ use caliban_contract::archive;
 use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
 
 use super::Owner;
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use crate::protocol::{ApiError, ErrorCode};
 
 impl Owner {
@@ -18,7 +18,7 @@ impl Owner {
             .filter_map(|agent| agent.about.label.as_deref())
             .collect();
         // A label is that of the living agent; those that had it before are found by their ids.
-        let label = |agent: &Agent| {
+        let label = |agent: &DaemonAgent| {
             let label = agent.about.label.clone()?;
             (!agent.state().is_ending() || !living.contains(label.as_str())).then_some(label)
         };
@@ -53,8 +53,9 @@ impl Owner {
     }
 
     /// Every registered agent, in the order of spawning.
-    pub(super) fn registered(&self) -> Vec<&Agent> {
-        let mut agents: Vec<&Agent> = self.agents.values().filter(|agent| agent.is_registered()).collect();
+    pub(super) fn registered(&self) -> Vec<&DaemonAgent> {
+        let mut agents: Vec<&DaemonAgent> =
+            self.agents.values().filter(|agent| agent.is_registered()).collect();
         agents.sort_unstable_by_key(|agent| agent.record.seq);
         agents
     }

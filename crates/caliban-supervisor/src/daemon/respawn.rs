@@ -1,25 +1,25 @@
 //! `POST /v1/agents/{id}/respawn`: ended, then anew from the original spec with a new id. The change from old to
 //! new, also in the rows of agents that wait for it, is one transaction; the old directory goes to the archive.
 
-use caliban_contract::archive::{Why, place};
+use caliban_contract::archive::{ArchiveReason, place};
 use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
-use caliban_store::fleet::{Change, Record, Wanted};
+use caliban_store::fleet::{AgentRecord, RegistryChange, WantedState};
 
-use super::agent::Agent;
-use super::answers::Kept;
+use super::agent::DaemonAgent;
+use super::answers::KeptAnswer;
 use super::phase::{Phase, Registering, Waiter};
-use super::resume::{self, Heard};
+use super::resume::{self, HeardResume};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Msg, Owner, Reply, answer_to, archive, inherit, spawn};
+use super::{DaemonAnswer, Msg, Owner, ReplyTo, answer_to, archive, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
 use crate::row::About;
 
 impl Owner {
-    pub(super) fn respawn(&mut self, query: &str, mut request: RespawnRequest, peer: i32, reply: Reply) {
+    pub(super) fn respawn(&mut self, query: &str, mut request: RespawnRequest, peer: i32, reply: ReplyTo) {
         // The settings of an agent's process decide nothing: the successor takes those of its start.
         let _who = inherit::hold(&mut request.secrets, &mut request.program, peer);
         let id = match self.resolve_free(query) {
@@ -52,7 +52,7 @@ impl Owner {
         old: AgentId,
         request: RespawnRequest,
         outcome: Result<Disposed, String>,
-        reply: Reply,
+        reply: ReplyTo,
     ) {
         let made = outcome
             .and_then(|done| Ok((done.spec.ok_or("its request is lost")?, done.work)))
@@ -61,10 +61,10 @@ impl Owner {
         match made {
             Ok((agent, json, respawned)) => {
                 self.hand_over(old, respawned.id);
-                self.batch.add(Change::Delete(old), Then::Nothing(old));
-                let insert = Change::Insert(Box::new(agent.record.clone()), json);
+                self.batch.add(RegistryChange::Delete(old), Then::Nothing(old));
+                let insert = RegistryChange::Insert(Box::new(agent.record.clone()), json);
                 self.agents.insert(respawned.id, agent);
-                self.keep_answer(reply.request.as_deref(), Kept::Respawned(respawned.clone()));
+                self.keep_answer(reply.request.as_deref(), KeptAnswer::Respawned(respawned.clone()));
                 self.batch.add(insert, Then::Respawned { respawned, reply });
             }
             Err(error) => {
@@ -77,7 +77,7 @@ impl Owner {
 
     /// The refusal for an agent that has ended and got no successor.
     fn not_anew(&self, old: AgentId, error: ApiError) -> ApiError {
-        let Some(state) = self.agents.get(&old).map(Agent::state) else { return error };
+        let Some(state) = self.agents.get(&old).map(DaemonAgent::state) else { return error };
         if !matches!(error.code, ErrorCode::DiskFull | ErrorCode::Store | ErrorCode::Internal) {
             return error;
         }
@@ -103,7 +103,7 @@ impl Owner {
         request: RespawnRequest,
         mut spec: SpawnSpec,
         work: Vec<String>,
-    ) -> Result<(Agent, String, Respawned), ApiError> {
+    ) -> Result<(DaemonAgent, String, Respawned), ApiError> {
         let before = self.agents.get(&old).map(|agent| agent.record.clone());
         let before =
             before.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("agent {old} is gone")))?;
@@ -111,7 +111,7 @@ impl Owner {
         self.check_label(&mut spec)?;
         let mut secrets = self.secrets_of(old)?;
         secrets.remove(ASKED_SETTINGS);
-        let secrets = resume::merged(request.secrets, secrets, Heard::Yes);
+        let secrets = resume::merged(request.secrets, secrets, HeardResume::Yes);
         let id = self.new_id()?;
         let now = crate::wall_ms();
         if let Err(error) = spawn::write_files(&self.places, id, &spec, &secrets) {
@@ -120,12 +120,12 @@ impl Owner {
         }
         let json = serde_json::to_string(&spec)
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
-        let record = Record {
+        let record = AgentRecord {
             seq: self.next_seq,
             id,
             key: None,
             status: Status::default(),
-            wanted: Wanted::Run,
+            wanted: WantedState::Run,
             nonce: spawn::new_nonce()?,
             runs: 1,
             after: self.still_ahead(&before.after),
@@ -140,7 +140,7 @@ impl Owner {
         let archived = place(self.places.base(), old);
         let about = About::of(&spec);
         let registering = Registering { replies: Vec::new(), spec: Box::new(spec) };
-        let agent = Agent::new(record, about, Phase::Registering(registering));
+        let agent = DaemonAgent::new(record, about, Phase::Registering(registering));
         Ok((agent, json, Respawned { id, old, archived, work }))
     }
 
@@ -156,7 +156,7 @@ impl Owner {
     }
 
     /// Old is gone and new is there.
-    pub(super) fn respawned(&mut self, mut respawned: Respawned, reply: Reply) {
+    pub(super) fn respawned(&mut self, mut respawned: Respawned, reply: ReplyTo) {
         let (old, id) = (respawned.old, respawned.id);
         tracing::info!(%id, "respawned from {old}");
         self.agents.remove(&old);
@@ -170,7 +170,7 @@ impl Owner {
         // Not here: on a slow disk everybody would wait for it.
         let places = self.places.clone();
         self.later(async move {
-            let put = move || archive::put_if_possible(&places, old, Why::Respawned);
+            let put = move || archive::put_if_possible(&places, old, ArchiveReason::Respawned);
             if let Ok(archived) = tokio::task::spawn_blocking(put).await {
                 respawned.archived = archived;
             }
@@ -179,13 +179,13 @@ impl Owner {
     }
 
     /// The directory of the old one is where it stays.
-    pub(super) fn archived(&mut self, respawned: Respawned, reply: Reply) {
+    pub(super) fn archived(&mut self, respawned: Respawned, reply: ReplyTo) {
         self.archive_has_grown = true;
-        answer_to(reply, Ok(Answer::Respawned(respawned)));
+        answer_to(reply, Ok(DaemonAnswer::Respawned(respawned)));
     }
 
     /// Nothing was changed.
-    pub(super) fn not_respawned(&mut self, respawned: &Respawned, reply: Reply, refusal: ApiError) {
+    pub(super) fn not_respawned(&mut self, respawned: &Respawned, reply: ReplyTo, refusal: ApiError) {
         let (old, new) = (respawned.old, respawned.id);
         for other in self.exchange(new, old) {
             self.mark_unsaved(other);

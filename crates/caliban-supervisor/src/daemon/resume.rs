@@ -7,17 +7,17 @@ use std::path::Path;
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::variables::VEILED_RESUME;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Event;
+use caliban_core::lifecycle::LifecycleEvent;
 use caliban_core::spec::MAX_PROMPT_BYTES;
-use caliban_store::fleet::{Record, Wanted};
+use caliban_store::fleet::{AgentRecord, WantedState};
 
-use super::agent::Agent;
-use super::answers::Kept;
+use super::agent::DaemonAgent;
+use super::answers::KeptAnswer;
 use super::phase::{Phase, Renewing};
 use super::renew::Renewal;
 use super::start::{self, StartError};
 use super::store::Then;
-use super::{Owner, Reply, answer_to, inherit, spawn};
+use super::{Owner, ReplyTo, answer_to, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records::{self, BETWEEN};
 use crate::row::About;
@@ -25,19 +25,19 @@ use crate::row::About;
 /// How an agent was before a resume.
 #[derive(Debug)]
 pub(super) struct Before {
-    record: Record,
+    record: AgentRecord,
     about: About,
     /// Its limits, when they were changed.
     limits: Option<RaisedLimits>,
 }
 
 impl Owner {
-    pub(super) fn resume(&mut self, query: &str, mut request: ResumeRequest, peer: i32, reply: Reply) {
+    pub(super) fn resume(&mut self, query: &str, mut request: ResumeRequest, peer: i32, reply: ReplyTo) {
         let allowed = inherit::raise(&mut request, peer);
         match allowed.and_then(|()| self.resume_now(query, request)) {
             Ok((nonce, before)) => {
                 let id = before.record.id;
-                self.keep_answer(reply.request.as_deref(), Kept::Resumed(id));
+                self.keep_answer(reply.request.as_deref(), KeptAnswer::Resumed(id));
                 self.save(id, Then::Renewed { id, nonce, renewal: Renewal::Resume { before, reply } });
             }
             Err(error) => answer_to(reply, Err(error)),
@@ -62,7 +62,7 @@ impl Owner {
         let Some(agent) = self.agents.get_mut(&id) else {
             return Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone")));
         };
-        let status = agent.record.status.apply(Event::Resumed).map_err(|refused| {
+        let status = agent.record.status.apply(LifecycleEvent::Resumed).map_err(|refused| {
             ApiError::new(ErrorCode::Conflict, refused.to_string()).hint(format!(
                 "it has not ended; `caliban attach {id}` or `caliban agents send {id}` reaches it"
             ))
@@ -84,7 +84,7 @@ impl Owner {
             return Err(ApiError::new(ErrorCode::BadRequest, text).hint("resume it without a message first"));
         }
         if !request.secrets.is_empty() {
-            let heard = if before.resume_prompt.is_some() { Heard::No } else { Heard::Yes };
+            let heard = if before.resume_prompt.is_some() { HeardResume::No } else { HeardResume::Yes };
             let secrets = merged(request.secrets, old, heard);
             spawn::write_secrets(&self.places.agent_secrets(id), &secrets)
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
@@ -98,7 +98,7 @@ impl Owner {
             .map_err(|error| spawn::file_refusal("its limits cannot be written", &error))?;
         agent.about.change(request.limits);
         agent.record.status = status;
-        agent.record.wanted = Wanted::Run;
+        agent.record.wanted = WantedState::Run;
         agent.change_run(nonce.clone());
         agent.record.runs += 1;
         agent.record.resume_prompt = prompt;
@@ -123,7 +123,7 @@ impl Owner {
 
 impl Before {
     /// The resume could not be recorded: the agent is as it was, unless it was killed meanwhile.
-    pub(super) fn restore(self, dir: &Path, agent: &mut Agent) {
+    pub(super) fn restore(self, dir: &Path, agent: &mut DaemonAgent) {
         if matches!(agent.phase, Phase::Renewing(Renewing::Resume)) {
             agent.record = self.record;
             agent.about = self.about;
@@ -151,7 +151,7 @@ fn raise(dir: &Path, raised: RaisedLimits) -> io::Result<Option<RaisedLimits>> {
 
 /// Whether an agent has heard what it was told at the last resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum HeardResume {
     Yes,
     No,
 }
@@ -161,11 +161,11 @@ pub(super) enum Heard {
 pub(super) fn merged(
     new: BTreeMap<String, String>,
     mut all: BTreeMap<String, String>,
-    heard: Heard,
+    heard: HeardResume,
 ) -> BTreeMap<String, String> {
     let before = all.remove(VEILED_RESUME);
     all.extend(new);
-    if let Some(before) = before.filter(|_| heard == Heard::No) {
+    if let Some(before) = before.filter(|_| heard == HeardResume::No) {
         let list = |json: Option<&String>| -> Vec<String> {
             json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
         };

@@ -5,22 +5,22 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use caliban_contract::archive::{Why, place};
+use caliban_contract::archive::{ArchiveReason, place};
 use caliban_core::ids::AgentId;
-use caliban_store::fleet::Change;
+use caliban_store::fleet::RegistryChange;
 
-use super::answers::Kept;
+use super::answers::KeptAnswer;
 use super::phase::Waiter;
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Msg, Owner, Reply, answer_to, answers, archive, spawn, stop_order};
+use super::{DaemonAnswer, Msg, Owner, ReplyTo, answer_to, answers, archive, spawn, stop_order};
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
 use crate::records::{self, LEAVING, TRANSCRIPT};
 use crate::room;
 
 impl Owner {
-    pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: Reply) {
+    pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: ReplyTo) {
         let id = match self.resolve_free(query) {
             Ok(id) => id,
             Err(error) => return answer_to(reply, Err(error)),
@@ -40,7 +40,7 @@ impl Owner {
         id: AgentId,
         request: RmRequest,
         outcome: Result<Disposed, String>,
-        reply: Reply,
+        reply: ReplyTo,
     ) {
         match outcome {
             Ok(done) => {
@@ -70,7 +70,7 @@ impl Owner {
     }
 
     /// The directory is out of the way, which makes the removal final: the next daemon deletes the row if this one cannot.
-    pub(super) fn set_aside(&mut self, id: AgentId, reply: Reply, outcome: io::Result<Removed>) {
+    pub(super) fn set_aside(&mut self, id: AgentId, reply: ReplyTo, outcome: io::Result<Removed>) {
         let removed = match outcome {
             Ok(removed) => removed,
             Err(error) => {
@@ -88,18 +88,18 @@ impl Owner {
         self.events.removed(id);
         let _none = fs::remove_file(self.places.agent_secrets(id));
         self.archive_has_grown |= removed.archived.is_some();
-        self.batch.add(Change::Delete(id), Then::Deleted(id));
+        self.batch.add(RegistryChange::Delete(id), Then::Deleted(id));
         if let Some(request) = reply.request.clone() {
-            self.keep_answer(Some(&request), Kept::Removed(removed.clone()));
-            self.answered(request, Kept::Removed(removed.clone()));
+            self.keep_answer(Some(&request), KeptAnswer::Removed(removed.clone()));
+            self.answered(request, KeptAnswer::Removed(removed.clone()));
         }
-        answer_to(reply, Ok(Answer::Removed(removed)));
+        answer_to(reply, Ok(DaemonAnswer::Removed(removed)));
     }
 
     /// Tries again to delete the rows of agents that were removed.
     pub(super) fn delete_rows(&mut self) {
         for id in std::mem::take(&mut self.undeleted) {
-            self.batch.add(Change::Delete(id), Then::Deleted(id));
+            self.batch.add(RegistryChange::Delete(id), Then::Deleted(id));
         }
     }
 
@@ -117,7 +117,7 @@ impl Owner {
 fn set_aside(places: &Places, id: AgentId, request: RmRequest) -> io::Result<Option<PathBuf>> {
     let (dir, leaving) = (places.agent_dir(id), leaving(places, id));
     if !request.purge && dir.join(TRANSCRIPT).exists() {
-        return match archive::put(places, id, Why::Removed) {
+        return match archive::put(places, id, ArchiveReason::Removed) {
             Err(error) if room::is_full(&error) => {
                 stop_order::mark_removed(&dir)?;
                 Ok(Some(place(places.base(), id)))
@@ -163,7 +163,7 @@ fn finish(places: &Places, id: AgentId) {
     let (dir, leaving) = (places.agent_dir(id), leaving(places, id));
     if stop_order::is_removed(&dir) {
         if dir.join(TRANSCRIPT).exists() {
-            archive::put_if_possible(places, id, Why::Removed);
+            archive::put_if_possible(places, id, ArchiveReason::Removed);
             return;
         }
         if fs::rename(&dir, &leaving).is_err() {

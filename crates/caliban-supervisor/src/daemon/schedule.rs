@@ -12,15 +12,15 @@ use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
 use caliban_core::recurrence::{Due, LATE};
 use caliban_core::spec::{Occurrence, SpawnSpec};
-use caliban_store::fleet::{Change, LastRun, Overlap, ScheduleRecord};
+use caliban_store::fleet::{LastRun, Overlap, RegistryChange, ScheduleRecord};
 use jiff::{Timestamp, Zoned};
 
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::{Phase, Registering};
 use super::spawn::{self, bad};
 use super::start::{self, StartError};
 use super::store::Then;
-use super::{Answer, Owner, Reply, answer_to};
+use super::{DaemonAnswer, Owner, ReplyTo, answer_to};
 use crate::protocol::{
     ApiError, ErrorCode, KeysRequest, ScheduleList, ScheduleRequest, ScheduleRow, ScheduleRun, SpawnRequest,
 };
@@ -39,7 +39,7 @@ pub(super) struct Schedule {
 }
 
 /// Why a run happens.
-enum Why {
+enum RunReason {
     /// It is due: when, how many before it were missed, and when the next one is.
     Due { due_at: u64, missed: u64, next_at: u64 },
     /// A person wants one now.
@@ -128,7 +128,7 @@ impl Owner {
                 // The clock was set back.
                 Due::At(at) => self.change_schedule(&name, None, |record| record.next_at = ms(at)),
                 Due::Now { missed, next: after } => {
-                    let why = Why::Due { due_at: record.next_at, missed, next_at: ms(after) };
+                    let why = RunReason::Due { due_at: record.next_at, missed, next_at: ms(after) };
                     if let Err(error) = self.start_one(&name, why) {
                         self.note(&name, &error.message);
                     }
@@ -138,7 +138,7 @@ impl Owner {
     }
 
     /// Registers the agent of a run, or leaves the run out.
-    fn start_one(&mut self, name: &Slug, why: Why) -> Result<Option<AgentId>, ApiError> {
+    fn start_one(&mut self, name: &Slug, why: RunReason) -> Result<Option<AgentId>, ApiError> {
         let Some(schedule) = self.schedules.get(name) else { return Err(unknown(name.as_str())) };
         let (now, record) = (crate::wall_ms(), schedule.record.clone());
         let secrets = match start::read_secrets(&self.schedule_secrets(name)) {
@@ -151,14 +151,14 @@ impl Owner {
                 return Err(ApiError::new(ErrorCode::SecretsGone, text).hint(hint));
             }
         };
-        let of_it = |agent: &&Agent| agent.about.schedule.as_ref().is_some_and(|run| run.name == *name);
-        let is_at_work = |agent: &&Agent| !agent.state().is_ending() && agent.state() != State::Idle;
+        let of_it = |agent: &&DaemonAgent| agent.about.schedule.as_ref().is_some_and(|run| run.name == *name);
+        let is_at_work = |agent: &&DaemonAgent| !agent.state().is_ending() && agent.state() != State::Idle;
         let running = self.agents.values().filter(of_it).find(is_at_work);
         if let Some(running) = running.filter(|_| record.overlap == Overlap::Skip) {
             let who = running.about.label.clone().unwrap_or_else(|| running.record.id.to_string());
             let text = format!("left out: {who} had not ended");
             return match why {
-                Why::Due { due_at, next_at, .. } => {
+                RunReason::Due { due_at, next_at, .. } => {
                     tracing::warn!("schedule {name}: the run due at {} is {text}", time(due_at));
                     let note = format!("the run due at {} was {text}", time(due_at));
                     self.change_schedule(name, None, |record| {
@@ -166,15 +166,15 @@ impl Owner {
                     });
                     Ok(None)
                 }
-                Why::Asked => Err(ApiError::new(ErrorCode::Conflict, format!("{who} has not ended"))
+                RunReason::Asked => Err(ApiError::new(ErrorCode::Conflict, format!("{who} has not ended"))
                     .hint("wait for it, or make the schedule with --overlap")),
             };
         }
         let number = record.runs + 1;
         let mut spec = (*schedule.spec).clone();
         let (due_at, missed, next_at) = match why {
-            Why::Due { due_at, missed, next_at } => (due_at, missed, next_at),
-            Why::Asked => (now, 0, record.next_at),
+            RunReason::Due { due_at, missed, next_at } => (due_at, missed, next_at),
+            RunReason::Asked => (now, 0, record.next_at),
         };
         spec.schedule = Some(Occurrence { name: name.clone(), number, due_at });
         spec.label = Slug::parse(&format!("{name}-{number}")).ok();
@@ -200,10 +200,10 @@ impl Owner {
             Some(note) => tracing::warn!(%id, "schedule {name}: {note}"),
             None => tracing::info!(%id, "schedule {name}: run {number}"),
         }
-        self.batch.add(Change::Insert(Box::new(agent.clone()), json), Then::Spawned(id));
+        self.batch.add(RegistryChange::Insert(Box::new(agent.clone()), json), Then::Spawned(id));
         let (replies, spec) = (Vec::new(), Box::new(request.spec));
         let phase = Phase::Registering(Registering { replies, spec });
-        self.agents.insert(id, Agent::new(agent, about, phase));
+        self.agents.insert(id, DaemonAgent::new(agent, about, phase));
         self.change_schedule(name, None, |record| {
             (record.runs, record.next_at, record.note) = (number, next_at, note);
             record.last = Some(LastRun { agent: id, due_at, at: now, missed });
@@ -225,13 +225,13 @@ impl Owner {
     fn change_schedule(
         &mut self,
         name: &Slug,
-        reply: Option<Reply>,
+        reply: Option<ReplyTo>,
         change: impl FnOnce(&mut ScheduleRecord),
     ) {
         let Some(schedule) = self.schedules.get_mut(name) else { return };
         let before = schedule.clone();
         change(&mut schedule.record);
-        let put = Change::Schedule(Box::new(schedule.record.clone()));
+        let put = RegistryChange::Schedule(Box::new(schedule.record.clone()));
         self.batch.add(put, Then::Scheduled { name: name.clone(), before: Some(Box::new(before)), reply });
     }
 
@@ -240,11 +240,11 @@ impl Owner {
         &mut self,
         name: &Slug,
         before: Option<Box<Schedule>>,
-        reply: Option<Reply>,
+        reply: Option<ReplyTo>,
     ) {
         let Some(reply) = reply else { return };
         let shown = self.schedules.get(name).or(before.as_deref());
-        let row = shown.map(|schedule| Answer::Schedule(Box::new(self.schedule_row(schedule))));
+        let row = shown.map(|schedule| DaemonAnswer::Schedule(Box::new(self.schedule_row(schedule))));
         answer_to(reply, row.ok_or_else(|| unknown(name.as_str())));
     }
 
@@ -253,7 +253,7 @@ impl Owner {
         &mut self,
         name: Slug,
         before: Option<Box<Schedule>>,
-        reply: Option<Reply>,
+        reply: Option<ReplyTo>,
         refusal: ApiError,
     ) {
         match before {
@@ -266,12 +266,12 @@ impl Owner {
     }
 
     /// `POST /v1/schedules`.
-    pub(super) fn schedule(&mut self, request: ScheduleRequest, reply: Reply) {
+    pub(super) fn schedule(&mut self, request: ScheduleRequest, reply: ReplyTo) {
         match self.new_schedule(request) {
             Ok(schedule) => {
                 let name = schedule.name();
                 tracing::info!("schedule {name}: every {}", schedule.record.every);
-                let put = Change::Schedule(Box::new(schedule.record.clone()));
+                let put = RegistryChange::Schedule(Box::new(schedule.record.clone()));
                 self.schedules.insert(name.clone(), schedule);
                 self.batch.add(put, Then::Scheduled { name, before: None, reply: Some(reply) });
             }
@@ -319,7 +319,7 @@ impl Owner {
     }
 
     /// `DELETE /v1/schedules/{id}`.
-    pub(super) fn unschedule(&mut self, query: &str, reply: Reply) {
+    pub(super) fn unschedule(&mut self, query: &str, reply: ReplyTo) {
         let name = match self.find_schedule(query) {
             Ok(name) => name,
             Err(error) => return answer_to(reply, Err(error)),
@@ -327,12 +327,12 @@ impl Owner {
         let before = self.schedules.remove(&name).map(Box::new);
         let _was_not_there = std::fs::remove_file(self.schedule_secrets(&name));
         tracing::info!("schedule {name}: removed");
-        let gone = Change::Unschedule(name.clone());
+        let gone = RegistryChange::Unschedule(name.clone());
         self.batch.add(gone, Then::Scheduled { name, before, reply: Some(reply) });
     }
 
     /// `POST /v1/schedules/{id}/pause`.
-    pub(super) fn pause_schedule(&mut self, query: &str, paused: bool, reply: Reply) {
+    pub(super) fn pause_schedule(&mut self, query: &str, paused: bool, reply: ReplyTo) {
         let name = match self.find_schedule(query) {
             Ok(name) => name,
             Err(error) => return answer_to(reply, Err(error)),
@@ -352,8 +352,8 @@ impl Owner {
     }
 
     /// `POST /v1/schedules/{id}/run`.
-    pub(super) fn run_schedule(&mut self, query: &str, reply: Reply) {
-        let registered = self.find_schedule(query).and_then(|name| self.start_one(&name, Why::Asked));
+    pub(super) fn run_schedule(&mut self, query: &str, reply: ReplyTo) {
+        let registered = self.find_schedule(query).and_then(|name| self.start_one(&name, RunReason::Asked));
         let registering = match registered {
             Ok(id) => id.and_then(|id| self.agents.get_mut(&id)).map(|agent| &mut agent.phase),
             Err(error) => return answer_to(reply, Err(error)),

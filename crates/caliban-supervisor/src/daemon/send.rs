@@ -82,7 +82,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::super::wake::Waking;
-    use super::super::{Answer, Msg, Request, answer_to, stopping};
+    use super::super::{DaemonAnswer, DaemonRequest, Msg, answer_to, stopping};
     use super::*;
 
     /// What an agent does with a message.
@@ -133,11 +133,11 @@ mod tests {
         while let Some(Msg::Request(request, reply)) = messages.recv().await {
             let ended = || ApiError::new(ErrorCode::Ended, "agent a3f8b2c1 has ended done");
             let answer = match request {
-                Request::Wake(..) => {
+                DaemonRequest::Wake(..) => {
                     let socket = socket.clone().ok_or_else(ended);
-                    socket.map(|socket| Answer::Waking(Waking::at(id, socket)))
+                    socket.map(|socket| DaemonAnswer::Waking(Waking::at(id, socket)))
                 }
-                Request::Show(_) => Ok(Answer::Row(Box::new(AgentRow::new(id, State::Running)))),
+                DaemonRequest::Show(_) => Ok(DaemonAnswer::Row(Box::new(AgentRow::new(id, State::Running)))),
                 _ => Err(stopping()),
             };
             answer_to(reply, answer);

@@ -59,7 +59,7 @@ pub(super) struct Holder {
 
 /// One agent that takes a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct TakenSlot {
     /// Its shim; before that is known, the daemon that starts it.
     holder: Holder,
     /// The first characters of its run's name.
@@ -93,13 +93,13 @@ impl Holder {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for TakenSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.holder, self.nonce, self.at_ms)
     }
 }
 
-impl Entry {
+impl TakenSlot {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let (holder, nonce) = (Holder::parse(&mut words)?, words.next()?.to_owned());
@@ -128,16 +128,16 @@ impl Waits {
 
 /// An agent that wants a place.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct WantedSlot {
     pub(super) id: AgentId,
     pub(super) nonce: String,
     pub(super) priority: Priority,
 }
 
-enum Job {
+enum SlotJob {
     /// Takes places for as many as there are.
     Take {
-        wanted: Vec<Wanted>,
+        wanted: Vec<WantedSlot>,
         limit: u32,
         since_ms: u64,
     },
@@ -151,7 +151,7 @@ enum Job {
 
 /// What the owner knows.
 pub(super) struct Slots {
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<SlotJob>,
     /// Who has a file, and the shim that it names.
     registered: BTreeMap<AgentId, Option<i32>>,
     is_asking: bool,
@@ -163,7 +163,7 @@ impl Slots {
     /// The owner's side, and the task, which ends with it.
     pub(super) fn new(places: &Places, inbox: mpsc::Sender<Msg>) -> (Self, impl Future<Output = ()> + use<>) {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let desk = Desk::new(places);
+        let desk = SlotDirectory::new(places);
         (
             Self { jobs, registered: BTreeMap::new(), is_asking: false, waits_since: None },
             keep(desk, queue, inbox),
@@ -175,26 +175,26 @@ impl Slots {
         self.waits_since.is_some()
     }
 
-    fn ask(&self, job: Job) {
+    fn ask(&self, job: SlotJob) {
         let _task_ended = self.jobs.send(job);
     }
 }
 
 impl Owner {
     /// Asks for places for these agents, the first first. They start when they have them.
-    pub(super) fn take_slots(&mut self, wanted: Vec<Wanted>, limit: u32) {
+    pub(super) fn take_slots(&mut self, wanted: Vec<WantedSlot>, limit: u32) {
         if self.slots.is_asking {
             return;
         }
         if wanted.is_empty() {
             if self.slots.waits_since.take().is_some() {
-                self.slots.ask(Job::Rest);
+                self.slots.ask(SlotJob::Rest);
             }
             return;
         }
         self.slots.is_asking = true;
         let since_ms = self.slots.waits_since.unwrap_or_else(monotonic_ms);
-        self.slots.ask(Job::Take { wanted, limit, since_ms });
+        self.slots.ask(SlotJob::Take { wanted, limit, since_ms });
     }
 
     /// Some of those who were asked for have a place.
@@ -224,12 +224,12 @@ impl Owner {
         match (agent, shim) {
             (None, _) if known.is_some() => {
                 self.slots.registered.remove(&id);
-                self.slots.ask(Job::Release(id));
+                self.slots.ask(SlotJob::Release(id));
             }
             (Some(_), Some((shim, nonce))) if known != Some(&Some(shim.pid)) => {
                 let holder = Holder::of(shim);
                 self.slots.registered.insert(id, Some(shim.pid));
-                self.slots.ask(Job::Hold(id, nonce, holder));
+                self.slots.ask(SlotJob::Hold(id, nonce, holder));
             }
             _ => {}
         }
@@ -239,7 +239,7 @@ impl Owner {
     pub(super) fn adopt_slots(&mut self) {
         let ids: Vec<AgentId> = self.agents.keys().copied().collect();
         let taking = |id: &AgentId| self.agents.get(id).is_some_and(|agent| agent.takes_place());
-        self.slots.ask(Job::Only(ids.iter().copied().filter(taking).collect()));
+        self.slots.ask(SlotJob::Only(ids.iter().copied().filter(taking).collect()));
         for id in ids {
             self.sync_slot(id);
         }
@@ -268,7 +268,7 @@ fn first(text: &str, count: usize) -> String {
     text.chars().take(count).collect()
 }
 
-impl Entry {
+impl TakenSlot {
     /// Whether it takes a place; `dir` is the agent's directory.
     fn counts(&self, dir: &Path, boot: &str) -> bool {
         if self.holder.is_alive(boot) {
@@ -290,7 +290,7 @@ impl Entry {
 
 /// The directory, as one daemon sees it.
 #[derive(Debug, Clone)]
-struct Desk {
+struct SlotDirectory {
     dir: PathBuf,
     /// Where the repos' own directories are.
     repos: PathBuf,
@@ -298,7 +298,7 @@ struct Desk {
     hash: String,
 }
 
-impl Desk {
+impl SlotDirectory {
     fn new(places: &Places) -> Self {
         // `…/caliban/repos/<hash>`.
         let repos = places.base().parent().unwrap_or(places.base());
@@ -339,7 +339,7 @@ impl Desk {
     }
 
     fn hold(&self, id: AgentId, nonce: &str, holder: Holder) -> io::Result<()> {
-        let entry = Entry { holder, nonce: first(nonce, NONCE_CHARS), at_ms: monotonic_ms() };
+        let entry = TakenSlot { holder, nonce: first(nonce, NONCE_CHARS), at_ms: monotonic_ms() };
         self.write(&self.file(id), &entry.to_string())
     }
 
@@ -384,7 +384,7 @@ impl Desk {
     }
 
     /// Takes places for as many as there are and others leave; whether somebody got none.
-    fn take(&self, wanted: &[Wanted], limit: u32, since_ms: u64) -> io::Result<(Vec<AgentId>, bool)> {
+    fn take(&self, wanted: &[WantedSlot], limit: u32, since_ms: u64) -> io::Result<(Vec<AgentId>, bool)> {
         let Some(_locked) = self.lock()? else { return Ok((Vec::new(), true)) };
         let own = Holder::own()?;
         let boot = own.boot.as_str();
@@ -398,7 +398,7 @@ impl Desk {
                 others.extend(waits.filter(|waits| hash != self.hash && is_there(waits)));
                 continue;
             }
-            let entry = self.read(&name).and_then(|text| Entry::parse(&text)).zip(self.agent_dir(&name));
+            let entry = self.read(&name).and_then(|text| TakenSlot::parse(&text)).zip(self.agent_dir(&name));
             match entry {
                 Some((entry, dir)) if entry.counts(&dir, boot) => taken += 1,
                 // Nobody has it any more.
@@ -437,7 +437,7 @@ impl Desk {
     }
 }
 
-async fn keep(desk: Desk, mut jobs: mpsc::UnboundedReceiver<Job>, inbox: mpsc::Sender<Msg>) {
+async fn keep(desk: SlotDirectory, mut jobs: mpsc::UnboundedReceiver<SlotJob>, inbox: mpsc::Sender<Msg>) {
     let mut bell: Option<Bell> = None;
     loop {
         let rung = async {
@@ -459,7 +459,7 @@ async fn keep(desk: Desk, mut jobs: mpsc::UnboundedReceiver<Job>, inbox: mpsc::S
                 continue;
             }
         };
-        let (desk, is_waited_for) = (desk.clone(), matches!(job, Job::Take { .. }));
+        let (desk, is_waited_for) = (desk.clone(), matches!(job, SlotJob::Take { .. }));
         // Before it is counted: a place that gets free in between is heard.
         if is_waited_for && bell.is_none() {
             bell = desk.bells_dir().and_then(|bells| bells.listen(ROOM)).ok();
@@ -485,20 +485,22 @@ async fn keep(desk: Desk, mut jobs: mpsc::UnboundedReceiver<Job>, inbox: mpsc::S
     }
 }
 
-impl Desk {
+impl SlotDirectory {
     /// The bells, whose directory is there.
     fn bells_dir(&self) -> io::Result<Bells> {
         private_dir(&self.dir).map_err(io::Error::other)?;
         Ok(self.bells())
     }
 
-    fn carry_out(&self, job: Job) -> io::Result<Option<(Vec<AgentId>, bool)>> {
+    fn carry_out(&self, job: SlotJob) -> io::Result<Option<(Vec<AgentId>, bool)>> {
         match job {
-            Job::Take { wanted, limit, since_ms } => return self.take(&wanted, limit, since_ms).map(Some),
-            Job::Rest => drop(fs::remove_file(self.waits())),
-            Job::Hold(id, nonce, holder) => self.hold(id, &nonce, holder)?,
-            Job::Release(id) => self.release(id),
-            Job::Only(kept) => self.only(&kept),
+            SlotJob::Take { wanted, limit, since_ms } => {
+                return self.take(&wanted, limit, since_ms).map(Some);
+            }
+            SlotJob::Rest => drop(fs::remove_file(self.waits())),
+            SlotJob::Hold(id, nonce, holder) => self.hold(id, &nonce, holder)?,
+            SlotJob::Release(id) => self.release(id),
+            SlotJob::Only(kept) => self.only(&kept),
         }
         Ok(None)
     }

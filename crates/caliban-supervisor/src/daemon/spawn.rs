@@ -12,13 +12,13 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::names::Slug;
 use caliban_core::spec::SpawnSpec;
-use caliban_store::fleet::{Change, Record, Wanted};
+use caliban_store::fleet::{AgentRecord, RegistryChange, WantedState};
 
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::{Phase, Queued, Registering};
 use super::schedule::SCHEDULE_KEY;
 use super::store::Then;
-use super::{Answer, Owner, Reply, answer_to, out_of_descriptors, rm};
+use super::{DaemonAnswer, Owner, ReplyTo, answer_to, out_of_descriptors, rm};
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
 use crate::records::{self, QueuedRecord, STOP_ROOM};
@@ -35,7 +35,7 @@ const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
 const ROOM: usize = 128 * 1024;
 
 impl Owner {
-    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: i32, reply: Reply) {
+    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: i32, reply: ReplyTo) {
         // Whoever asked was told that it failed, or was killed: nobody would know of it.
         if reply.is_closed() {
             return tracing::info!("a spawn was dropped: nobody waits for it any more");
@@ -57,9 +57,9 @@ impl Owner {
             Ok((record, json)) => {
                 let (id, about) = (record.id, About::of(&request.spec));
                 let (replies, spec) = (vec![reply], Box::new(request.spec));
-                self.batch.add(Change::Insert(Box::new(record.clone()), json), Then::Spawned(id));
+                self.batch.add(RegistryChange::Insert(Box::new(record.clone()), json), Then::Spawned(id));
                 let phase = Phase::Registering(Registering { replies, spec });
-                self.agents.insert(id, Agent::new(record, about, phase));
+                self.agents.insert(id, DaemonAgent::new(record, about, phase));
             }
             Err(error) => {
                 tracing::warn!("a spawn was refused: {error}");
@@ -99,8 +99,8 @@ impl Owner {
         }
     }
 
-    fn spawned_answer(&self, id: AgentId) -> Answer {
-        Answer::Spawned(Spawned { id, dir: self.places.agent_dir(id) })
+    fn spawned_answer(&self, id: AgentId) -> DaemonAnswer {
+        DaemonAnswer::Spawned(Spawned { id, dir: self.places.agent_dir(id) })
     }
 
     fn by_key(&self, key: Option<&str>) -> Option<AgentId> {
@@ -126,7 +126,8 @@ impl Owner {
         request.spec.schedule = None;
         self.place_below(request, peer)?;
         if let Some(parent) = request.spec.parent {
-            let living = |agent: &&Agent| agent.about.parent == Some(parent) && !agent.state().is_ending();
+            let living =
+                |agent: &&DaemonAgent| agent.about.parent == Some(parent) && !agent.state().is_ending();
             if self.agents.values().filter(living).count() >= CHILDREN {
                 let text =
                     format!("agent {parent} has {CHILDREN} living agents, which is all that one may have");
@@ -189,7 +190,8 @@ impl Owner {
     }
 
     fn living_with(&self, label: &str) -> Option<AgentId> {
-        let has = |agent: &&Agent| agent.about.label.as_deref() == Some(label) && !agent.state().is_ending();
+        let has =
+            |agent: &&DaemonAgent| agent.about.label.as_deref() == Some(label) && !agent.state().is_ending();
         self.agents.values().find(has).map(|agent| agent.record.id)
     }
 
@@ -198,16 +200,16 @@ impl Owner {
         &mut self,
         request: &SpawnRequest,
         after: Vec<AgentId>,
-    ) -> Result<Record, ApiError> {
+    ) -> Result<AgentRecord, ApiError> {
         let program = find_program(request.program.as_deref(), &self.own_program)?;
         let id = self.new_id()?;
         let now = crate::wall_ms();
-        let record = Record {
+        let record = AgentRecord {
             seq: self.next_seq,
             id,
             key: request.key.clone(),
             status: Status::default(),
-            wanted: Wanted::Run,
+            wanted: WantedState::Run,
             nonce: new_nonce()?,
             runs: 1,
             after,
@@ -269,7 +271,7 @@ pub(super) fn write_files(
 
 /// Writes down what only the registry has of an agent that waits for its start. Best effort: it is for the day on which the
 /// registry is lost.
-pub(super) fn write_queued(dir: &Path, record: &Record) {
+pub(super) fn write_queued(dir: &Path, record: &AgentRecord) {
     let queued = QueuedRecord {
         nonce: record.nonce.clone(),
         seq: record.seq,

@@ -6,7 +6,7 @@ use caliban_acp::{Link, Unreached};
 use caliban_core::ids::AgentId;
 use tokio::sync::mpsc;
 
-use super::{Answer, Msg, Request, answers, stopping, wake};
+use super::{DaemonAnswer, DaemonRequest, Msg, answers, stopping, wake};
 use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest};
 
 /// A caller that cannot be seen: no process has this pid.
@@ -28,10 +28,10 @@ impl Speaker<'_> {
     /// The agent that a request names.
     pub(super) async fn show(&self, query: String) -> Result<AgentRow, ApiError> {
         let (reply, answer) = answers::channel();
-        let request = Msg::Request(Request::Show(query), reply);
+        let request = Msg::Request(DaemonRequest::Show(query), reply);
         self.inbox.send(request).await.map_err(|_| stopping())?;
         match answer.await.map_err(|_| stopping())?? {
-            Answer::Row(row) => Ok(*row),
+            DaemonAnswer::Row(row) => Ok(*row),
             _ => Err(stopping()),
         }
     }

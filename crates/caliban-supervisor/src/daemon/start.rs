@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, Outcome, State};
+use caliban_core::lifecycle::{LifecycleEvent, Outcome, State};
 use caliban_core::spec::{Isolation, SpawnSpec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::{Hibernating, Keeper, Phase, Queued, Renewing, Run, Tries};
 use super::spawn::make_dir;
 use super::store::RegistryReader;
@@ -57,7 +57,7 @@ pub(super) enum StartError {
 }
 
 /// All that a start needs.
-struct Order {
+struct StartOrder {
     id: AgentId,
     nonce: String,
     marker: String,
@@ -88,7 +88,7 @@ impl Owner {
             Phase::Ended | Phase::Leaving(_) => return,
         };
         agent.phase = Phase::Running(Run { keeper: Keeper::Starting, stop: None, tries: tries.begin() });
-        let order = Order {
+        let order = StartOrder {
             id,
             nonce: agent.record.nonce.clone(),
             marker: agent.marker(),
@@ -126,7 +126,7 @@ impl Owner {
                     agent.record.note = None;
                 }
                 if agent.state() == State::Spawning && has_worker {
-                    self.apply(id, Event::Started);
+                    self.apply(id, LifecycleEvent::Started);
                 }
                 self.look(id);
                 self.follow(id);
@@ -143,8 +143,8 @@ impl Owner {
             }
             Err(StartError::Never(text) | StartError::Missing(text)) => {
                 let event = match agent.state() {
-                    State::Spawning => Event::SpawnFailed { text },
-                    _ => Event::Ended(Outcome::Error { text }),
+                    State::Spawning => LifecycleEvent::SpawnFailed { text },
+                    _ => LifecycleEvent::Ended(Outcome::Error { text }),
                 };
                 self.leave_run(id, vec![event], Phase::Ended);
             }
@@ -210,14 +210,14 @@ impl Owner {
         let Some(named) = named else { return };
         *known = named;
         match agent.state() {
-            State::Spawning => self.apply(id, Event::Started),
+            State::Spawning => self.apply(id, LifecycleEvent::Started),
             _ => self.publish(id),
         }
     }
 }
 
 /// Notes, and says once, that a start is tried again.
-fn not_started(agent: &mut Agent, text: String) {
+fn not_started(agent: &mut DaemonAgent, text: String) {
     if agent.record.note.as_deref() != Some(&text) {
         tracing::warn!(id = %agent.record.id, "not started, tried again soon: {text}");
         agent.record.note = Some(text);
@@ -230,7 +230,7 @@ pub(super) fn own_program() -> PathBuf {
     std::env::current_exe().ok().filter(|path| path.is_file()).unwrap_or_else(|| OWN_LINK.into())
 }
 
-async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
+async fn start(mut order: StartOrder) -> Result<ShimRecord, StartError> {
     let spec = match order.spec.take() {
         Some(spec) => *spec,
         None => {
@@ -287,7 +287,7 @@ fn standing(spec: &SpawnSpec, places: &Places) -> PathBuf {
 }
 
 /// Prepares the files and starts the shim. Blocks for as long as that takes.
-fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
+fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> {
     let places = &order.places;
     let dir = places.agent_dir(order.id);
     for needed in [&places.sockets_dir(), &dir] {

@@ -1,6 +1,6 @@
 //! `GET /v1/status` (f16): how the daemon is, and what it found when it started.
 
-use super::{Answer, Owner, has_descriptors};
+use super::{DaemonAnswer, Owner, has_descriptors};
 use crate::protocol::{DaemonStatus, VERSION};
 use crate::room;
 
@@ -31,14 +31,14 @@ impl Owner {
         room::left(self.places.repo()).is_none_or(|left| left >= LITTLE_ROOM)
     }
 
-    pub(super) fn status(&mut self) -> Answer {
+    pub(super) fn status(&mut self) -> DaemonAnswer {
         self.refresh();
         let registered = self.registered();
         let mut states = std::collections::BTreeMap::new();
         for agent in &registered {
             *states.entry(agent.state().word().to_owned()).or_insert(0) += 1;
         }
-        Answer::Status(Box::new(DaemonStatus {
+        DaemonAnswer::Status(Box::new(DaemonStatus {
             health: self.health(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

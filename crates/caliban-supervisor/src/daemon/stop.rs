@@ -8,13 +8,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::schedule::Schedule;
-use super::{Answer, Owner};
+use super::{DaemonAnswer, Owner};
 
 impl Owner {
-    pub(super) fn shutdown(&mut self) -> Answer {
+    pub(super) fn shutdown(&mut self) -> DaemonAnswer {
         tracing::info!("asked to leave");
         self.stop.cancel();
-        Answer::Stopping
+        DaemonAnswer::Stopping
     }
 
     /// A daemon that has no agent and no schedule, and whom nobody asks anything, is of no use: whoever wants one gets another.

@@ -10,33 +10,33 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
 use caliban_store::StoreError;
-use caliban_store::fleet::{Change, Registry, StateChange};
+use caliban_store::fleet::{Registry, RegistryChange, StateChange};
 use tokio::sync::{mpsc, oneshot};
 
-use super::answers::Kept;
+use super::answers::KeptAnswer;
 use super::renew::Renewal;
 use super::schedule::Schedule;
-use super::{Msg, Reply};
+use super::{Msg, ReplyTo};
 use crate::protocol::Respawned;
 
 /// Changes with what happens when they are on the disk.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    changes: Vec<Change>,
+    changes: Vec<RegistryChange>,
     thens: Vec<Then>,
     /// How agents stood meanwhile. Not worth a commit: it comes with the next one.
-    passed: Vec<Change>,
+    passed: Vec<RegistryChange>,
 }
 
 impl Batch {
-    pub(super) fn add(&mut self, change: Change, then: Then) {
+    pub(super) fn add(&mut self, change: RegistryChange, then: Then) {
         self.changes.push(change);
         self.thens.push(then);
     }
 
     /// An agent stands so from now on, and the worker's own file says it too.
     pub(super) fn pass(&mut self, change: StateChange) {
-        self.passed.push(Change::Stood(change));
+        self.passed.push(RegistryChange::Stood(change));
     }
 
     /// Whether nothing has to be committed.
@@ -48,7 +48,7 @@ impl Batch {
     pub(super) fn endings(&self) -> Vec<State> {
         let mut last = BTreeMap::new();
         for change in &self.changes {
-            if let Change::Update(record) = change {
+            if let RegistryChange::Update(record) = change {
                 last.insert(record.id, record.status.state());
             }
         }
@@ -66,18 +66,18 @@ pub(super) enum Then {
     /// The name of its next run is there.
     Renewed { id: AgentId, nonce: String, renewal: Renewal },
     /// Its row is the answer.
-    Row { id: AgentId, reply: Reply },
+    Row { id: AgentId, reply: ReplyTo },
     /// The row of an agent that was removed is gone.
     Deleted(AgentId),
     /// The answer to a request is kept.
-    Answered { request: String, kept: Kept },
+    Answered { request: String, kept: KeptAnswer },
     /// A schedule is there, changed or gone; how it was before, and who is to be answered.
-    Scheduled { name: Slug, before: Option<Box<Schedule>>, reply: Option<Reply> },
+    Scheduled { name: Slug, before: Option<Box<Schedule>>, reply: Option<ReplyTo> },
     /// It is gone, another has its place.
-    Respawned { respawned: Respawned, reply: Reply },
+    Respawned { respawned: Respawned, reply: ReplyTo },
 }
 
-enum Job {
+enum StoreJob {
     Commit(Batch),
     Spec(AgentId, oneshot::Sender<Result<Option<String>, StoreError>>),
     History(u64, u64, oneshot::Sender<Result<Vec<StateChange>, StoreError>>),
@@ -86,12 +86,12 @@ enum Job {
 /// The handle of the writer.
 pub(super) struct Store {
     // Unbounded, because the owner must not wait; what can be in it is bounded by the requests in flight.
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<StoreJob>,
 }
 
 /// A way to read the registry.
 #[derive(Debug, Clone)]
-pub(super) struct RegistryReader(mpsc::UnboundedSender<Job>);
+pub(super) struct RegistryReader(mpsc::UnboundedSender<StoreJob>);
 
 impl Store {
     /// The handle, and the writer, which runs until the last handle is gone and everything is written.
@@ -102,7 +102,7 @@ impl Store {
 
     pub(super) fn commit(&self, mut batch: Batch) {
         batch.changes.splice(0..0, batch.passed.drain(..));
-        if self.jobs.send(Job::Commit(batch)).is_err() {
+        if self.jobs.send(StoreJob::Commit(batch)).is_err() {
             tracing::error!("the writer of the registry is gone");
         }
     }
@@ -116,7 +116,7 @@ impl RegistryReader {
     /// How agents stood from one moment to another.
     pub(super) async fn history(&self, from: u64, to: u64) -> Result<Vec<StateChange>, String> {
         let (reply, answer) = oneshot::channel();
-        if self.0.send(Job::History(from, to, reply)).is_err() {
+        if self.0.send(StoreJob::History(from, to, reply)).is_err() {
             return Err("the registry is closed".to_owned());
         }
         match answer.await {
@@ -128,7 +128,7 @@ impl RegistryReader {
     /// The request of an agent, as JSON.
     pub(super) async fn get(&self, id: AgentId) -> Result<String, String> {
         let (reply, answer) = oneshot::channel();
-        if self.0.send(Job::Spec(id, reply)).is_err() {
+        if self.0.send(StoreJob::Spec(id, reply)).is_err() {
             return Err("the registry is closed".to_owned());
         }
         match answer.await {
@@ -140,7 +140,11 @@ impl RegistryReader {
     }
 }
 
-async fn write(mut registry: Registry, mut queue: mpsc::UnboundedReceiver<Job>, inbox: mpsc::Sender<Msg>) {
+async fn write(
+    mut registry: Registry,
+    mut queue: mpsc::UnboundedReceiver<StoreJob>,
+    inbox: mpsc::Sender<Msg>,
+) {
     let mut next = None;
     loop {
         let job = match next.take() {
@@ -151,16 +155,16 @@ async fn write(mut registry: Registry, mut queue: mpsc::UnboundedReceiver<Job>, 
             },
         };
         match job {
-            Job::Spec(id, reply) => {
+            StoreJob::Spec(id, reply) => {
                 let _gone = reply.send(registry.spec(id).await);
             }
-            Job::History(from, to, reply) => {
+            StoreJob::History(from, to, reply) => {
                 let _gone = reply.send(registry.history(from, to).await);
             }
-            Job::Commit(mut batch) => {
+            StoreJob::Commit(mut batch) => {
                 while let Ok(job) = queue.try_recv() {
                     match job {
-                        Job::Commit(more) => {
+                        StoreJob::Commit(more) => {
                             batch.changes.extend(more.changes);
                             batch.thens.extend(more.thens);
                         }

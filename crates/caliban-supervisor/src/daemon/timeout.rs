@@ -6,17 +6,17 @@
 
 use caliban_contract::monotonic_ms;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Event;
-use caliban_store::fleet::Wanted;
+use caliban_core::lifecycle::LifecycleEvent;
+use caliban_store::fleet::WantedState;
 
 use super::Owner;
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::{Phase, Stop};
 use super::store::Then;
 use crate::places::Places;
 use crate::records::{self, BegunRecord};
 
-impl Agent {
+impl DaemonAgent {
     /// When it left the queue, as it was written down.
     pub(super) fn read_begun(&mut self, places: &Places) {
         if self.about.is_timed() {
@@ -56,7 +56,7 @@ impl Owner {
 
     /// Ends the agents whose time is up.
     pub(super) fn end_overdue(&mut self) {
-        let is_over = |agent: &&Agent| agent.time_left_ms() == Some(0);
+        let is_over = |agent: &&DaemonAgent| agent.time_left_ms() == Some(0);
         let over: Vec<AgentId> = self.agents.values().filter(is_over).map(|agent| agent.record.id).collect();
         for id in over {
             self.time_out(id);
@@ -67,7 +67,7 @@ impl Owner {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let Some(after_ms) = agent.about.timeout_ms else { return };
         tracing::info!(%id, "its time is up after {}", caliban_core::calendar::short(after_ms));
-        agent.record.wanted = Wanted::Kill;
+        agent.record.wanted = WantedState::Kill;
         match &mut agent.phase {
             Phase::Running(run) => {
                 run.stop = Some(Stop { timed_out_ms: Some(after_ms), ..Stop::default() });
@@ -76,7 +76,7 @@ impl Owner {
             // It sleeps: there is no process to end.
             _ => {
                 agent.phase = Phase::Stopping(Vec::new());
-                self.apply(id, Event::TimedOut { after_ms });
+                self.apply(id, LifecycleEvent::TimedOut { after_ms });
             }
         }
         self.order_stop(id, self.options.grace_ms, true, Some(after_ms));

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 
-use super::agent::Agent;
+use super::agent::DaemonAgent;
 use super::phase::{Hibernating, Keeper, Phase, Stop};
 use super::{Msg, Owner};
-use crate::lock::Held;
+use crate::lock::HeldLock;
 use crate::process::{self, Traces};
 use crate::records::{self, LaunchRecord, ShimRecord};
 
@@ -32,12 +32,12 @@ pub(super) struct Doubt {
     nonce: String,
     boot_id: String,
     traces: Traces,
-    end: End,
+    end: UnconfirmedEnd,
 }
 
 /// What becomes of a run whose files cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum UnconfirmedEnd {
     /// It stays unconfirmed.
     NotWanted,
     /// It is to end, whatever they say.
@@ -48,7 +48,7 @@ impl Owner {
     /// Settles all unconfirmed runs.
     pub(super) fn settle_doubts(&mut self) {
         let is_unconfirmed =
-            |agent: &&Agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed));
+            |agent: &&DaemonAgent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed));
         let ids: Vec<AgentId> =
             self.agents.values().filter(is_unconfirmed).map(|agent| agent.record.id).collect();
         for id in ids {
@@ -59,7 +59,7 @@ impl Owner {
     /// Settles the run of an agent if it is unconfirmed.
     pub(super) fn settle(&mut self, id: AgentId) {
         let Some(doubt) = self.doubt(id) else { return };
-        let Some(run) = self.agents.get_mut(&id).and_then(Agent::run_mut) else { return };
+        let Some(run) = self.agents.get_mut(&id).and_then(DaemonAgent::run_mut) else { return };
         if !matches!(run.keeper, Keeper::Unconfirmed) {
             return;
         }
@@ -133,8 +133,8 @@ impl Owner {
             boot_id: self.boot_id.clone(),
             traces: agent.traces(None),
             end: match agent.run().and_then(|run| run.stop.as_ref()) {
-                Some(Stop { ordered: Some(_), .. }) => End::Wanted,
-                Some(Stop { ordered: None, .. }) | None => End::NotWanted,
+                Some(Stop { ordered: Some(_), .. }) => UnconfirmedEnd::Wanted,
+                Some(Stop { ordered: None, .. }) | None => UnconfirmedEnd::NotWanted,
             },
         })
     }
@@ -186,7 +186,7 @@ impl Doubt {
     pub(super) fn settle(&self) -> Result<Option<ShimRecord>, String> {
         match self.look() {
             // It is not launched again, so the processes with its marker are all that there are.
-            Err(text) if self.end == End::Wanted => {
+            Err(text) if self.end == UnconfirmedEnd::Wanted => {
                 tracing::warn!("{}: {text}; ended by its mark", self.traces.marker);
                 self.end_all().map(|()| None)
             }
@@ -211,7 +211,7 @@ impl Doubt {
                 self.end_all()?;
                 give_up = Instant::now() + LIMIT;
             }
-            let lock = Held::try_take(&self.dir.join(records::SHIM_LOCK)).map_err(words)?;
+            let lock = HeldLock::try_take(&self.dir.join(records::SHIM_LOCK)).map_err(words)?;
             let shim = records::try_read::<ShimRecord>(&self.dir, records::SHIM).map_err(words)?;
             let own = shim.filter(|shim| shim.nonce == self.nonce);
             let is_void = own.as_ref().is_some_and(|shim| shim.pid == VOID_PID);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::phase::{Phase, Renewing};
 use super::renew::Renewal;
 use super::store::Then;
-use super::{Answer, Msg, Owner, Request, answers, spawn, stopping};
+use super::{DaemonAnswer, DaemonRequest, Msg, Owner, answers, spawn, stopping};
 use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};
 
 /// How long a worker may take until it listens.
@@ -41,14 +41,14 @@ impl Waking {
 }
 
 impl Owner {
-    pub(super) fn wake(&mut self, query: &str, request: &WakeRequest) -> Result<Answer, ApiError> {
+    pub(super) fn wake(&mut self, query: &str, request: &WakeRequest) -> Result<DaemonAnswer, ApiError> {
         self.refresh();
         let id = self.resolve(query)?;
         let gone = || ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"));
         let agent = self.agents.get_mut(&id).ok_or_else(gone)?;
         let is_leaving = agent.own_report().is_some_and(|report| report.hibernated);
         let socket = (!is_leaving).then(|| agent.socket(&self.places));
-        let waking = Answer::Waking(Waking { id, socket, note: agent.record.note.clone() });
+        let waking = DaemonAnswer::Waking(Waking { id, socket, note: agent.record.note.clone() });
         let tries = match &mut agent.phase {
             Phase::Registering(_) => return Err(gone()),
             Phase::Queued(_) => {
@@ -111,10 +111,12 @@ pub(super) async fn until_awake(
     loop {
         let (reply, answer) = answers::channel();
         inbox
-            .send(Msg::Request(Request::Wake(query, request.clone()), reply))
+            .send(Msg::Request(DaemonRequest::Wake(query, request.clone()), reply))
             .await
             .map_err(|_| stopping())?;
-        let Answer::Waking(waking) = answer.await.map_err(|_| stopping())?? else { return Err(stopping()) };
+        let DaemonAnswer::Waking(waking) = answer.await.map_err(|_| stopping())?? else {
+            return Err(stopping());
+        };
         if let Some(socket) = waking.socket
             && let Ok(stream) = UnixStream::connect(&socket).await
             && stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::getuid().as_raw())

@@ -8,12 +8,14 @@ use std::time::Duration;
 use caliban_core::ids::AgentId;
 use caliban_core::names::Slug;
 use caliban_core::spec::SpawnSpec;
-use caliban_worktrees::{Error, GitOptions, IgnoredFiles, Keep, RemoveOptions, Repo, SweepMode, Swept};
+use caliban_worktrees::{
+    Error, GitOptions, IgnoredFiles, KeepWorktrees, RemoveOptions, Repo, SweepMode, Swept,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::phase::{Leaving, Phase};
 use super::store::RegistryReader;
-use super::{Msg, Owner, Reply};
+use super::{Msg, Owner, ReplyTo};
 use crate::options::Sweep;
 use crate::places::Places;
 use crate::protocol::{RespawnRequest, RmRequest};
@@ -29,12 +31,12 @@ static REMOVALS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 /// Why an ended agent goes, and who is answered.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    Rm(RmRequest, Reply),
-    Respawn(RespawnRequest, Reply),
+    Rm(RmRequest, ReplyTo),
+    Respawn(RespawnRequest, ReplyTo),
 }
 
 impl Purpose {
-    pub(super) fn into_reply(self) -> Reply {
+    pub(super) fn into_reply(self) -> ReplyTo {
         match self {
             Self::Rm(_, reply) | Self::Respawn(_, reply) => reply,
         }
@@ -59,7 +61,8 @@ impl Owner {
             Purpose::Respawn(..) => (Leaving::Respawned, false),
         };
         agent.phase = Phase::Leaving(what);
-        let keep = if keep || self.options.keep_worktrees { Keep::All } else { Keep::Remove };
+        let keep =
+            if keep || self.options.keep_worktrees { KeepWorktrees::All } else { KeepWorktrees::Remove };
         let (has_worktree, places, specs) =
             (agent.about.has_worktree, self.places.clone(), self.store.reader());
         self.later(async move {
@@ -75,11 +78,11 @@ impl Owner {
                     match (within(GIT_LIMIT, &cancel, removal).await, keep) {
                         (Some(done), _) => done.map(|work| Disposed { work, spec }),
                         // Nothing was to be done to it anyway.
-                        (None, Keep::All) => {
+                        (None, KeepWorktrees::All) => {
                             let left = "git does not answer; the worktree was left as it is".to_owned();
                             Ok(Disposed { work: vec![left], spec })
                         }
-                        (None, Keep::Remove) => {
+                        (None, KeepWorktrees::Remove) => {
                             Err(format!("git does not answer (waited {} s)", GIT_LIMIT.as_secs()))
                         }
                     }
@@ -173,7 +176,7 @@ fn hidden_repos(dir: &Path) -> Vec<PathBuf> {
 async fn remove(
     places: &Places,
     id: AgentId,
-    keep: Keep,
+    keep: KeepWorktrees,
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, String> {
     let repo = match open(places, cancel).await {

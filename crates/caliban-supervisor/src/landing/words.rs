@@ -3,25 +3,25 @@
 use std::path::Path;
 
 use caliban_core::{inert, names::Slug};
-use caliban_worktrees::{CannotCommit, Error, LandNote, Operation, Refusal, TreeAfter};
+use caliban_worktrees::{CannotCommit, Error, LandNote, LandingRefusal, Operation, TreeAfter};
 
 /// Files that are named in an error.
 const NAMED: usize = 20;
 
 /// An error for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub struct LandingError {
     /// What went wrong.
     pub message: String,
     /// What to do about it; may have several lines.
     pub hint: Option<String>,
     /// Of what kind it is.
-    pub kind: Kind,
+    pub kind: LandingErrorKind,
 }
 
 /// The kinds of error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LandingErrorKind {
     /// The request makes no sense.
     Usage,
     /// The caller gave up.
@@ -30,15 +30,15 @@ pub enum Kind {
     Failed,
 }
 
-impl Words {
+impl LandingError {
     /// Something failed.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, kind: Kind::Failed }
+        Self { message: message.into(), hint: None, kind: LandingErrorKind::Failed }
     }
 
     /// The request makes no sense.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, ..Self::new(message) }
+        Self { kind: LandingErrorKind::Usage, ..Self::new(message) }
     }
 
     /// The same with what to do about it.
@@ -49,75 +49,83 @@ impl Words {
     }
 }
 
-impl From<Error> for Words {
+impl From<Error> for LandingError {
     fn from(error: Error) -> Self {
         Self { hint: error.hint(), ..Self::new(error.to_string()) }
     }
 }
 
 /// The refusal as an error for people. `branch` and `into` are what was to be merged into what.
-pub(super) fn refusal(name: &Slug, branch: Option<&str>, into: Option<&str>, refusal: Refusal) -> Words {
+pub(super) fn refusal(
+    name: &Slug,
+    branch: Option<&str>,
+    into: Option<&str>,
+    refusal: LandingRefusal,
+) -> LandingError {
     let (branch, into) = (branch.unwrap_or_default(), into.unwrap_or_default());
     let by_hand = |worktree: &Path| format!("look at it by hand in {}", worktree.display());
     match refusal {
-        Refusal::BareHead => Words::usage("this bare repo's HEAD names no branch")
+        LandingRefusal::BareHead => LandingError::usage("this bare repo's HEAD names no branch")
             .hint("say with --into which branch is meant"),
-        Refusal::NoSuchBranch { name } => {
+        LandingRefusal::NoSuchBranch { name } => {
             let shown = inert::line(&name);
-            Words::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
+            LandingError::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
                 "git branch lists them; git branch {shown} makes it from what is checked out here"
             ))
         }
-        Refusal::CheckedOutElsewhere { branch, place } => {
-            Words::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
+        LandingRefusal::CheckedOutElsewhere { branch, place } => {
+            LandingError::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
                 .hint("give the command there, or with -C DIR")
         }
-        Refusal::NoCommit { target } => Words::new(format!("{target} has no commit yet to merge into"))
-            .hint("make a first commit, or say another branch with --into"),
-        Refusal::BranchInUse { operation, branch } => {
-            Words::new(format!("{} of the branch {branch} is not finished", shown(operation)))
+        LandingRefusal::NoCommit { target } => {
+            LandingError::new(format!("{target} has no commit yet to merge into"))
+                .hint("make a first commit, or say another branch with --into")
+        }
+        LandingRefusal::BranchInUse { operation, branch } => {
+            LandingError::new(format!("{} of the branch {branch} is not finished", shown(operation)))
                 .hint("finish or abort it first: git status says how, in the worktree where it is")
         }
-        Refusal::UnfinishedHere { operation, tree, is_same_merge } => {
+        LandingRefusal::UnfinishedHere { operation, tree, is_same_merge } => {
             let hint = match is_same_merge {
                 true => "it is a merge of this agent that was interrupted: git merge --abort takes it back",
                 false => "finish or abort it first: git status says how",
             };
-            Words::new(format!("{} is not finished in {}", shown(operation), tree.display())).hint(hint)
+            LandingError::new(format!("{} is not finished in {}", shown(operation), tree.display()))
+                .hint(hint)
         }
-        Refusal::IndexLocked { tree, lock } => Words::new(format!(
+        LandingRefusal::IndexLocked { tree, lock } => LandingError::new(format!(
             "another git is at work in {}",
             tree.display()
         ))
         .hint(format!("wait for it; if there is none, a git was killed here: delete {}", lock.display())),
-        Refusal::UnfinishedInWorktree { operation, worktree } => {
-            Words::new(format!("{} is not finished in the agent's worktree", shown(operation)))
+        LandingRefusal::UnfinishedInWorktree { operation, worktree } => {
+            LandingError::new(format!("{} is not finished in the agent's worktree", shown(operation)))
                 .hint(by_hand(&worktree))
         }
-        Refusal::NoHead { worktree } => {
-            Words::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
+        LandingRefusal::NoHead { worktree } => {
+            LandingError::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
         }
-        Refusal::BranchNotCheckedOut { branch, worktree } => {
-            Words::new(format!("the agent's worktree does not have all of its branch {branch} checked out"))
-                .hint(by_hand(&worktree))
-        }
-        Refusal::Uncommitted { files } => {
-            Words::new(format!("the agent left work that is not committed: {}", listed(&files)))
+        LandingRefusal::BranchNotCheckedOut { branch, worktree } => LandingError::new(format!(
+            "the agent's worktree does not have all of its branch {branch} checked out"
+        ))
+        .hint(by_hand(&worktree)),
+        LandingRefusal::Uncommitted { files } => {
+            LandingError::new(format!("the agent left work that is not committed: {}", listed(&files)))
                 .hint("--commit \"message\" commits it first")
         }
-        Refusal::NotOnItsBranch { branch, worktree } => {
-            Words::new(format!("the worktree does not have its branch {branch} checked out"))
+        LandingRefusal::NotOnItsBranch { branch, worktree } => {
+            LandingError::new(format!("the worktree does not have its branch {branch} checked out"))
                 .hint(format!("commit it by hand in {}", worktree.display()))
         }
-        Refusal::CannotCommit { path, why, worktree } => cannot_commit(&path, why, &worktree),
-        Refusal::Conflicts { revision, files } => Words::new(format!(
+        LandingRefusal::CannotCommit { path, why, worktree } => cannot_commit(&path, why, &worktree),
+        LandingRefusal::Conflicts { revision, files } => LandingError::new(format!(
             "{branch} does not merge into {into}: conflicts in {}",
             listed(&files)
         ))
         .hint(format!(
             "nothing was changed; merge by hand with `git merge {revision}`, or let the agent rebase its work"
         )),
-        Refusal::SubmoduleCommits { submodules, worktree } => {
+        LandingRefusal::SubmoduleCommits { submodules, worktree } => {
             let paths: Vec<&str> = submodules.iter().map(|submodule| submodule.path.as_str()).collect();
             let pushes: Vec<String> = submodules
                 .iter()
@@ -126,46 +134,54 @@ pub(super) fn refusal(name: &Slug, branch: Option<&str>, into: Option<&str>, ref
                     format!("git -C {} push origin {}:refs/heads/NAME", place.display(), submodule.commit)
                 })
                 .collect();
-            Words::new(format!(
+            LandingError::new(format!(
                 "{into} would point at commits of submodules that only the agent's worktree has: {}",
                 listed(&paths)
             ))
             .hint(format!("publish them first: {}", pushes.join("\n")))
         }
-        Refusal::Staged { tree, files, is_same_merge } => {
+        LandingRefusal::Staged { tree, files, is_same_merge } => {
             let hint = match is_same_merge {
                 true => {
                     "they are this agent's work, staged by a merge that was interrupted: git reset --merge takes it back"
                 }
                 false => "commit them first, or put them aside with git stash",
             };
-            Words::new(format!("there are staged changes in {}: {}", tree.display(), listed(&files)))
+            LandingError::new(format!("there are staged changes in {}: {}", tree.display(), listed(&files)))
                 .hint(hint)
         }
-        Refusal::Announced { tree, files } => Words::new(format!(
+        LandingRefusal::Announced { tree, files } => LandingError::new(format!(
             "there are files in {} that git add -N announced, and git cannot merge beside them: {}",
             tree.display(),
             listed(&files)
         ))
         .hint("commit them first, or git reset -- FILE takes the announcement back"),
-        Refusal::InTheWay { files } => {
-            Words::new(format!("the merge would touch files that are not committed here: {}", listed(&files)))
-                .hint("commit them first, or put them aside; nothing was changed")
+        LandingRefusal::InTheWay { files } => LandingError::new(format!(
+            "the merge would touch files that are not committed here: {}",
+            listed(&files)
+        ))
+        .hint("commit them first, or put them aside; nothing was changed"),
+        LandingRefusal::HeadMoved { tree } => {
+            LandingError::new(format!("HEAD of {} has just moved", tree.display()))
+                .hint("give the command again")
         }
-        Refusal::HeadMoved { tree } => {
-            Words::new(format!("HEAD of {} has just moved", tree.display())).hint("give the command again")
+        LandingRefusal::MergeFailed { error, after } => with_tree(error.into(), after),
+        LandingRefusal::NoCommitMade { after } => {
+            with_tree(LandingError::new("git made no commit of the merge"), after)
         }
-        Refusal::MergeFailed { error, after } => with_tree(error.into(), after),
-        Refusal::NoCommitMade { after } => with_tree(Words::new("git made no commit of the merge"), after),
-        Refusal::Interrupted { after } => {
-            with_tree(Words { kind: Kind::Interrupted, ..Words::new("the merge was interrupted") }, after)
-        }
-        Refusal::Failed(error) => work(name, error),
+        LandingRefusal::Interrupted { after } => with_tree(
+            LandingError {
+                kind: LandingErrorKind::Interrupted,
+                ..LandingError::new("the merge was interrupted")
+            },
+            after,
+        ),
+        LandingRefusal::Failed(error) => work(name, error),
     }
 }
 
 /// With what became of the user's tree.
-fn with_tree(words: Words, after: TreeAfter) -> Words {
+fn with_tree(words: LandingError, after: TreeAfter) -> LandingError {
     let look = |tree: &Path| format!("git status shows what is left of it in {}", tree.display());
     let hint = match after {
         TreeAfter::AsBefore => "nothing was changed".to_owned(),
@@ -187,7 +203,7 @@ fn with_tree(words: Words, after: TreeAfter) -> Words {
     words.hint(hint)
 }
 
-fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> Words {
+fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> LandingError {
     let by_hand = format!("commit it by hand in {}", worktree.display());
     let by_agent = "let the agent commit it, or commit it by hand in its worktree".to_owned();
     let nothing_is_run = "and nothing is run on an agent's files";
@@ -204,7 +220,7 @@ fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> Words {
         CannotCommit::Encoding => (format!("it is kept in another encoding, {nothing_is_run}"), by_agent),
         CannotCommit::Ident => (format!("it has its id put in by git, {nothing_is_run}"), by_agent),
     };
-    Words::new(format!("{} cannot be committed: {why}", inert::line(path))).hint(hint)
+    LandingError::new(format!("{} cannot be committed: {why}", inert::line(path))).hint(hint)
 }
 
 fn shown(operation: Operation) -> &'static str {
@@ -248,21 +264,21 @@ pub fn files_are_gone(worktree: &Path) -> String {
 
 /// What is said of an agent's work that cannot be looked at.
 #[must_use]
-pub fn work(name: &Slug, error: Error) -> Words {
+pub fn work(name: &Slug, error: Error) -> LandingError {
     match error {
         Error::NotFound { .. } => {
             let branch = caliban_worktrees::branch_of(name);
-            Words::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
+            LandingError::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
                 "was it removed by hand? what was committed in it is on the branch {branch}, if that is there: git log {branch}"
             ))
         }
         Error::NotARepository { path, detail } if detail.contains("not a git repository") => {
-            Words::new(format!("{} is in no git repo any more", path.display()))
+            LandingError::new(format!("{} is in no git repo any more", path.display()))
                 .hint("was it moved, or its .git deleted? what agents committed is in that .git")
         }
         Error::NotARepository { path, detail } => {
             let detail = inert::block(detail.trim()).into_owned();
-            Words::new(format!("git does not work in {}: {detail}", path.display()))
+            LandingError::new(format!("git does not work in {}: {detail}", path.display()))
         }
         other => other.into(),
     }

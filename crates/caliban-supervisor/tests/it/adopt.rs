@@ -12,20 +12,20 @@ use caliban_control::Client;
 use caliban_control::protocol::AgentRow;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, Status};
-use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 use caliban_store::{HostId, StoreUrl};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until};
 
 /// Changes what the registry says of an agent, while no daemon runs.
-pub(crate) async fn rewrite(fleet: &Fleet, id: AgentId, change: impl FnOnce(&mut Record)) {
+pub(crate) async fn rewrite(fleet: &Fleet, id: AgentId, change: impl FnOnce(&mut AgentRecord)) {
     let mut registry =
         Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
     let rows = registry.page(0).await.unwrap();
     let (mut record, _) = rows.into_iter().find(|(record, _)| record.id == id).unwrap();
     change(&mut record);
-    registry.commit(&[Change::Update(Box::new(record))]).await.unwrap();
+    registry.commit(&[RegistryChange::Update(Box::new(record))]).await.unwrap();
     registry.close().await;
 }
 
@@ -88,7 +88,7 @@ async fn a_kill_that_was_written_down_and_not_begun_is_carried_out_by_the_next_d
     let mut client = fleet.client().await;
     let id = fleet.spawn_up(&mut client, "hang").await;
     fleet.kill_daemon();
-    rewrite(&fleet, id, |record| record.wanted = Wanted::Kill).await;
+    rewrite(&fleet, id, |record| record.wanted = WantedState::Kill).await;
     let mut client = fleet.client().await;
     fleet.until_state(&mut client, id, State::Killed).await;
     assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());

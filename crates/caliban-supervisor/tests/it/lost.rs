@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_contract::{PlaceSources, Places};
 use caliban_control::protocol::{FleetEvent, WakeRequest};
-use caliban_control::{Client, ClientError, Ended, end_by_signal};
+use caliban_control::{Client, ClientError, SignalResult, end_by_signal};
 use caliban_core::lifecycle::State;
 use rustix::process::Signal;
 
@@ -169,14 +169,14 @@ async fn a_stop_waits_for_the_one_that_was_asked_and_not_for_the_next() {
 #[tokio::test]
 async fn a_daemon_that_cannot_be_asked_is_ended_by_a_signal_and_a_stranger_is_not() {
     let fleet = Fleet::new();
-    assert_eq!(end_by_signal(&fleet.places).await.unwrap(), Ended::None);
+    assert_eq!(end_by_signal(&fleet.places).await.unwrap(), SignalResult::None);
     drop(fleet.client().await);
     let pid = fleet.daemon_pid().unwrap();
     // Stopped, it neither answers nor leaves; the signal waits for it.
     signal(pid, Signal::STOP);
     let ended = async {
         let ended = end_by_signal(&fleet.places).await.unwrap();
-        assert!(matches!(ended, Ended::Left | Ended::Killed), "{ended:?}");
+        assert!(matches!(ended, SignalResult::Left | SignalResult::Killed), "{ended:?}");
     };
     let go_on = async { signal(pid, Signal::CONT) };
     tokio::join!(ended, go_on);
@@ -186,7 +186,7 @@ async fn a_daemon_that_cannot_be_asked_is_ended_by_a_signal_and_a_stranger_is_no
     fs::write(fleet.places.daemon_lock(), format!("pid {own} start 1")).unwrap();
     let lock = fs::File::open(fleet.places.daemon_lock()).unwrap();
     lock.lock().unwrap();
-    assert_eq!(end_by_signal(&fleet.places).await.unwrap(), Ended::None);
+    assert_eq!(end_by_signal(&fleet.places).await.unwrap(), SignalResult::None);
 }
 
 #[tokio::test]

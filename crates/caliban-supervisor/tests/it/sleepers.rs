@@ -7,8 +7,8 @@ use caliban_contract::records::{
 };
 use caliban_control::Client;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, Status};
-use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_core::lifecycle::{LifecycleEvent, Status};
+use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 use caliban_store::{HostId, StoreUrl};
 
 use crate::fleet::Fleet;
@@ -30,13 +30,14 @@ async fn register(fleet: &Fleet, count: u32, prompt: usize) {
         Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
     let ids: Vec<u32> = (1..=count).collect();
     for some in ids.chunks(BATCH) {
-        let changes: Vec<Change> = some.iter().map(|number| sleeper(fleet, *number, prompt)).collect();
+        let changes: Vec<RegistryChange> =
+            some.iter().map(|number| sleeper(fleet, *number, prompt)).collect();
         registry.commit(&changes).await.unwrap();
     }
     registry.close().await;
 }
 
-fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> Change {
+fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> RegistryChange {
     let id = AgentId::from_random(number.to_be_bytes());
     let (nonce, dir) = (format!("nonce of {number}"), fleet.places.agent_dir(id));
     fs::create_dir_all(&dir).unwrap();
@@ -76,13 +77,13 @@ fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> Change {
     records::write(&dir, records::SHIM, &shim).unwrap();
     let mut spec = fleet.spec("serve");
     spec.prompt = "x".repeat(prompt);
-    let status = [Event::Started, Event::TurnEnded];
-    let record = Record {
+    let status = [LifecycleEvent::Started, LifecycleEvent::TurnEnded];
+    let record = AgentRecord {
         seq: i64::from(number),
         id,
         key: None,
         status: status.into_iter().fold(Status::default(), |status, event| status.apply(event).unwrap()),
-        wanted: Wanted::Run,
+        wanted: WantedState::Run,
         nonce,
         runs: 1,
         after: Vec::new(),
@@ -93,7 +94,7 @@ fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> Change {
         created_at: 1,
         updated_at: 1,
     };
-    Change::Insert(Box::new(record), serde_json::to_string(&spec).unwrap())
+    RegistryChange::Insert(Box::new(record), serde_json::to_string(&spec).unwrap())
 }
 
 /// A number of the kernel's about the daemon, in KB.

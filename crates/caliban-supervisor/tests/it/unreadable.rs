@@ -9,7 +9,7 @@ use caliban_contract::records;
 use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
-use caliban_store::fleet::{Registry, Wanted};
+use caliban_store::fleet::{Registry, WantedState};
 use caliban_store::{HostId, StoreUrl};
 
 use crate::adopt::rewrite;
@@ -147,7 +147,7 @@ async fn r03_a_run_that_may_have_been_launched_and_cannot_be_looked_at_is_not_la
     fleet.kill_daemon();
     rewrite(&fleet, id, |record| {
         record.status = Status::from_parts(State::Spawning, None, None).unwrap();
-        record.wanted = Wanted::Run;
+        record.wanted = WantedState::Run;
     })
     .await;
     let elsewhere = fleet.temp.path().join("dir");

@@ -14,7 +14,7 @@ use crate::{
 
 /// When the output goes to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum CaptureToFile {
     /// When it is larger than what is held in memory.
     WhenLarge,
     /// From the first byte on.
@@ -37,20 +37,20 @@ pub(super) struct Capture {
 
 /// What was new at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct NewOutput {
     pub(super) text: String,
     /// Bytes between the two ends that `text` is made of, when it is not everything.
     pub(super) left_out: Option<u64>,
 }
 
-impl Taken {
+impl NewOutput {
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 }
 
 impl Capture {
-    pub(super) fn new(outputs: FullOutputs, keep: Keep) -> Self {
+    pub(super) fn new(outputs: FullOutputs, keep: CaptureToFile) -> Self {
         let mut capture = Self {
             outputs,
             head: Vec::new(),
@@ -61,7 +61,7 @@ impl Capture {
             lost: None,
             full: false,
         };
-        if keep == Keep::Always {
+        if keep == CaptureToFile::Always {
             capture.open();
         }
         capture
@@ -108,14 +108,14 @@ impl Capture {
     }
 
     /// What came since the last time, at most two `MEMORY_BYTES`.
-    pub(super) fn take(&mut self) -> Taken {
+    pub(super) fn take(&mut self) -> NewOutput {
         let head = std::mem::take(&mut self.head);
         let tail: Vec<u8> = std::mem::take(&mut self.tail).into();
         let new = std::mem::take(&mut self.new);
         let left_out = new - (head.len() + tail.len()) as u64;
         if left_out == 0 {
             let all = [head, tail].concat();
-            return Taken { text: String::from_utf8_lossy(&all).into_owned(), left_out: None };
+            return NewOutput { text: String::from_utf8_lossy(&all).into_owned(), left_out: None };
         }
         // A character that the gap cut in two is not shown as two broken ones.
         let start = tail.iter().take(4).position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
@@ -124,7 +124,7 @@ impl Capture {
             String::from_utf8_lossy(&head).trim_end_matches(char::REPLACEMENT_CHARACTER),
             String::from_utf8_lossy(&tail[start..])
         );
-        Taken { text, left_out: Some(left_out) }
+        NewOutput { text, left_out: Some(left_out) }
     }
 
     /// Nothing more comes.
@@ -161,14 +161,14 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn capture(dir: &Path, keep: Keep) -> Capture {
+    fn capture(dir: &Path, keep: CaptureToFile) -> Capture {
         Capture::new(FullOutputs::new(dir.to_owned(), None), keep)
     }
 
     #[test]
     fn a_small_output_makes_no_file() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = capture(dir.path(), Keep::WhenLarge);
+        let mut capture = capture(dir.path(), CaptureToFile::WhenLarge);
         capture.push(b"caf\xc3");
         capture.push(b"\xa9 \xff");
         let taken = capture.take();
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_large_output_keeps_both_ends_in_memory_and_all_in_a_file() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = capture(dir.path(), Keep::WhenLarge);
+        let mut capture = capture(dir.path(), CaptureToFile::WhenLarge);
         let all: Vec<u8> = (0..100_000).flat_map(|n| format!("{n:05}\n").into_bytes()).collect();
         for piece in all.chunks(7_000) {
             capture.push(piece);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn one_huge_piece_is_like_many_small_ones() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = capture(dir.path(), Keep::WhenLarge);
+        let mut capture = capture(dir.path(), CaptureToFile::WhenLarge);
         let all = "ä".repeat(MEMORY_BYTES * 2);
         capture.push(all.as_bytes());
         let taken = capture.take();
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn what_was_taken_does_not_come_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = capture(dir.path(), Keep::Always);
+        let mut capture = capture(dir.path(), CaptureToFile::Always);
         capture.push(b"one");
         assert_eq!(capture.take().text, "one");
         assert_eq!(capture.take().text, "");

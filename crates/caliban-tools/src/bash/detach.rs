@@ -6,7 +6,7 @@ use caliban_contract::detached::{DetachedRecord, running_of};
 use caliban_core::cap::{self, Cap};
 use caliban_keeper::{Detach, Streams, detached_gone_within, stop_detached};
 
-use super::{Bash, Input, plain::plain, script};
+use super::{Bash, BashCommandInput, plain::plain, script};
 use crate::{ToolOutput, Workspace, full_output, words, workspace::DetachPlace};
 
 /// How long a service is watched for a quick end.
@@ -15,7 +15,7 @@ const WATCHED: Duration = Duration::from_secs(1);
 const FIRST_BYTES: u64 = 4 << 10;
 
 impl Bash {
-    pub(super) async fn detach(&self, input: Input) -> Result<ToolOutput, String> {
+    pub(super) async fn detach(&self, input: BashCommandInput) -> Result<ToolOutput, String> {
         let place = place(&self.workspace)?;
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let options = &self.workspace.options;

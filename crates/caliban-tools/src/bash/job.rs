@@ -27,12 +27,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    capture::{Capture, Taken},
+    capture::{Capture, NewOutput},
     fenced::Ran,
     jobs::JobState,
     keys::unfinished,
     plain::plain,
-    sweep::Mark,
+    sweep::CommandMark,
 };
 use crate::{ToolOutput, Workspace, full_output, limits::PROGRESS_BYTES, words};
 
@@ -49,10 +49,10 @@ const TYPED_TEXTS: usize = 16;
 const LIVE_PIECES: usize = 64;
 
 /// What to run.
-pub(super) struct Request {
+pub(super) struct JobRequest {
     pub(super) helper: PathBuf,
     pub(super) launch: Launch,
-    pub(super) mark: Mark,
+    pub(super) mark: CommandMark,
     pub(super) capture: Capture,
     pub(super) limit: Option<Duration>,
     pub(super) command: String,
@@ -62,7 +62,7 @@ pub(super) struct Request {
 }
 
 /// A command that was started.
-pub(crate) struct Job {
+pub(crate) struct RunningCommand {
     pub(super) command: String,
     pub(super) description: Option<String>,
     /// Ends it. Its state follows when nothing is left.
@@ -94,10 +94,10 @@ pub(super) struct Ending {
     pub(super) fenced: Option<Ran>,
 }
 
-impl Job {
+impl RunningCommand {
     /// Starts the reaper. The returned future is the job's task: whoever holds it must run it to its end.
     pub(super) fn start(
-        request: Request,
+        request: JobRequest,
         stop: CancellationToken,
     ) -> io::Result<(Arc<Self>, mpsc::Receiver<String>, impl Future<Output = ()> + Send + 'static)> {
         let launch = request.launch.encode()?;
@@ -127,7 +127,8 @@ impl Job {
         let mark = request.mark;
         let live = Live::new(live);
         let reaper = Reaper { child, control: Some(control), output, report, mark, live, count };
-        let task = run(job.clone(), reaper, Input { launch, typed }, request.limit, request.steps, tell);
+        let task =
+            run(job.clone(), reaper, ReaperInput { launch, typed }, request.limit, request.steps, tell);
         Ok((job, seen, task))
     }
 
@@ -186,7 +187,7 @@ impl Job {
     }
 
     /// The output since the last time.
-    pub(super) fn take(&self) -> Taken {
+    pub(super) fn take(&self) -> NewOutput {
         self.capture().take()
     }
 
@@ -194,7 +195,7 @@ impl Job {
     pub(super) fn output(
         &self,
         workspace: &Workspace,
-        taken: &Taken,
+        taken: &NewOutput,
         notes: &str,
         chars: usize,
     ) -> ToolOutput {
@@ -231,21 +232,21 @@ struct Reaper {
     control: Option<ChildStdin>,
     output: ChildStdout,
     report: ChildStderr,
-    mark: Mark,
+    mark: CommandMark,
     live: Live,
     count: watch::Sender<u64>,
 }
 
 /// What goes to the reaper.
-struct Input {
+struct ReaperInput {
     launch: Vec<u8>,
     typed: mpsc::Receiver<Vec<u8>>,
 }
 
 async fn run(
-    job: Arc<Job>,
+    job: Arc<RunningCommand>,
     mut reaper: Reaper,
-    input: Input,
+    input: ReaperInput,
     limit: Option<Duration>,
     steps: Option<Steps>,
     tell: watch::Sender<JobState>,
@@ -279,12 +280,12 @@ async fn run(
 
 impl Reaper {
     /// Follows the command until the reaper is gone; returns whether time ran out.
-    async fn follow(&mut self, job: &Job, input: Input, limit: Option<Duration>) -> bool {
+    async fn follow(&mut self, job: &RunningCommand, input: ReaperInput, limit: Option<Duration>) -> bool {
         let mut block = vec![0; BLOCK_BYTES];
         let mut open = true;
         let timed_out = {
             let control = self.control.take();
-            let Input { launch, mut typed } = input;
+            let ReaperInput { launch, mut typed } = input;
             // Holds the control open for as long as the command may run.
             let sending = async move {
                 let Some(mut control) = control else { return };
@@ -315,7 +316,7 @@ impl Reaper {
     }
 
     /// Tells the reaper to stop the tree and waits for it. Reads on, so that nobody blocks on a full pipe.
-    async fn stop(&mut self, job: &Job, block: &mut [u8], mut open: bool) {
+    async fn stop(&mut self, job: &RunningCommand, block: &mut [u8], mut open: bool) {
         self.control = None;
         // The command may have sent its reaper a STOP.
         self.signal(Signal::CONT);
@@ -350,7 +351,7 @@ impl Reaper {
     }
 
     /// The rest of the output.
-    async fn drain(&mut self, job: &Job) {
+    async fn drain(&mut self, job: &RunningCommand) {
         let mut block = vec![0; BLOCK_BYTES];
         let deadline = tokio::time::Instant::now() + DRAIN_LIMIT;
         while let Ok(Ok(got)) = tokio::time::timeout_at(deadline, self.output.read(&mut block)).await {
@@ -361,7 +362,7 @@ impl Reaper {
         }
     }
 
-    fn heard(&mut self, job: &Job, bytes: &[u8]) {
+    fn heard(&mut self, job: &RunningCommand, bytes: &[u8]) {
         job.capture().push(bytes);
         self.count.send_modify(|count| *count += 1);
         self.live.send(bytes);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::job::{Job, Request};
+use super::job::{JobRequest, RunningCommand};
 use crate::{limits::JOBS, words};
 
 /// How a job is.
@@ -59,7 +59,7 @@ const ENDED_KEPT: usize = 64;
 /// The background jobs that can be asked about.
 #[derive(Default)]
 struct Background {
-    jobs: Vec<(String, Arc<Job>)>,
+    jobs: Vec<(String, Arc<RunningCommand>)>,
     started: usize,
 }
 
@@ -78,12 +78,15 @@ impl Jobs {
     }
 
     /// Starts a command. The receiver gets its live output.
-    pub(super) fn start(&self, request: Request) -> Result<(Arc<Job>, mpsc::Receiver<String>), String> {
+    pub(super) fn start(
+        &self,
+        request: JobRequest,
+    ) -> Result<(Arc<RunningCommand>, mpsc::Receiver<String>), String> {
         if self.end.is_cancelled() {
             return Err("the session is ending: no command is started any more".into());
         }
         let helper = request.helper.clone();
-        let (job, live, task) = Job::start(request, self.end.child_token()).map_err(|error| {
+        let (job, live, task) = RunningCommand::start(request, self.end.child_token()).map_err(|error| {
             format!("the command could not be started ({}): {}", helper.display(), words::reason(&error))
         })?;
         let tokens: Vec<_> = self.above.iter().map(TaskTracker::token).collect();
@@ -97,7 +100,10 @@ impl Jobs {
     }
 
     /// Starts a command that goes on after the call.
-    pub(super) fn start_background(&self, request: Request) -> Result<(String, Arc<Job>), String> {
+    pub(super) fn start_background(
+        &self,
+        request: JobRequest,
+    ) -> Result<(String, Arc<RunningCommand>), String> {
         let running = self.list().iter().filter(|job| job.state == JobState::Running).count();
         if running >= JOBS {
             return Err(format!("{running} background jobs are running; end one with KillShell first"));
@@ -112,7 +118,7 @@ impl Jobs {
     }
 
     /// The background job of that name; the error names those that there are.
-    pub(super) fn find(&self, id: &str) -> Result<Arc<Job>, String> {
+    pub(super) fn find(&self, id: &str) -> Result<Arc<RunningCommand>, String> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, job)) = background.jobs.iter().find(|(name, _)| name == id) {
             return Ok(job.clone());
@@ -140,7 +146,7 @@ impl Jobs {
     }
 
     /// The background jobs that have ended and of whose end the model does not know.
-    pub(super) fn unreported(&self) -> Vec<(String, Arc<Job>)> {
+    pub(super) fn unreported(&self) -> Vec<(String, Arc<RunningCommand>)> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = background.jobs.iter();
         jobs.filter(|(_, job)| job.state.borrow().is_ended() && !job.is_reported()).cloned().collect()

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::output;
-use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input, limits::COMMAND_BYTES};
+use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input, limits::COMMAND_BYTES};
 
 /// How long the command's answer is waited for when the call names no time.
 const WAIT_MS: u64 = 5_000;
@@ -21,7 +21,7 @@ pub(crate) struct BashInput {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct KeysInput {
     bash_id: String,
     text: String,
     /// In milliseconds.
@@ -44,8 +44,8 @@ impl BashInput {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn type_text(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let Input { bash_id, text, wait_ms } = checked(input)?;
+    async fn type_text(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let KeysInput { bash_id, text, wait_ms } = checked(input)?;
         let job = self.workspace.jobs.find(&bash_id)?;
         let Some(keyboard) = &job.keyboard else {
             return Err(format!("{bash_id} has no terminal; start the command with tty to type into it"));
@@ -69,8 +69,8 @@ impl BashInput {
     }
 }
 
-fn checked(input: &Value) -> Result<Input, String> {
-    let input: Input = input::parse("BashInput", input)?;
+fn checked(input: &Value) -> Result<KeysInput, String> {
+    let input: KeysInput = input::parse("BashInput", input)?;
     if input.text.len() > COMMAND_BYTES {
         return Err(format!("BashInput: the text has {} bytes, at most {COMMAND_BYTES}", input.text.len()));
     }
@@ -96,7 +96,7 @@ impl Tool for BashInput {
         Ok(vec![Access::Command { line, cwd: self.workspace.cwd(), outside }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.type_text(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }

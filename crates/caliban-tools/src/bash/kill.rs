@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{detach, jobs::JobState};
-use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, input};
+use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, input};
 
 /// The KillShell tool.
 pub(crate) struct KillShell {
@@ -16,7 +16,7 @@ pub(crate) struct KillShell {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct KillInput {
     shell_id: String,
 }
 
@@ -31,8 +31,8 @@ impl KillShell {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn kill(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let Input { shell_id } = input::parse("KillShell", input)?;
+    async fn kill(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let KillInput { shell_id } = input::parse("KillShell", input)?;
         let job = match self.workspace.jobs.find(&shell_id) {
             Ok(job) => job,
             Err(unknown) => {
@@ -70,11 +70,11 @@ impl Tool for KillShell {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let _: Input = input::parse("KillShell", input)?;
+        let _: KillInput = input::parse("KillShell", input)?;
         Ok(vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.kill(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }

@@ -9,8 +9,8 @@ use grep_searcher::{SearcherBuilder, sinks::Lossy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{capture::Taken, job::Job, jobs::JobState, left_notes, memory_note, outcome_note};
-use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, input};
+use super::{capture::NewOutput, job::RunningCommand, jobs::JobState, left_notes, memory_note, outcome_note};
+use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, input};
 
 /// The longest wait for a command's end in one call.
 const WAIT_MAX_MS: u64 = 600_000;
@@ -22,7 +22,7 @@ pub(crate) struct BashOutput {
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct OutputInput {
     bash_id: String,
     #[serde(default, deserialize_with = "input::text")]
     filter: Option<String>,
@@ -45,8 +45,8 @@ impl BashOutput {
         Self { workspace: workspace.clone(), spec }
     }
 
-    async fn read(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse("BashOutput", input)?;
+    async fn read(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: OutputInput = input::parse("BashOutput", input)?;
         let job = self.workspace.jobs.find(&input.bash_id)?;
         let matcher = match &input.filter {
             Some(filter) => {
@@ -75,7 +75,7 @@ impl BashOutput {
 pub(crate) fn report(
     workspace: &Workspace,
     id: &str,
-    job: &Job,
+    job: &RunningCommand,
     matcher: Option<&grep_regex::RegexMatcher>,
 ) -> ToolOutput {
     report_within(workspace, id, job, matcher, workspace.options.limits.output_chars)
@@ -85,7 +85,7 @@ pub(crate) fn report(
 pub(crate) fn report_within(
     workspace: &Workspace,
     id: &str,
-    job: &Job,
+    job: &RunningCommand,
     matcher: Option<&grep_regex::RegexMatcher>,
     chars: usize,
 ) -> ToolOutput {
@@ -129,16 +129,16 @@ impl Tool for BashOutput {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let _: Input = input::parse("BashOutput", input)?;
+        let _: OutputInput = input::parse("BashOutput", input)?;
         Ok(vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.read(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
-fn filtered(matcher: &grep_regex::RegexMatcher, taken: &Taken) -> Taken {
+fn filtered(matcher: &grep_regex::RegexMatcher, taken: &NewOutput) -> NewOutput {
     let mut text = String::new();
     let sink = Lossy(|_, line| {
         text.push_str(line);
@@ -147,5 +147,5 @@ fn filtered(matcher: &grep_regex::RegexMatcher, taken: &Taken) -> Taken {
     // A slice cannot fail to be read.
     let _ =
         SearcherBuilder::new().line_number(true).build().search_slice(matcher, taken.text.as_bytes(), sink);
-    Taken { text, left_out: taken.left_out }
+    NewOutput { text, left_out: taken.left_out }
 }

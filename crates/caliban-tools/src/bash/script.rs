@@ -7,7 +7,7 @@ use std::{
 
 use caliban_keeper::{Environment, Launch, Streams, Variables};
 
-use super::sweep::Mark;
+use super::sweep::CommandMark;
 
 /// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
 const SET: [(&str, &str); 10] = [
@@ -37,14 +37,14 @@ pub(super) fn launch(
     directory: PathBuf,
     env: &[(OsString, OsString)],
     streams: Streams,
-) -> (Launch, Mark) {
+) -> (Launch, CommandMark) {
     let (shell, mut variables) = environment(env);
     if streams == Streams::Terminal {
         variables.retain(|(name, _)| name != "TERM");
         variables.push(("TERM".into(), "xterm".into()));
     }
     let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
-    let mark = Mark::new(&variables);
+    let mark = CommandMark::new(&variables);
     variables.push(mark.variable());
     let launch = Launch {
         program: shell.into(),

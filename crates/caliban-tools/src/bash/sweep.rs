@@ -11,12 +11,12 @@ pub const MARK: &str = caliban_contract::variables::JOB;
 
 /// A mark that no other command has, and the daemons and shims that do not belong to the command.
 #[derive(Debug, Clone)]
-pub(super) struct Mark {
+pub(super) struct CommandMark {
     value: String,
     spared: Option<Keepers>,
 }
 
-impl Mark {
+impl CommandMark {
     pub(super) fn new(env: &[(OsString, OsString)]) -> Self {
         let random = std::hash::RandomState::new().hash_one(std::process::id());
         let value = format!("{}-{random:016x}", std::process::id());

@@ -41,21 +41,21 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     }
     let mut old = old.as_bytes().to_vec();
     let mut places = find(content, &old);
-    let mut ends = if mostly_crlf(content) { Ends::Crlf } else { Ends::AsGiven };
+    let mut ends = if mostly_crlf(content) { ReplacementEnds::Crlf } else { ReplacementEnds::AsGiven };
     if places.is_empty() && memchr::memchr(b'\n', &old).is_some() {
         let crlf = with_crlf(&old);
         places = find(content, &crlf);
         // A file with both kinds of ends: the new lines end like the ones they replace.
         if !places.is_empty() {
-            (old, ends) = (crlf, Ends::Crlf);
+            (old, ends) = (crlf, ReplacementEnds::Crlf);
         }
     }
     let mut new = match ends {
-        Ends::Crlf => with_crlf(new.as_bytes()),
-        Ends::AsGiven => new.as_bytes().to_vec(),
+        ReplacementEnds::Crlf => with_crlf(new.as_bytes()),
+        ReplacementEnds::AsGiven => new.as_bytes().to_vec(),
     };
     if places.is_empty() {
-        if let Ends::Crlf = ends {
+        if let ReplacementEnds::Crlf = ends {
             old = with_crlf(&old);
         }
         places = find_quoted(content, &old);
@@ -152,7 +152,7 @@ pub(super) fn line_of(content: &[u8], at: usize) -> u64 {
     memchr::memchr_iter(b'\n', &content[..at]).count() as u64 + 1
 }
 
-enum Ends {
+enum ReplacementEnds {
     AsGiven,
     Crlf,
 }

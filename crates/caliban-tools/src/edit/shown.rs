@@ -14,7 +14,7 @@ const CONTEXT: usize = 3;
 
 /// The first place of a change as it is told.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ShownChange {
     /// Lines added.
     pub(super) added: usize,
     /// Lines removed.
@@ -24,8 +24,8 @@ pub(super) struct Change {
 }
 
 /// The change at the first place. Only the lines around it are compared, never whole files.
-pub(super) fn change(before: &[u8], replaced: &Replaced) -> Change {
-    let mut change = Change { added: 0, removed: 0, text: String::new() };
+pub(super) fn change(before: &[u8], replaced: &Replaced) -> ShownChange {
+    let mut change = ShownChange { added: 0, removed: 0, text: String::new() };
     let Some(place) = replaced.places.first().cloned() else { return change };
     let around = lines_around(before, place.start, place.len());
     let new = &replaced.content[place.start..place.start + replaced.new];
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::edit::replacement::replace;
 
-    fn told(before: &str, old: &str, new: &str) -> Change {
+    fn told(before: &str, old: &str, new: &str) -> ShownChange {
         change(before.as_bytes(), &replace(before.as_bytes(), old, new, true).unwrap())
     }
 
@@ -89,7 +89,7 @@ mod tests {
         let before = "1\n2\n3\n4\n5\nsix\n7\n8\n9\n10\n11\n";
         assert_eq!(
             told(before, "six\n", "6a\n6b\n"),
-            Change {
+            ShownChange {
                 added: 2,
                 removed: 1,
                 text: "     3  3\n     4  4\n     5  5\n       -six\n     6 +6a\n     7 +6b\n     8  7\n     9  8\n    10  9".into()
@@ -97,7 +97,7 @@ mod tests {
         );
         assert_eq!(
             told("a\nb", "b", ""),
-            Change { added: 0, removed: 1, text: "     1  a\n       -b".into() }
+            ShownChange { added: 0, removed: 1, text: "     1  a\n       -b".into() }
         );
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use caliban_core::{access::Access, message::ToolSpec};
-use caliban_http::{AddressPolicy, Client};
+use caliban_http::{AddressPolicy, HttpClient};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use super::{decoded, get, host_of, told};
-use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input, workspace::SearchService};
+use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input, workspace::SearchService};
 
 /// What stands for the query in an address.
 pub const QUERY: &str = "{query}";
@@ -23,12 +23,12 @@ pub(crate) struct WebSearch {
     workspace: Arc<Workspace>,
     service: SearchService,
     /// The user named the address: it may be on this machine.
-    http: Client,
+    http: HttpClient,
     spec: ToolSpec,
 }
 
 #[derive(Deserialize)]
-struct Input {
+struct WebSearchInput {
     query: String,
 }
 
@@ -39,14 +39,16 @@ impl WebSearch {
             description: "Search the web; WebFetch then reads a result.".into(),
             input_schema: json!({"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}),
         };
-        let options =
-            caliban_http::Options { address_policy: AddressPolicy::Any, ..workspace.options.http.clone() };
-        let http = Client::new(options);
+        let options = caliban_http::ClientOptions {
+            address_policy: AddressPolicy::Any,
+            ..workspace.options.http.clone()
+        };
+        let http = HttpClient::new(options);
         Self { workspace: workspace.clone(), service: service.clone(), http, spec }
     }
 
     fn url(&self, input: &Value) -> Result<Url, String> {
-        let Input { query } = input::parse("WebSearch", input)?;
+        let WebSearchInput { query } = input::parse("WebSearch", input)?;
         if query.trim().is_empty() {
             return Err("WebSearch: the query is empty".into());
         }
@@ -55,7 +57,7 @@ impl WebSearch {
         Url::parse(&address).map_err(|error| format!("WebSearch: the configured address is no URL ({error})"))
     }
 
-    async fn search(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+    async fn search(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let url = self.url(input)?;
         let host = host_of(&url);
         let limit = self.workspace.options.limits.fetch_time;
@@ -90,7 +92,7 @@ impl Tool for WebSearch {
         Ok(vec![Access::Fetch { url: url.into(), host }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.search(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }

@@ -84,7 +84,7 @@ impl HitLine {
 
 /// What the threads of one search share.
 #[derive(Default)]
-struct Shared {
+struct SearchShared {
     files: Mutex<Vec<FileHits>>,
     unreadable: AtomicU64,
     entries: AtomicUsize,
@@ -94,7 +94,7 @@ struct Shared {
 
 impl Search {
     pub(super) fn run(&self, ignored: Ignored, bounds: Bounds<'_>) -> Hits {
-        let shared = Shared::default();
+        let shared = SearchShared::default();
         let mut builder = walk::walk(&self.base, ignored);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         builder.threads(threads);
@@ -149,7 +149,7 @@ impl Search {
         builder.build()
     }
 
-    fn file(&self, searcher: &mut Searcher, path: &Path, shared: &Shared, bounds: Bounds<'_>) {
+    fn file(&self, searcher: &mut Searcher, path: &Path, shared: &SearchShared, bounds: Bounds<'_>) {
         let relative = path.strip_prefix(&self.base).unwrap_or(path);
         // A file that was named itself is searched whatever it is called.
         let named = relative.as_os_str().is_empty();
@@ -197,7 +197,7 @@ impl Read for Interruptible<'_> {
 
 struct Collector<'a> {
     search: &'a Search,
-    shared: &'a Shared,
+    shared: &'a SearchShared,
     count: u64,
     lines: Vec<HitLine>,
     binary: bool,

@@ -1,14 +1,14 @@
 //! Pieces of a patch applied to a content: lines are found exactly, else with other whitespace at their ends, else with
 //! other whitespace around them.
 
-use super::parse::Piece;
+use super::parse::PatchHunk;
 use crate::line_ends::{mostly_crlf, with_crlf};
 
 /// Lines of the file that an error shows.
 const LINES_SHOWN: usize = 3;
 
 /// The content with all pieces replaced; the error says which piece does not fit.
-pub(super) fn apply(content: &[u8], pieces: &[Piece]) -> Result<Vec<u8>, String> {
+pub(super) fn apply(content: &[u8], pieces: &[PatchHunk]) -> Result<Vec<u8>, String> {
     let text = String::from_utf8(content.to_vec())
         .map_err(|_| "it is not valid UTF-8; change it with Bash".to_owned())?;
     let mut lines: Vec<&str> = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
@@ -34,7 +34,7 @@ pub(super) fn apply(content: &[u8], pieces: &[Piece]) -> Result<Vec<u8>, String>
 }
 
 /// The lines of a piece in the new file: context as the file has it, else as written.
-fn kept<'a>(piece: &'a Piece, found: &[&'a str]) -> Vec<&'a str> {
+fn kept<'a>(piece: &'a PatchHunk, found: &[&'a str]) -> Vec<&'a str> {
     let mut lines = Vec::new();
     // Without the empty line at its end that the file does not have.
     let is_shorter = found.len() < piece.old.len();
@@ -55,7 +55,7 @@ fn kept<'a>(piece: &'a Piece, found: &[&'a str]) -> Vec<&'a str> {
     lines
 }
 
-fn place(lines: &[&str], piece: &Piece, from: usize) -> Result<std::ops::Range<usize>, String> {
+fn place(lines: &[&str], piece: &PatchHunk, from: usize) -> Result<std::ops::Range<usize>, String> {
     let mut from = from;
     for anchor in &piece.anchors {
         let found = find(lines, std::slice::from_ref(anchor), from, false);
@@ -101,9 +101,9 @@ fn straight(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn piece(anchors: &[&str], lines: &[&str]) -> Piece {
+    fn piece(anchors: &[&str], lines: &[&str]) -> PatchHunk {
         let mut piece =
-            Piece { anchors: anchors.iter().map(|a| (*a).to_owned()).collect(), ..Piece::default() };
+            PatchHunk { anchors: anchors.iter().map(|a| (*a).to_owned()).collect(), ..PatchHunk::default() };
         for line in lines {
             let (sign, rest) = line.split_at(1);
             if sign != "+" {
@@ -116,7 +116,7 @@ mod tests {
         piece
     }
 
-    fn applied(content: &str, pieces: &[Piece]) -> Result<String, String> {
+    fn applied(content: &str, pieces: &[PatchHunk]) -> Result<String, String> {
         apply(content.as_bytes(), pieces).map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_piece_for_the_end_is_looked_for_there_first() {
-        let last = Piece { at_end: true, ..piece(&[], &["-x", "+y"]) };
+        let last = PatchHunk { at_end: true, ..piece(&[], &["-x", "+y"]) };
         assert_eq!(applied("x\na\nx\n", std::slice::from_ref(&last)), Ok("x\na\ny\n".into()));
         assert_eq!(applied("x\na\n", &[last]), Ok("y\na\n".into()));
     }

@@ -2,7 +2,7 @@
 
 /// What is done to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum PatchChange {
     /// A new file with this content.
     Add {
         path: String,
@@ -15,13 +15,13 @@ pub(super) enum Change {
     Update {
         path: String,
         to: Option<String>,
-        pieces: Vec<Piece>,
+        pieces: Vec<PatchHunk>,
     },
 }
 
 /// Lines that are replaced by others; the context is in both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct PatchHunk {
     /// Lines that stand above it, each behind `@@`: the search goes on below them.
     pub(super) anchors: Vec<String>,
     pub(super) old: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) struct Piece {
     pub(super) at_end: bool,
 }
 
-impl Change {
+impl PatchChange {
     pub(super) fn path(&self) -> &str {
         match self {
             Self::Add { path, .. } | Self::Delete { path } | Self::Update { path, .. } => path,
@@ -42,12 +42,12 @@ const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 
 /// The changes of a patch, in its order; the error is worded for the model.
-pub(super) fn parse(text: &str) -> Result<Vec<Change>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<PatchChange>, String> {
     let text = text.trim();
     // Some models send the shell's quotes along.
     let start = text.find(BEGIN).ok_or_else(|| format!("the patch does not begin with `{BEGIN}`"))?;
     let mut lines = text[start..].lines().skip(1).peekable();
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<PatchChange> = Vec::new();
     loop {
         let Some(line) = lines.next() else { return Err(format!("the patch does not end with `{END}`")) };
         if line.trim_end() == END {
@@ -63,9 +63,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Change>, String> {
                 content.push_str(added(line)?);
                 content.push('\n');
             }
-            changes.push(Change::Add { path, content });
+            changes.push(PatchChange::Add { path, content });
         } else if let Some(path) = head("*** Delete File:") {
-            changes.push(Change::Delete { path });
+            changes.push(PatchChange::Delete { path });
         } else if let Some(path) = head("*** Update File:") {
             let to = lines.next_if(|line| line.starts_with("*** Move to:"));
             let to = to.and_then(|line| line.split_once(':')).map(|(_, to)| to.trim().to_owned());
@@ -76,7 +76,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Change>, String> {
             if pieces.is_empty() && to.is_none() {
                 return Err(format!("the patch changes nothing in {path}"));
             }
-            changes.push(Change::Update { path, to, pieces });
+            changes.push(PatchChange::Update { path, to, pieces });
         } else {
             return Err(format!(
                 "the patch has the line `{line}`, expected `*** Update File: PATH`, `*** Add File: PATH`, `*** Delete \
@@ -98,12 +98,12 @@ fn added(line: &str) -> Result<&str, String> {
 }
 
 /// One line of a file's pieces.
-fn take(line: &str, pieces: &mut Vec<Piece>) -> Result<(), String> {
+fn take(line: &str, pieces: &mut Vec<PatchHunk>) -> Result<(), String> {
     if let Some(anchor) = line.strip_prefix("@@") {
         // Several in a row lead down to one place.
         let is_next = pieces.last().is_none_or(|piece| !piece.old.is_empty() || !piece.new.is_empty());
         if is_next {
-            pieces.push(Piece::default());
+            pieces.push(PatchHunk::default());
         }
         let anchor = anchor.trim();
         if let (false, Some(piece)) = (anchor.is_empty(), pieces.last_mut()) {
@@ -112,7 +112,7 @@ fn take(line: &str, pieces: &mut Vec<Piece>) -> Result<(), String> {
         return Ok(());
     }
     if pieces.is_empty() {
-        pieces.push(Piece::default());
+        pieces.push(PatchHunk::default());
     }
     let Some(piece) = pieces.last_mut() else { return Ok(()) };
     if line.trim_end() == "*** End of File" {
@@ -147,21 +147,21 @@ mod tests {
         assert_eq!(
             parse(text),
             Ok(vec![
-                Change::Add { path: "a".into(), content: "one\n\n".into() },
-                Change::Update {
+                PatchChange::Add { path: "a".into(), content: "one\n\n".into() },
+                PatchChange::Update {
                     path: "b".into(),
                     to: Some("c".into()),
                     pieces: vec![
-                        Piece {
+                        PatchHunk {
                             anchors: texts(&["class A", "def f"]),
                             old: texts(&["x", "y", ""]),
                             new: texts(&["x", "z", ""]),
                             at_end: false
                         },
-                        Piece { old: texts(&["end"]), at_end: true, ..Piece::default() },
+                        PatchHunk { old: texts(&["end"]), at_end: true, ..PatchHunk::default() },
                     ],
                 },
-                Change::Delete { path: "d".into() },
+                PatchChange::Delete { path: "d".into() },
             ])
         );
     }

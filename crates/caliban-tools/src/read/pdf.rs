@@ -9,7 +9,7 @@ use std::{
 };
 
 use caliban_contract::modes;
-use caliban_keeper::{Environment, Keep, Launch, Streams, Supervised, Why};
+use caliban_keeper::{CommandEnd, Environment, KeptOutput, Launch, Streams, Supervised};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
@@ -38,11 +38,11 @@ pub(super) async fn text(
         fence: None,
     };
     let helper = workspace.helper().to_owned();
-    let reading = Supervised { helper, launch, limit: TIME, keep: Keep::First(TEXT_BYTES) };
+    let reading = Supervised { helper, launch, limit: TIME, keep: KeptOutput::First(TEXT_BYTES) };
     let ended = reading.run(cancel).await.map_err(|error| format!("{shown}: {}", words::reason(&error)))?;
     match (ended.why, ended.code) {
-        (Why::Cancelled, _) => Err(blocking::INTERRUPTED.into()),
-        (Why::Itself, Some(0)) => {
+        (CommandEnd::Cancelled, _) => Err(blocking::INTERRUPTED.into()),
+        (CommandEnd::Itself, Some(0)) => {
             let text = String::from_utf8_lossy(&ended.stdout).into_owned();
             let has_text = text.lines().any(|line| !line.trim().is_empty() && !line.starts_with("[page "));
             if has_text {
@@ -51,10 +51,10 @@ pub(super) async fn text(
             let pages = words::counted(text.lines().count() as u64, "page", "pages");
             Err(format!("{shown} is a PDF of {pages} without text: its pages are pictures"))
         }
-        (Why::Timeout, _) => {
+        (CommandEnd::Timeout, _) => {
             Err(format!("{shown} is a PDF that takes more than {} s to read", TIME.as_secs()))
         }
-        (Why::Itself, _) => {
+        (CommandEnd::Itself, _) => {
             let said = String::from_utf8_lossy(&ended.stderr);
             let reason =
                 said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("the parser failed");

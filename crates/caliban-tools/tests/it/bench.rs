@@ -9,7 +9,8 @@ use std::{
 
 use caliban_core::access::Access;
 use caliban_tools::{
-    Call, DetachPlace, Limits, PrivateAddresses, Tool, ToolOutput, Workspace, WorkspaceOptions, builtin,
+    CallContext, DetachPlace, PrivateAddresses, Tool, ToolLimits, ToolOutput, Workspace, WorkspaceOptions,
+    builtin,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -40,12 +41,12 @@ impl Bench {
             output_dir: base.join("outputs"),
             env: vec![(OsString::from("PATH"), OsString::from("/usr/local/bin:/usr/bin:/bin"))],
             helper: helper(),
-            http: caliban_http::Options::default(),
+            http: caliban_http::ClientOptions::default(),
             private_addresses: PrivateAddresses::Refuse,
             search: None,
             detach: Some(DetachPlace { jobs: base.join("data/caliban/repos/0/jobs"), agent: "a1".into() }),
             redact: None,
-            limits: Limits::default(),
+            limits: ToolLimits::default(),
         };
         change(&mut options);
         let workspace = Workspace::new(options).unwrap();
@@ -76,7 +77,7 @@ impl Bench {
 
     pub(crate) async fn call_only(&self, name: &str, input: Value) -> ToolOutput {
         let progress = |text: &str| self.seen.lock().unwrap().push_str(text);
-        let call = Call { id: "c1", cancel: &self.cancel, progress: &progress, fence: None };
+        let call = CallContext { id: "c1", cancel: &self.cancel, progress: &progress, fence: None };
         self.tool(name).call(input, call).await
     }
 

@@ -1,7 +1,7 @@
 //! apply_patch.
 
 use caliban_core::access::Access;
-use caliban_tools::{Call, ToolOutput, apply_patch};
+use caliban_tools::{CallContext, ToolOutput, apply_patch};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -14,7 +14,7 @@ impl Bench {
         if let Err(error) = tool.access(&input) {
             return ToolOutput::error(error);
         }
-        tool.call(input, Call { id: "c1", cancel: &self.cancel, progress: &|_| {}, fence: None }).await
+        tool.call(input, CallContext { id: "c1", cancel: &self.cancel, progress: &|_| {}, fence: None }).await
     }
 }
 

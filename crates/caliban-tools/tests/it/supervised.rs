@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use caliban_keeper::{Environment, Keep, Launch, Streams, Supervised, SupervisedEnd, Why};
+use caliban_keeper::{CommandEnd, Environment, KeptOutput, Launch, Streams, Supervised, SupervisedEnd};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::helper;
@@ -16,7 +16,7 @@ fn command(root: &Path, line: &str, limit: Duration) -> Supervised {
         helper: helper(),
         launch: Launch::shell(line, root.to_owned(), env, streams),
         limit,
-        keep: Keep::First(64 << 10),
+        keep: KeptOutput::First(64 << 10),
     }
 }
 
@@ -24,7 +24,7 @@ async fn run(root: &Path, line: &str, limit: Duration) -> SupervisedEnd {
     command(root, line, limit).run(&CancellationToken::new()).await.unwrap()
 }
 
-fn end(why: Why, code: i32, stdout: &str, stderr: &str) -> SupervisedEnd {
+fn end(why: CommandEnd, code: i32, stdout: &str, stderr: &str) -> SupervisedEnd {
     SupervisedEnd { why, code: Some(code), stdout: stdout.into(), stderr: stderr.into() }
 }
 
@@ -32,23 +32,26 @@ fn end(why: Why, code: i32, stdout: &str, stderr: &str) -> SupervisedEnd {
 async fn it_reads_its_input_and_its_outputs_stay_apart() {
     let dir = tempfile::tempdir().unwrap();
     let line = "cat; echo \"$# $GIVEN\" >&2; exit 7";
-    assert_eq!(run(dir.path(), line, LONG).await, end(Why::Itself, 7, "{\"a\":1}\n", "0 x\n"));
+    assert_eq!(run(dir.path(), line, LONG).await, end(CommandEnd::Itself, 7, "{\"a\":1}\n", "0 x\n"));
     // Who does not read its input, however long it is, is not waited for.
     let mut deaf = command(dir.path(), "echo said", LONG);
     deaf.launch.streams = Streams::Apart { input: "x".repeat(4 << 20).into() };
-    assert_eq!(deaf.run(&CancellationToken::new()).await.unwrap(), end(Why::Itself, 0, "said\n", ""));
+    assert_eq!(deaf.run(&CancellationToken::new()).await.unwrap(), end(CommandEnd::Itself, 0, "said\n", ""));
     let mut much = command(dir.path(), "yes | head -c 1000000", LONG);
-    much.keep = Keep::First(10);
+    much.keep = KeptOutput::First(10);
     assert_eq!(
         much.run(&CancellationToken::new()).await.unwrap(),
-        end(Why::Itself, 0, "y\ny\ny\ny\ny\n", "")
+        end(CommandEnd::Itself, 0, "y\ny\ny\ny\ny\n", "")
     );
     let mut both = command(dir.path(), "cat; echo $#; echo one; echo two >&2; echo three; exit 7", LONG);
     both.launch.streams = Streams::Joined;
     both.launch.environment = Environment::Exactly(Vec::new());
-    both.keep = Keep::Last(10);
+    both.keep = KeptOutput::Last(10);
     // It reads nothing, gets no further argument, and what it printed last is kept, in order.
-    assert_eq!(both.run(&CancellationToken::new()).await.unwrap(), end(Why::Itself, 7, "two\nthree\n", ""));
+    assert_eq!(
+        both.run(&CancellationToken::new()).await.unwrap(),
+        end(CommandEnd::Itself, 7, "two\nthree\n", "")
+    );
     let mut nowhere = command(dir.path(), "", LONG);
     nowhere.launch.program = "/no/such/program".into();
     let ended = nowhere.run(&CancellationToken::new()).await.unwrap();
@@ -62,7 +65,7 @@ async fn r06_what_it_leaves_running_is_ended_and_its_own_code_counts() {
     let line = "setsid sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 1000; done' & \
                 while [ ! -s pid ]; do sleep 0.01; done; echo no >&2; exit 2";
     let ended = run(dir.path(), line, LONG).await;
-    assert_eq!(ended, end(Why::Itself, 2, "", "no\n"));
+    assert_eq!(ended, end(CommandEnd::Itself, 2, "", "no\n"));
     let pid = fs::read_to_string(dir.path().join("pid")).unwrap();
     assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
 }
@@ -76,7 +79,7 @@ async fn r06_time_and_cancellation_end_all_of_it() {
         !Path::new(&format!("/proc/{}", pid.trim())).exists()
     };
     let ended = run(dir.path(), line, Duration::from_secs(3)).await;
-    assert_eq!(ended, end(Why::Timeout, 128 + 15, "begun\n", ""));
+    assert_eq!(ended, end(CommandEnd::Timeout, 128 + 15, "begun\n", ""));
     assert!(gone());
     fs::remove_file(dir.path().join("pid")).unwrap();
     let cancel = CancellationToken::new();
@@ -86,6 +89,6 @@ async fn r06_time_and_cancellation_end_all_of_it() {
         }
         cancel.cancel();
     });
-    assert_eq!(ended.unwrap(), end(Why::Cancelled, 128 + 15, "begun\n", ""));
+    assert_eq!(ended.unwrap(), end(CommandEnd::Cancelled, 128 + 15, "begun\n", ""));
     assert!(gone());
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use caliban_keeper::{Environment, Launch, Streams};
-use caliban_tools::{Call, JobState};
+use caliban_tools::{CallContext, JobState};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -151,9 +151,10 @@ async fn r06_a_cancelled_call_returns_at_once_and_shutdown_waits_for_the_end() {
     assert_eq!(running(&bench.root), [0; 0]);
     assert_eq!(below(&bench.root), [0; 0]);
     let fresh = CancellationToken::new();
-    let after = bench
-        .tool("Bash")
-        .call(json!({"command": "true"}), Call { id: "c", cancel: &fresh, progress: &|_| {}, fence: None });
+    let after = bench.tool("Bash").call(
+        json!({"command": "true"}),
+        CallContext { id: "c", cancel: &fresh, progress: &|_| {}, fence: None },
+    );
     assert_eq!(after.await.joined_text(), "the session is ending: no command is started any more");
 }
 
@@ -428,7 +429,7 @@ async fn jobs_of_a_child_workspace_end_with_it_and_with_its_parent() {
     let child = bench.workspace.child(&bench.root).unwrap();
     let tools = caliban_tools::builtin(&child);
     let bash = tools.iter().find(|tool| tool.spec().name == "Bash").unwrap();
-    let call = Call { id: "c", cancel: &bench.cancel, progress: &|_| {}, fence: None };
+    let call = CallContext { id: "c", cancel: &bench.cancel, progress: &|_| {}, fence: None };
     let command = format!("{HARD} sleep 1000");
     let output = bash.call(json!({"command": command, "run_in_background": true}), call).await;
     assert!(!output.is_error, "{}", output.joined_text());

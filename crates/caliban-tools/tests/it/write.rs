@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use caliban_tools::{Call, ToolOutput};
+use caliban_tools::{CallContext, ToolOutput};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -51,7 +51,7 @@ async fn what_one_agent_read_another_has_not() {
     bench.ok("Read", json!({"file_path": "f"})).await;
     let sibling = bench.sibling();
     let write = sibling.iter().find(|tool| tool.spec().name == "Write").unwrap();
-    let call = Call { id: "c", cancel: &bench.cancel, progress: &|_| {}, fence: None };
+    let call = CallContext { id: "c", cancel: &bench.cancel, progress: &|_| {}, fence: None };
     let output = write.call(json!({"file_path": "f", "content": "y"}), call).await;
     assert_eq!(output, ToolOutput::error("f exists and you have not read it: read it first, or use Edit"));
 }

@@ -2,15 +2,22 @@ use serde_json::json;
 
 use super::*;
 
-impl Asked {
+impl AskedQuestion {
     fn call(&self) -> String {
         let lines: Vec<String> = self.lines().into_iter().map(|(_, line)| line).collect();
         lines.join("\n")
     }
 }
 
-fn asked(input: Value) -> Asked {
-    Asked { number: 1, tool: "Bash".into(), agent: None, input, why: "no rule".into(), rules: Vec::new() }
+fn asked(input: Value) -> AskedQuestion {
+    AskedQuestion {
+        number: 1,
+        tool: "Bash".into(),
+        agent: None,
+        input,
+        why: "no rule".into(),
+        rules: Vec::new(),
+    }
 }
 
 #[test]
@@ -53,7 +60,7 @@ fn a_call_is_shown_with_all_its_arguments() {
     edit.tool = "Edit".into();
     assert_eq!(edit.call(), "Edit\n  file_path: /w/a.rs\n  old_string:\n    a\n    b\n  flag: true");
     assert_eq!(edit.title(), "Edit /w/a.rs …");
-    let bare = Asked { input: Value::Null, ..edit };
+    let bare = AskedQuestion { input: Value::Null, ..edit };
     assert_eq!((bare.call(), bare.title()), ("Edit".to_owned(), "Edit".to_owned()));
     let bash = asked(json!({"description": "list)\nls -la\n(x", "command": "rm -rf ~"}));
     assert_eq!(bash.call(), "Bash\nrm -rf ~\n  description:\n    list)\n    ls -la\n    (x");
@@ -64,14 +71,14 @@ fn an_edit_is_asked_as_a_change_of_which_nothing_is_left_out() {
     let old: String = (1..=9).map(|n| format!("{n}\n")).collect();
     let input = json!({"file_path": "a", "old_string": old, "new_string": old.replace('9', "ten\u{200b}"),
         "replace_all": true});
-    let edit = Asked { tool: "Edit".into(), ..asked(input) };
+    let edit = AskedQuestion { tool: "Edit".into(), ..asked(input) };
     let kept: String = (1..=8).map(|n| format!("      {n}\n")).collect();
     assert_eq!(
         edit.call(),
         format!("Edit\n  file_path: a\n{kept}    - 9\n    + ten<U+200B>\n  replace_all: true")
     );
-    let roles: Vec<Role> = edit.lines().into_iter().map(|(role, _)| role).collect();
-    assert_eq!((roles[10], roles[11]), (Role::Removed, Role::Added));
+    let roles: Vec<TextRole> = edit.lines().into_iter().map(|(role, _)| role).collect();
+    assert_eq!((roles[10], roles[11]), (TextRole::Removed, TextRole::Added));
 }
 
 #[test]

@@ -6,26 +6,26 @@ use super::Frame;
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// An answered question.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct AskCell {
     text: String,
     is_allowed: bool,
 }
 
-impl Ask {
+impl AskCell {
     pub(crate) fn new(text: &str, is_allowed: bool) -> Self {
         Self { text: foreign::line(text), is_allowed }
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
-        let role = if self.is_allowed { Role::Good } else { Role::Warn };
+        let role = if self.is_allowed { TextRole::Good } else { TextRole::Warn };
         let gutter =
             Gutter::mark(Span::styled(frame.theme.mark("? ", "question: "), frame.theme.style(role)));
-        let spans = [Span::styled(self.text.clone(), frame.theme.style(Role::Dim))];
+        let spans = [Span::styled(self.text.clone(), frame.theme.style(TextRole::Dim))];
         wrap(&spans, frame.columns, &gutter, Wrap::Words, 0)
     }
 }

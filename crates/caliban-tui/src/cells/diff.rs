@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 use super::Frame;
 use crate::{
     text::{Gutter, Row, Wrap, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// Unchanged lines around a change.
@@ -21,7 +21,7 @@ pub(super) fn rows(old: Option<&str>, new: &str, frame: Frame) -> Vec<Row> {
     let diff = TextDiff::configure().timeout(LIMIT).diff_lines(old.unwrap_or_default(), new);
     let mut source = 1;
     let mut rows = Vec::new();
-    let mut put = |sign: &'static str, text: &str, role: Role| {
+    let mut put = |sign: &'static str, text: &str, role: TextRole| {
         let style = frame.theme.style(role);
         let gutter = Gutter { first: vec![Span::raw("    ")], rest: vec![Span::raw("      ")] };
         let spans = [Span::styled(format!("{sign}{}", text.trim_end_matches('\n')), style)];
@@ -30,14 +30,14 @@ pub(super) fn rows(old: Option<&str>, new: &str, frame: Frame) -> Vec<Row> {
     };
     for (number, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
         if number > 0 {
-            put("", "⋮", Role::Dim);
+            put("", "⋮", TextRole::Dim);
         }
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let text = change.value();
             match change.tag() {
-                ChangeTag::Insert => put("+ ", text, Role::Added),
-                ChangeTag::Delete => put("- ", text, Role::Removed),
-                ChangeTag::Equal => put("  ", text, Role::Text),
+                ChangeTag::Insert => put("+ ", text, TextRole::Added),
+                ChangeTag::Delete => put("- ", text, TextRole::Removed),
+                ChangeTag::Equal => put("  ", text, TextRole::Text),
             }
         }
     }

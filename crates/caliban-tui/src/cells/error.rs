@@ -6,7 +6,7 @@ use super::Frame;
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// A failure.
@@ -25,15 +25,16 @@ impl Failed {
         let theme = frame.theme;
         let mut rows = Vec::new();
         for (number, line) in self.message.lines().enumerate() {
-            let mark = Gutter::mark(Span::styled(theme.mark("✗ error: ", "error: "), theme.style(Role::Bad)));
+            let mark =
+                Gutter::mark(Span::styled(theme.mark("✗ error: ", "error: "), theme.style(TextRole::Bad)));
             let gutter = if number == 0 { mark } else { Gutter::blank(2) };
             let source = u32::try_from(number).unwrap_or(u32::MAX);
-            let spans = [Span::styled(line.to_owned(), theme.style(Role::Bad))];
+            let spans = [Span::styled(line.to_owned(), theme.style(TextRole::Bad))];
             rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, source));
         }
         if let Some(hint) = &self.hint {
-            let gutter = Gutter::mark(Span::styled("  hint: ", theme.style(Role::Dim)));
-            let spans = [Span::styled(hint.replace('\n', " "), theme.style(Role::Text))];
+            let gutter = Gutter::mark(Span::styled("  hint: ", theme.style(TextRole::Dim)));
+            let spans = [Span::styled(hint.replace('\n', " "), theme.style(TextRole::Text))];
             rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, u32::MAX));
         }
         rows

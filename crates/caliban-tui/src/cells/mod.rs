@@ -17,13 +17,13 @@ use std::{
 };
 
 pub(crate) use self::{
-    ask::Ask,
+    ask::AskCell,
     assistant::Assistant,
     error::Failed,
-    notice::{Notice, Weight},
+    notice::{NoticeCell, Weight},
     thinking::Thinking,
-    todo::{Step, Todo},
-    tool::{Status, Tool},
+    todo::{Todo, TodoStep},
+    tool::{Tool, ToolStatus},
     user::User,
 };
 use crate::{
@@ -44,18 +44,18 @@ pub(crate) type Parts = Vec<Rc<[Row]>>;
 
 /// What a cell is.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     User(User),
     Assistant(Assistant),
     Thinking(Thinking),
     Tool(Box<Tool>),
     Todo(Todo),
-    Ask(Ask),
-    Notice(Notice),
+    Ask(AskCell),
+    Notice(NoticeCell),
     Failed(Failed),
 }
 
-impl Kind {
+impl CellKind {
     fn parts(&self, frame: Frame) -> Parts {
         let mut rows = match self {
             Self::User(cell) => cell.rows(frame),
@@ -86,7 +86,7 @@ impl Kind {
         match self {
             Self::User(_) | Self::Todo(_) | Self::Ask(_) | Self::Notice(_) | Self::Failed(_) => true,
             Self::Assistant(_) | Self::Thinking(_) => has_successor,
-            Self::Tool(tool) => matches!(tool.status(), Status::Done | Status::Failed),
+            Self::Tool(tool) => matches!(tool.status(), ToolStatus::Done | ToolStatus::Failed),
         }
     }
 
@@ -99,7 +99,7 @@ impl Kind {
 /// One piece of the conversation.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    kind: Kind,
+    kind: CellKind,
     revision: u64,
     is_expanded: bool,
     /// Whether a blank row stands before it.
@@ -119,7 +119,7 @@ struct Layout {
 
 impl Cell {
     /// A cell below `above`.
-    pub(crate) fn new(kind: Kind, above: Option<&Cell>) -> Self {
+    pub(crate) fn new(kind: CellKind, above: Option<&Cell>) -> Self {
         let has_gap = above.is_some_and(|above| !(above.kind.is_tight() && kind.is_tight()));
         Self {
             kind,
@@ -131,12 +131,12 @@ impl Cell {
         }
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &CellKind {
         &self.kind
     }
 
     /// Its content, to be changed: it is laid out anew.
-    pub(crate) fn kind_mut(&mut self) -> &mut Kind {
+    pub(crate) fn kind_mut(&mut self) -> &mut CellKind {
         self.revision += 1;
         &mut self.kind
     }

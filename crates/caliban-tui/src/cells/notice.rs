@@ -6,7 +6,7 @@ use super::Frame;
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, cut, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// Lines of the details that are shown before it is expanded.
@@ -21,13 +21,13 @@ pub(crate) enum Weight {
 
 /// A notice.
 #[derive(Debug)]
-pub(crate) struct Notice {
+pub(crate) struct NoticeCell {
     weight: Weight,
     title: String,
     details: String,
 }
 
-impl Notice {
+impl NoticeCell {
     pub(crate) fn new(weight: Weight, title: &str, details: &str) -> Self {
         Self { weight, title: foreign::line(title), details: foreign::block(details.trim_end()) }
     }
@@ -35,8 +35,8 @@ impl Notice {
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
         let theme = frame.theme;
         let (mark, role) = match self.weight {
-            Weight::Info => (theme.mark("· ", "note: "), Role::Dim),
-            Weight::Warning => (theme.mark("! ", "warning: "), Role::Warn),
+            Weight::Info => (theme.mark("· ", "note: "), TextRole::Dim),
+            Weight::Warning => (theme.mark("! ", "warning: "), TextRole::Warn),
         };
         let gutter = Gutter::mark(Span::styled(mark, theme.style(role)));
         let mut rows = wrap(
@@ -50,12 +50,12 @@ impl Notice {
         let shown = if frame.is_expanded { lines.len() } else { lines.len().min(DETAILS) };
         for (number, line) in lines.iter().take(shown).enumerate() {
             let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
-            let spans = [Span::styled((*line).to_owned(), theme.style(Role::Dim))];
+            let spans = [Span::styled((*line).to_owned(), theme.style(TextRole::Dim))];
             rows.extend(wrap(&spans, frame.columns, &Gutter::blank(2), Wrap::Words, source));
         }
         if shown < lines.len() {
             let text = cut(&format!("… {} more lines (Ctrl+O)", lines.len() - shown), frame.columns);
-            let spans = [Span::styled(text, theme.style(Role::Dim))];
+            let spans = [Span::styled(text, theme.style(TextRole::Dim))];
             rows.extend(wrap(&spans, frame.columns, &Gutter::blank(2), Wrap::Anywhere, 0));
         }
         rows

@@ -6,7 +6,7 @@ use super::Frame;
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, cut, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// Thoughts.
@@ -21,7 +21,7 @@ impl Thinking {
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
-        let style = frame.theme.style(Role::Dim).add_modifier(Modifier::ITALIC);
+        let style = frame.theme.style(TextRole::Dim).add_modifier(Modifier::ITALIC);
         let gutter = Gutter::mark(Span::styled(frame.theme.mark("∴ ", ""), style));
         let text = self.text.trim();
         if !frame.is_expanded {

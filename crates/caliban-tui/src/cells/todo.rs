@@ -6,12 +6,12 @@ use super::Frame;
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// How far an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum TodoStep {
     Pending,
     Doing,
     Done,
@@ -20,11 +20,11 @@ pub(crate) enum Step {
 /// The list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Todo {
-    entries: Vec<(Step, String)>,
+    entries: Vec<(TodoStep, String)>,
 }
 
 impl Todo {
-    pub(crate) fn new(entries: impl IntoIterator<Item = (Step, String)>) -> Self {
+    pub(crate) fn new(entries: impl IntoIterator<Item = (TodoStep, String)>) -> Self {
         Self { entries: entries.into_iter().map(|(step, text)| (step, foreign::line(&text))).collect() }
     }
 
@@ -34,10 +34,10 @@ impl Todo {
 
     pub(crate) fn rows(&self, frame: Frame) -> Vec<Row> {
         let theme = frame.theme;
-        let done = self.entries.iter().filter(|(step, _)| *step == Step::Done).count();
+        let done = self.entries.iter().filter(|(step, _)| *step == TodoStep::Done).count();
         let head = format!("todo: {done} of {} done", self.entries.len());
         let mut rows = wrap(
-            &[Span::styled(head, theme.style(Role::Strong))],
+            &[Span::styled(head, theme.style(TextRole::Strong))],
             frame.columns,
             &Gutter::default(),
             Wrap::Words,
@@ -45,11 +45,11 @@ impl Todo {
         );
         for (number, (step, text)) in self.entries.iter().enumerate() {
             let (glyph, style) = match step {
-                Step::Pending => ("  ☐ ", theme.style(Role::Text)),
-                Step::Doing => ("  ▶ ", theme.style(Role::Accent)),
-                Step::Done => ("  ☑ ", theme.style(Role::Dim).add_modifier(Modifier::CROSSED_OUT)),
+                TodoStep::Pending => ("  ☐ ", theme.style(TextRole::Text)),
+                TodoStep::Doing => ("  ▶ ", theme.style(TextRole::Accent)),
+                TodoStep::Done => ("  ☑ ", theme.style(TextRole::Dim).add_modifier(Modifier::CROSSED_OUT)),
             };
-            let gutter = Gutter::mark(Span::styled(glyph, theme.style(Role::Dim)));
+            let gutter = Gutter::mark(Span::styled(glyph, theme.style(TextRole::Dim)));
             let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
             let spans = [Span::styled(text.clone(), style)];
             rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, source));

@@ -6,7 +6,7 @@ use super::{Frame, diff};
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, cut, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// Lines of output that are shown of a call that is not expanded.
@@ -20,7 +20,7 @@ const KEPT_LINES: usize = 50;
 
 /// How far a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum ToolStatus {
     Announced,
     Running,
     Done,
@@ -32,17 +32,17 @@ pub(crate) enum Status {
 pub(crate) struct Tool {
     id: String,
     title: String,
-    status: Status,
+    status: ToolStatus,
     /// Whether its output is worth a look without being asked for.
     shows_output: bool,
     output: String,
-    change: Option<Change>,
+    change: Option<EditedText>,
     /// How it ended, in a few words.
     summary: String,
 }
 
 #[derive(Debug)]
-struct Change {
+struct EditedText {
     old: Option<String>,
     new: String,
 }
@@ -52,7 +52,7 @@ impl Tool {
         Self {
             id: id.to_owned(),
             title: foreign::line(title),
-            status: Status::Announced,
+            status: ToolStatus::Announced,
             shows_output: false,
             output: String::new(),
             change: None,
@@ -68,7 +68,7 @@ impl Tool {
         &self.title
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> ToolStatus {
         self.status
     }
 
@@ -76,7 +76,7 @@ impl Tool {
         self.title = foreign::line(title);
     }
 
-    pub(crate) fn set_status(&mut self, status: Status) {
+    pub(crate) fn set_status(&mut self, status: ToolStatus) {
         self.status = status;
     }
 
@@ -94,20 +94,20 @@ impl Tool {
 
     /// The change that it makes; without `old` the file is new.
     pub(crate) fn set_change(&mut self, old: Option<&str>, new: &str) {
-        self.change = Some(Change { old: old.map(foreign::block), new: foreign::block(new) });
+        self.change = Some(EditedText { old: old.map(foreign::block), new: foreign::block(new) });
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
         let theme = frame.theme;
         let (glyph, role) = match self.status {
-            Status::Announced => (theme.mark("· ", "call: "), Role::Dim),
-            Status::Running => (theme.mark("▶ ", "running: "), Role::Accent),
-            Status::Done => (theme.mark("✓ ", "done: "), Role::Good),
-            Status::Failed => (theme.mark("✗ ", "failed: "), Role::Bad),
+            ToolStatus::Announced => (theme.mark("· ", "call: "), TextRole::Dim),
+            ToolStatus::Running => (theme.mark("▶ ", "running: "), TextRole::Accent),
+            ToolStatus::Done => (theme.mark("✓ ", "done: "), TextRole::Good),
+            ToolStatus::Failed => (theme.mark("✗ ", "failed: "), TextRole::Bad),
         };
         let gutter = Gutter::mark(Span::styled(glyph, theme.style(role)));
         let mut summary = match (self.status, self.summary.as_str()) {
-            (Status::Failed, "") => "failed".to_owned(),
+            (ToolStatus::Failed, "") => "failed".to_owned(),
             (_, summary) => summary.to_owned(),
         };
         if !summary.is_empty() {
@@ -120,13 +120,14 @@ impl Tool {
             let summary = cut(&summary, room / 2).chars().count();
             cut(&self.title, room.saturating_sub(summary).max(room / 2))
         };
-        let style = theme.style(if self.status == Status::Failed { Role::Bad } else { Role::Dim });
+        let style =
+            theme.style(if self.status == ToolStatus::Failed { TextRole::Bad } else { TextRole::Dim });
         if !frame.is_expanded {
             summary = cut(&summary, room.saturating_sub(title.chars().count()));
         }
-        let spans = [Span::styled(title, theme.style(Role::Strong)), Span::styled(summary, style)];
+        let spans = [Span::styled(title, theme.style(TextRole::Strong)), Span::styled(summary, style)];
         let mut rows = wrap(&spans, frame.columns, &gutter, Wrap::Anywhere, 0);
-        if let Some(change) = self.change.as_ref().filter(|_| self.status != Status::Failed) {
+        if let Some(change) = self.change.as_ref().filter(|_| self.status != ToolStatus::Failed) {
             let all = diff::rows(change.old.as_deref(), &change.new, frame);
             let shown = if frame.is_expanded || all.len() <= CHANGE { all.len() } else { CHANGE };
             let hidden = all.len() - shown;
@@ -141,7 +142,7 @@ impl Tool {
 
     fn output_rows(&self, frame: Frame) -> Vec<Row> {
         let lines: Vec<&str> = self.output.trim_end().lines().collect();
-        let is_open = frame.is_expanded || self.status == Status::Failed || self.shows_output;
+        let is_open = frame.is_expanded || self.status == ToolStatus::Failed || self.shows_output;
         if lines.is_empty() || !is_open {
             return Vec::new();
         }
@@ -151,7 +152,7 @@ impl Tool {
         if hidden > 0 {
             rows.push(more(&format!("… {hidden} lines before (Ctrl+O)"), frame));
         }
-        let style = frame.theme.style(Role::Dim);
+        let style = frame.theme.style(TextRole::Dim);
         for (number, line) in lines.iter().enumerate().skip(hidden) {
             let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
             let room = frame.columns.saturating_sub(4);
@@ -164,7 +165,7 @@ impl Tool {
 }
 
 fn more(text: &str, frame: Frame) -> Row {
-    let spans = [Span::styled(text.to_owned(), frame.theme.style(Role::Dim))];
+    let spans = [Span::styled(text.to_owned(), frame.theme.style(TextRole::Dim))];
     let rows = wrap(&spans, frame.columns.max(5), &Gutter::blank(4), Wrap::Anywhere, 0);
     rows.into_iter().next().unwrap_or_else(|| Row::blank(0))
 }

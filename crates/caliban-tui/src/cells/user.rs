@@ -6,7 +6,7 @@ use super::Frame;
 use crate::{
     foreign,
     text::{Gutter, Row, Wrap, wrap},
-    theme::Role,
+    theme::TextRole,
 };
 
 /// A message to the agent.
@@ -22,7 +22,7 @@ impl User {
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
-        let style = frame.theme.style(Role::User);
+        let style = frame.theme.style(TextRole::User);
         let author = self.author.as_ref().map(|author| format!("[{author}] "));
         let mut rows = Vec::new();
         for (number, line) in self.text.split('\n').enumerate() {
@@ -33,7 +33,7 @@ impl User {
             };
             let mut spans = Vec::new();
             if let Some(author) = author.as_ref().filter(|_| number == 0) {
-                spans.push(Span::styled(author.clone(), frame.theme.style(Role::Dim)));
+                spans.push(Span::styled(author.clone(), frame.theme.style(TextRole::Dim)));
             }
             spans.push(Span::styled(line.to_owned(), style));
             let source = u32::try_from(number).unwrap_or(u32::MAX);

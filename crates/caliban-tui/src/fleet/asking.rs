@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 
 use super::{AgentKey, FleetAsk, FleetEffect, FleetState, Focus, view};
 use crate::{
-    asks::{Asked, Asks, Page, Pressed, Unready},
+    asks::{AskArea, AskedQuestion, Asks, Pressed, Unready},
     theme::Theme,
     view::dialog,
 };
@@ -63,7 +63,7 @@ impl FleetState {
         for (number, ask) in (0..).zip(asks) {
             let FleetAsk { key, id, digest, tool, who, input, why, rules } = ask;
             asking.from.insert(number, (key, id, digest));
-            asking.asks.push(Asked { number, tool, agent: Some(who), input, why, rules });
+            asking.asks.push(AskedQuestion { number, tool, agent: Some(who), input, why, rules });
         }
         if asking.is_loading() {
             self.focus = Focus::List;
@@ -101,7 +101,7 @@ impl FleetState {
 
     pub(super) fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<FleetEffect> {
         let area = view::areas(self).panel;
-        let page = Page { columns: area.width.into(), rows: dialog::call_height(area).max(1) };
+        let page = AskArea { columns: area.width.into(), rows: dialog::call_height(area).max(1) };
         let Focus::Asking(asking) = &mut self.focus else { return Vec::new() };
         if asking.is_loading() {
             self.typed = Some(now);

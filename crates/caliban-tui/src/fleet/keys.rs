@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{FleetEffect, FleetState, Focus, Group, Order, Peek, Scope, pages::Page, view};
+use super::{FleetEffect, FleetOrder, FleetScope, FleetState, Focus, Group, Peek, pages::ScrolledText, view};
 use crate::composer::{Composer, Draft};
 
 impl FleetState {
@@ -57,7 +57,7 @@ impl FleetState {
                 self.focus = Focus::Dispatch;
                 self.typed = Some(now);
             }
-            KeyCode::Char('?') => self.focus = Focus::Page(Page::help()),
+            KeyCode::Char('?') => self.focus = Focus::Page(ScrolledText::help()),
             KeyCode::Char('n') => self.next_in_need(now),
             KeyCode::Char(' ') => self.mark(),
             KeyCode::Char('a') => return self.show_others(),
@@ -84,7 +84,7 @@ impl FleetState {
                 if ends.is_empty() {
                     self.say("it has ended already", now);
                 } else {
-                    self.focus = Focus::Confirm(Order::Stop(ends));
+                    self.focus = Focus::Confirm(FleetOrder::Stop(ends));
                 }
             }
             KeyCode::Char('r') => {
@@ -96,7 +96,7 @@ impl FleetState {
                     return vec![FleetEffect::Resume(ended)];
                 }
             }
-            KeyCode::Char('R') => self.focus = Focus::Confirm(Order::Respawn(self.targets())),
+            KeyCode::Char('R') => self.focus = Focus::Confirm(FleetOrder::Respawn(self.targets())),
             _ => {}
         }
         Vec::new()
@@ -124,8 +124,8 @@ impl FleetState {
 
     fn show_others(&mut self) -> Vec<FleetEffect> {
         self.scope = match self.scope {
-            Scope::Repo => Scope::All,
-            Scope::All => Scope::Repo,
+            FleetScope::Repo => FleetScope::All,
+            FleetScope::All => FleetScope::Repo,
         };
         vec![FleetEffect::Show(self.scope)]
     }
@@ -160,8 +160,8 @@ impl FleetState {
         }
         self.marked.clear();
         vec![match order {
-            Order::Stop(keys) => FleetEffect::Stop(keys),
-            Order::Respawn(keys) => FleetEffect::Respawn(keys),
+            FleetOrder::Stop(keys) => FleetEffect::Stop(keys),
+            FleetOrder::Respawn(keys) => FleetEffect::Respawn(keys),
         }]
     }
 

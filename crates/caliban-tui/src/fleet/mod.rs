@@ -19,9 +19,9 @@ use std::{
 use crossterm::event::{KeyEvent, KeyEventKind};
 use serde_json::Value;
 
-use self::{asking::Asking, pages::Page};
+use self::{asking::Asking, pages::ScrolledText};
 use crate::{
-    asks::Reply,
+    asks::PersonReply,
     composer::{Composer, Draft},
     theme::{Ground, Theme},
 };
@@ -109,7 +109,7 @@ pub struct Forecast {
 
 /// Which agents are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum FleetScope {
     /// Those of this repo.
     Repo,
     /// Those of all repos.
@@ -159,7 +159,7 @@ pub enum FleetEffect {
     /// Say what these agents ask.
     Ask(Vec<AgentKey>),
     /// Answer a question: the ask's id and the digest of the call.
-    Answer(AgentKey, String, String, Reply),
+    Answer(AgentKey, String, String, PersonReply),
     /// Show what this agent changed.
     Diff(AgentKey),
     /// Say what landing this agent's work would do.
@@ -175,7 +175,7 @@ pub enum FleetEffect {
     /// Start an agent: options and the task, as they were typed.
     Dispatch(String),
     /// Show other agents.
-    Show(Scope),
+    Show(FleetScope),
     /// Draw everything anew.
     Repaint,
     /// Leave.
@@ -190,18 +190,18 @@ enum Focus {
     /// The line that starts a new agent.
     Dispatch,
     /// An order that is carried out after a yes.
-    Confirm(Order),
+    Confirm(FleetOrder),
     /// The last lines of the chosen agent, and a reply to it.
     Peek(Peek),
     /// Questions of agents.
     Asking(Asking),
     /// A text to read: a diff, what a merge would do, the keys.
-    Page(Page),
+    Page(ScrolledText),
 }
 
 /// What is done to several agents after a yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Order {
+enum FleetOrder {
     Stop(Vec<AgentKey>),
     Respawn(Vec<AgentKey>),
 }
@@ -222,7 +222,7 @@ pub struct FleetState {
     pub(crate) size: (u16, u16),
     theme: Theme,
     place: String,
-    scope: Scope,
+    scope: FleetScope,
     rows: Vec<FleetRow>,
     /// Whether the daemon has said which agents there are.
     is_ready: bool,
@@ -250,7 +250,7 @@ impl FleetState {
             size,
             theme,
             place,
-            scope: Scope::Repo,
+            scope: FleetScope::Repo,
             rows: Vec::new(),
             is_ready: false,
             chosen: None,
@@ -272,7 +272,7 @@ impl FleetState {
     }
 
     /// The agents that are shown.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> FleetScope {
         self.scope
     }
 
@@ -341,13 +341,13 @@ impl FleetState {
             FleetEvent::Asked(asks) => self.take_asks(asks, now),
             FleetEvent::Diffed(key, patch) => {
                 if self.is_in_list() {
-                    self.focus = Focus::Page(Page::diff(&key, &patch));
+                    self.focus = Focus::Page(ScrolledText::diff(&key, &patch));
                 }
             }
             FleetEvent::Foretold(forecast) => {
                 // It took a while: whoever looks at another agent meanwhile must not land this one by a key.
                 if self.is_in_list() && self.chosen.as_ref() == Some(&forecast.key) {
-                    self.focus = Focus::Page(Page::merge(forecast, now));
+                    self.focus = Focus::Page(ScrolledText::merge(forecast, now));
                 } else {
                     self.say(format!("what would land of {} is known: m shows it", forecast.key.id), now);
                 }

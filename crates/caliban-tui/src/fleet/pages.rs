@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{AgentKey, Forecast};
-use crate::{asks::QUIET, foreign, theme::Role};
+use crate::{asks::QUIET, foreign, theme::TextRole};
 
 /// The line before the content of a binary file, which nobody reads.
 const BINARY: &str = "GIT binary patch";
@@ -31,15 +31,15 @@ pub(super) const KEYS: [(&str, &str); 17] = [
 
 /// A text that is scrolled.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct ScrolledText {
     pub(super) title: String,
-    pub(super) lines: Vec<(Role, String)>,
+    pub(super) lines: Vec<(TextRole, String)>,
     pub(super) scroll: usize,
     /// The agent whose work lands with a `y`, and from when on: what was typed before the page was read lands nothing.
     pub(super) lands: Option<(AgentKey, Instant)>,
 }
 
-impl Page {
+impl ScrolledText {
     /// A patch in colours. Signs stay, so that nothing is said by colour alone.
     pub(super) fn diff(key: &AgentKey, patch: &str) -> Self {
         let mut lines = Vec::new();
@@ -50,24 +50,24 @@ impl Page {
                 continue;
             }
             let role = match line.as_bytes() {
-                [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Role::Strong,
-                [b'+', ..] => Role::Added,
-                [b'-', ..] => Role::Removed,
-                [b'@', b'@', ..] => Role::Accent,
-                [b' ', ..] => Role::Text,
-                [] => Role::Text,
-                _ => Role::Strong,
+                [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => TextRole::Strong,
+                [b'+', ..] => TextRole::Added,
+                [b'-', ..] => TextRole::Removed,
+                [b'@', b'@', ..] => TextRole::Accent,
+                [b' ', ..] => TextRole::Text,
+                [] => TextRole::Text,
+                _ => TextRole::Strong,
             };
             lines.push((role, foreign::block(line)));
         }
         if lines.is_empty() {
-            lines.push((Role::Dim, "it has changed nothing".to_owned()));
+            lines.push((TextRole::Dim, "it has changed nothing".to_owned()));
         }
         Self { title: format!("changes of {}", key.id), lines, scroll: 0, lands: None }
     }
 
     pub(super) fn merge(forecast: Forecast, now: Instant) -> Self {
-        let lines = forecast.lines.iter().map(|line| (Role::Text, foreign::line(line))).collect();
+        let lines = forecast.lines.iter().map(|line| (TextRole::Text, foreign::line(line))).collect();
         let title = format!("landing the work of {}", forecast.key.id);
         let lands = forecast.can_land.then(|| (forecast.key, now + QUIET));
         Self { title, lines, scroll: 0, lands }
@@ -77,7 +77,7 @@ impl Page {
         let width = KEYS.iter().map(|(key, _)| crate::text::columns(key)).max().unwrap_or(0);
         let line = |(key, about): &(&str, &str)| {
             let blanks = " ".repeat(width - crate::text::columns(key) + 2);
-            (Role::Text, format!("{key}{blanks}{about}"))
+            (TextRole::Text, format!("{key}{blanks}{about}"))
         };
         Self { title: "keys".to_owned(), lines: KEYS.iter().map(line).collect(), scroll: 0, lands: None }
     }

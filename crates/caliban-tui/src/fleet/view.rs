@@ -10,15 +10,15 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    FleetRow, FleetState, Focus, Group, Order, Peek, Scope,
+    FleetOrder, FleetRow, FleetScope, FleetState, Focus, Group, Peek,
     list::{ListLine, lines},
-    pages::Page,
+    pages::ScrolledText,
 };
 use crate::{
     composer::Composer,
     foreign,
     text::{Gutter, Row, Wrap, cut, wrap},
-    theme::{Depth, Ground, Role, Theme},
+    theme::{Depth, Ground, TextRole, Theme},
     view::{dialog, put, rule},
 };
 
@@ -74,7 +74,7 @@ fn foot_rows(state: &FleetState) -> u16 {
     match (&state.focus, &state.toast) {
         (Focus::Filter | Focus::Confirm(_), _) | (_, None) => 1,
         (_, Some((text, _))) => {
-            let rows = page_rows(&(Role::Warn, foreign::line(text)), state.size.0.into(), PLAIN).len();
+            let rows = page_rows(&(TextRole::Warn, foreign::line(text)), state.size.0.into(), PLAIN).len();
             u16::try_from(rows).unwrap_or(u16::MAX).clamp(1, FOOT_ROWS)
         }
     }
@@ -90,7 +90,7 @@ fn typed_columns(width: u16) -> usize {
 }
 
 /// How many of a page's last lines fit on a screen of this size.
-pub(super) fn fitting_lines(page: &Page, width: usize, height: usize) -> usize {
+pub(super) fn fitting_lines(page: &ScrolledText, width: usize, height: usize) -> usize {
     let mut room = height;
     let mut fitting = 0;
     for line in page.lines.iter().rev() {
@@ -104,7 +104,7 @@ pub(super) fn fitting_lines(page: &Page, width: usize, height: usize) -> usize {
     fitting.max(1)
 }
 
-fn page_rows((role, line): &(Role, String), width: usize, theme: Theme) -> Vec<Row> {
+fn page_rows((role, line): &(TextRole, String), width: usize, theme: Theme) -> Vec<Row> {
     let span = Span::styled(line.clone(), theme.style(*role));
     wrap(&[span], width, &Gutter::blank(0), Wrap::Anywhere, 0)
 }
@@ -142,8 +142,8 @@ impl FleetState {
         let theme = self.theme;
         let in_need = self.rows.iter().filter(|row| row.group == Group::NeedsYou).count();
         let head = match self.scope {
-            Scope::Repo => format!("agents of {}", self.place),
-            Scope::All => "agents of all repos".to_owned(),
+            FleetScope::Repo => format!("agents of {}", self.place),
+            FleetScope::All => "agents of all repos".to_owned(),
         };
         let need = match in_need {
             0 => String::new(),
@@ -160,10 +160,10 @@ impl FleetState {
         };
         let room = usize::from(area.width).saturating_sub(need.width() + marked.width() + filter.width());
         let line = Line::from(vec![
-            Span::styled(cut(&head, room), theme.style(Role::Heading)),
-            Span::styled(need, theme.style(Role::Warn)),
-            Span::styled(marked, theme.style(Role::Accent)),
-            Span::styled(foreign::line(&filter), theme.style(Role::Dim)),
+            Span::styled(cut(&head, room), theme.style(TextRole::Heading)),
+            Span::styled(need, theme.style(TextRole::Warn)),
+            Span::styled(marked, theme.style(TextRole::Accent)),
+            Span::styled(foreign::line(&filter), theme.style(TextRole::Dim)),
         ]);
         put(buffer, area, area.y, &line);
     }
@@ -176,7 +176,7 @@ impl FleetState {
                 (true, true) => "there are no agents: Tab, a task and Enter start one",
                 (true, false) => "no agent matches the filter",
             };
-            put(buffer, area, area.y + 1, &Line::styled(text, self.theme.style(Role::Dim)));
+            put(buffer, area, area.y + 1, &Line::styled(text, self.theme.style(TextRole::Dim)));
         }
         let columns = usize::from(area.width);
         // Names of one width, so that what agents do stands in one column.
@@ -186,10 +186,10 @@ impl FleetState {
                 ListLine::Blank => Line::default(),
                 ListLine::Head(group, count) => {
                     let (name, role) = match group {
-                        Group::NeedsYou => ("needs you", Role::Warn),
-                        Group::Working => ("working", Role::Accent),
-                        Group::Queued => ("queued", Role::Dim),
-                        Group::Finished => ("finished", Role::Dim),
+                        Group::NeedsYou => ("needs you", TextRole::Warn),
+                        Group::Working => ("working", TextRole::Accent),
+                        Group::Queued => ("queued", TextRole::Dim),
+                        Group::Finished => ("finished", TextRole::Dim),
                     };
                     Line::styled(format!("{name} ({count})"), self.theme.style(role))
                 }
@@ -206,8 +206,8 @@ impl FleetState {
     fn name(&self, row: &FleetRow) -> String {
         let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
         let repo = match self.scope {
-            Scope::Repo => String::new(),
-            Scope::All => {
+            FleetScope::Repo => String::new(),
+            FleetScope::All => {
                 let name = row.key.repo.file_name().unwrap_or_default().to_string_lossy();
                 format!(" {}:", foreign::line(&name))
             }
@@ -230,7 +230,7 @@ impl FleetState {
         let room = columns.saturating_sub(used);
         let doing = cut(&foreign::line(&row.doing), room);
         let fill = " ".repeat(room.saturating_sub(doing.width()));
-        let style = self.theme.style(if is_chosen { Role::Chosen } else { Role::Text });
+        let style = self.theme.style(if is_chosen { TextRole::Chosen } else { TextRole::Text });
         let text = format!("{head}{state}{waiting}{doing}{fill}{spent}");
         Line::styled(cut(&text, columns), style)
     }
@@ -240,7 +240,7 @@ impl FleetState {
         let theme = self.theme;
         let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
         let title = format!("{}{label}: {}", row.key.id, foreign::line(&row.doing));
-        rule(buffer, area, area.y, &title, theme.style(Role::Accent));
+        rule(buffer, area, area.y, &title, theme.style(TextRole::Accent));
         let typed = typed_rows(&peek.reply, area.width).min(area.height.saturating_sub(2));
         let reply = Rect::new(area.x, area.bottom() - typed, area.width, typed);
         let room = Rect::new(area.x, area.y + 1, area.width, area.height.saturating_sub(1 + typed));
@@ -252,7 +252,7 @@ impl FleetState {
             .skip(peek.scroll)
             .take(room.height.into())
             .flat_map(|line| {
-                let line = (Role::Text, foreign::block(line));
+                let line = (TextRole::Text, foreign::block(line));
                 page_rows(&line, width, theme).into_iter().rev().collect::<Vec<_>>()
             })
             .take(room.height.into())
@@ -268,8 +268,8 @@ impl FleetState {
         Some(self.draw_typed(&peek.reply, "> ", hint, reply, buffer))
     }
 
-    fn draw_page(&self, page: &Page, area: Rect, buffer: &mut Buffer) {
-        rule(buffer, area, area.y, &page.title, self.theme.style(Role::Accent));
+    fn draw_page(&self, page: &ScrolledText, area: Rect, buffer: &mut Buffer) {
+        rule(buffer, area, area.y, &page.title, self.theme.style(TextRole::Accent));
         let text = Rect::new(area.x, area.y + 1, area.width, area.height.saturating_sub(2));
         let rows = page
             .lines
@@ -284,7 +284,7 @@ impl FleetState {
             None => "↑ ↓ PgUp PgDn   Esc back",
         };
         let bottom = area.bottom().saturating_sub(1);
-        put(buffer, area, bottom, &Line::styled(keys, self.theme.style(Role::Dim)));
+        put(buffer, area, bottom, &Line::styled(keys, self.theme.style(TextRole::Dim)));
     }
 
     /// The line that starts a new agent; where the cursor is when it has the keys.
@@ -312,10 +312,10 @@ impl FleetState {
         for ((number, line), y) in laid.rows.iter().enumerate().skip(first).zip(area.y..area.bottom()) {
             let mark = if number == 0 { mark } else { "  " };
             let mut spans =
-                vec![Span::styled(mark, self.theme.style(Role::Accent)), Span::raw(line.as_str())];
+                vec![Span::styled(mark, self.theme.style(TextRole::Accent)), Span::raw(line.as_str())];
             if text.text().is_empty() {
                 let hint = cut(hint, usize::from(area.width).saturating_sub(mark.len()));
-                spans.push(Span::styled(hint, self.theme.style(Role::Dim)));
+                spans.push(Span::styled(hint, self.theme.style(TextRole::Dim)));
             }
             put(buffer, area, y, &Line::from(spans));
         }
@@ -332,24 +332,24 @@ impl FleetState {
             (Focus::Filter, _) => {
                 let text = format!("/{}", foreign::line(&self.filter));
                 cursor.x = u16::try_from(text.width()).unwrap_or(u16::MAX).min(area.width.saturating_sub(1));
-                (text, Role::Text)
+                (text, TextRole::Text)
             }
-            (Focus::Confirm(order), _) => (confirmation(order), Role::Warn),
-            (_, Some((text, _))) => (foreign::line(text), Role::Warn),
+            (Focus::Confirm(order), _) => (confirmation(order), TextRole::Warn),
+            (_, Some((text, _))) => (foreign::line(text), TextRole::Warn),
             (Focus::List, None) => {
                 let keys = "? keys  Enter open  p peek  n next who needs you  y its question  x stop";
-                (keys.to_owned(), Role::Dim)
+                (keys.to_owned(), TextRole::Dim)
             }
-            (Focus::Dispatch, None) => ("Enter starts it, Esc back to the list".to_owned(), Role::Dim),
+            (Focus::Dispatch, None) => ("Enter starts it, Esc back to the list".to_owned(), TextRole::Dim),
             (Focus::Peek(_), None) => {
-                ("Enter sends, ↑ ↓ another agent, PgUp PgDn scroll, Esc back".to_owned(), Role::Dim)
+                ("Enter sends, ↑ ↓ another agent, PgUp PgDn scroll, Esc back".to_owned(), TextRole::Dim)
             }
             (Focus::Asking(asking), None) if asking.is_loading() => {
-                ("reading what it asks …".to_owned(), Role::Dim)
+                ("reading what it asks …".to_owned(), TextRole::Dim)
             }
-            (Focus::Asking(_) | Focus::Page(_), None) => (String::new(), Role::Dim),
+            (Focus::Asking(_) | Focus::Page(_), None) => (String::new(), TextRole::Dim),
         };
-        let is_message = role == Role::Warn;
+        let is_message = role == TextRole::Warn;
         let text = if is_message { text } else { cut(&text, columns) };
         let rows = page_rows(&(role, text), columns, self.theme);
         for (row, y) in rows.iter().zip(area.y..area.bottom()) {
@@ -364,10 +364,10 @@ fn spaced(repo: &str, id: &str) -> String {
     if repo.is_empty() { format!(" {id}") } else { id.to_owned() }
 }
 
-fn confirmation(order: &Order) -> String {
+fn confirmation(order: &FleetOrder) -> String {
     let (verb, keys, what) = match order {
-        Order::Stop(keys) => ("end", keys, "with everything started by it"),
-        Order::Respawn(keys) => ("start anew", keys, "(the old one goes; its work is kept)"),
+        FleetOrder::Stop(keys) => ("end", keys, "with everything started by it"),
+        FleetOrder::Respawn(keys) => ("start anew", keys, "(the old one goes; its work is kept)"),
     };
     let who = match keys.as_slice() {
         [one] => format!("agent {}", one.id),

@@ -8,7 +8,7 @@ use ratatui::{
 
 use crate::{
     foreign,
-    theme::{Role, Theme},
+    theme::{TextRole, Theme},
 };
 
 /// The words of a line.
@@ -63,7 +63,7 @@ impl Inline {
     pub(super) fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Code(code) => {
-                let style = self.style().patch(self.theme.style(Role::Code));
+                let style = self.style().patch(self.theme.style(TextRole::Code));
                 self.spans.push(Span::styled(foreign::line(&code), style));
             }
             Event::SoftBreak => self.spans.push(Span::styled(" ", self.style())),
@@ -80,7 +80,7 @@ impl Inline {
             Tag::Strikethrough => self.push(Style::new().add_modifier(Modifier::CROSSED_OUT)),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.link = Some((foreign::line(dest_url), self.spans.len()));
-                self.push(self.theme.style(Role::Link));
+                self.push(self.theme.style(TextRole::Link));
             }
             _ => {}
         }
@@ -95,7 +95,7 @@ impl Inline {
                 let text: String = self.spans.iter().skip(from).map(|span| span.content.as_ref()).collect();
                 // The address is always seen: a text can claim any other.
                 if !address.is_empty() && address != text && address != format!("mailto:{text}") {
-                    let style = self.style().patch(self.theme.style(Role::Dim));
+                    let style = self.style().patch(self.theme.style(TextRole::Dim));
                     self.spans.push(Span::styled(format!(" ({address})"), style));
                 }
             }

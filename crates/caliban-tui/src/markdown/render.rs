@@ -8,7 +8,7 @@ use crate::{
     foreign,
     highlight::Highlighter,
     text::{Gutter, Row, Wrap, width, wrap},
-    theme::{Role, Theme},
+    theme::{TextRole, Theme},
 };
 
 /// The longest rule.
@@ -74,7 +74,7 @@ impl Writer {
             Event::Rule => {
                 self.apart();
                 let rule = "─".repeat(RULE.min(self.room()));
-                self.put(&[Span::styled(rule, self.theme.style(Role::Dim))], Wrap::Anywhere);
+                self.put(&[Span::styled(rule, self.theme.style(TextRole::Dim))], Wrap::Anywhere);
             }
             Event::TaskListMarker(done) => self.inline.text(if done { "☑ " } else { "☐ " }),
             other => self.inline.event(other),
@@ -86,7 +86,7 @@ impl Writer {
             Tag::Paragraph => self.apart(),
             Tag::Heading { level, .. } => {
                 self.apart();
-                let mut style = self.theme.style(Role::Heading);
+                let mut style = self.theme.style(TextRole::Heading);
                 if level == HeadingLevel::H1 {
                     style = style.add_modifier(Modifier::UNDERLINED);
                 }
@@ -241,7 +241,7 @@ impl Writer {
         for (at, nesting) in self.nesting.iter().enumerate() {
             match nesting {
                 Nesting::Quote => {
-                    let bar = Span::styled("│ ", self.theme.style(Role::Dim));
+                    let bar = Span::styled("│ ", self.theme.style(TextRole::Dim));
                     gutter.first.push(bar.clone());
                     gutter.rest.push(bar);
                 }
@@ -268,7 +268,7 @@ impl Writer {
             return (gutter, Vec::new());
         }
         let mut markers = Vec::new();
-        let style = self.theme.style(Role::Accent);
+        let style = self.theme.style(TextRole::Accent);
         for nesting in self.nesting.iter_mut().skip(marked.unwrap_or(usize::MAX)) {
             if let Nesting::Item { marker, .. } = nesting
                 && let Some(marker) = marker.take()

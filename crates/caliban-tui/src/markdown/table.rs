@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use crate::{
     text::width,
-    theme::{Role, Theme},
+    theme::{TextRole, Theme},
 };
 
 /// Rows behind these are counted, not shown.
@@ -12,17 +12,17 @@ const ROWS: usize = 200;
 /// Between two columns.
 const GAP: usize = 2;
 
-type Words = Vec<Span<'static>>;
+type CellWords = Vec<Span<'static>>;
 
 /// A table that is being read.
 #[derive(Default)]
 pub(super) struct Table {
-    rows: Vec<Vec<Words>>,
-    open: Vec<Words>,
+    rows: Vec<Vec<CellWords>>,
+    open: Vec<CellWords>,
 }
 
 impl Table {
-    pub(super) fn cell(&mut self, words: Words) {
+    pub(super) fn cell(&mut self, words: CellWords) {
         self.open.push(words);
     }
 
@@ -32,7 +32,7 @@ impl Table {
     }
 
     /// Its lines, for so many columns of the screen.
-    pub(super) fn lines(mut self, room: usize, theme: Theme) -> Vec<Words> {
+    pub(super) fn lines(mut self, room: usize, theme: Theme) -> Vec<CellWords> {
         let hidden = self.rows.len().saturating_sub(ROWS + 1);
         self.rows.truncate(ROWS + 1);
         let count = self.rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -44,15 +44,15 @@ impl Table {
         let all = widths.iter().sum::<usize>() + GAP * count.saturating_sub(1);
         let mut lines = if all <= room { self.grid(&widths, theme) } else { self.records(theme) };
         if hidden > 0 {
-            lines.push(vec![Span::styled(format!("… {hidden} more rows"), theme.style(Role::Dim))]);
+            lines.push(vec![Span::styled(format!("… {hidden} more rows"), theme.style(TextRole::Dim))]);
         }
         lines
     }
 
-    fn grid(self, widths: &[usize], theme: Theme) -> Vec<Words> {
+    fn grid(self, widths: &[usize], theme: Theme) -> Vec<CellWords> {
         let mut lines = Vec::new();
         for (number, row) in self.rows.into_iter().enumerate() {
-            let mut line: Words = Vec::new();
+            let mut line: CellWords = Vec::new();
             let last = row.len().saturating_sub(1);
             for (column, cell) in row.into_iter().enumerate() {
                 let fill = widths.get(column).copied().unwrap_or_default().saturating_sub(width(&cell)) + GAP;
@@ -64,13 +64,13 @@ impl Table {
             lines.push(line);
             if number == 0 {
                 let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-                lines.push(vec![Span::styled(rule.join(&" ".repeat(GAP)), theme.style(Role::Dim))]);
+                lines.push(vec![Span::styled(rule.join(&" ".repeat(GAP)), theme.style(TextRole::Dim))]);
             }
         }
         lines
     }
 
-    fn records(self, theme: Theme) -> Vec<Words> {
+    fn records(self, theme: Theme) -> Vec<CellWords> {
         let mut rows = self.rows.into_iter();
         let names = rows.next().unwrap_or_default();
         let mut lines = Vec::new();
@@ -79,9 +79,9 @@ impl Table {
                 lines.push(Vec::new());
             }
             for (column, cell) in row.into_iter().enumerate() {
-                let mut line: Words = names.get(column).cloned().unwrap_or_default();
+                let mut line: CellWords = names.get(column).cloned().unwrap_or_default();
                 line = line.into_iter().map(|span| strong(span, true, theme)).collect();
-                line.push(Span::styled(": ", theme.style(Role::Dim)));
+                line.push(Span::styled(": ", theme.style(TextRole::Dim)));
                 line.extend(cell);
                 lines.push(line);
             }
@@ -91,5 +91,5 @@ impl Table {
 }
 
 fn strong(span: Span<'static>, is_head: bool, theme: Theme) -> Span<'static> {
-    if is_head { span.patch_style(theme.style(Role::Strong)) } else { span }
+    if is_head { span.patch_style(theme.style(TextRole::Strong)) } else { span }
 }

@@ -5,8 +5,8 @@ use std::{
     time::Instant,
 };
 
-use super::{FleetView, Next, Runner, desk, input::Input, signals::Signals};
-use crate::events::{AgentEvent, Event};
+use super::{FleetView, Next, Runner, desk, input::TerminalInput, signals::Signals};
+use crate::events::{AgentEvent, ScreenEvent};
 
 /// How long a signal may take that came with the end of the editor.
 const AFTER_EDITOR: std::time::Duration = std::time::Duration::from_millis(20);
@@ -27,12 +27,12 @@ impl Runner {
             Next::Quit => {}
             Next::Edit(text) => {
                 let Some(edited) = self.edited(&text, signals).await? else { return Ok(None) };
-                self.take(Event::Agent(AgentEvent::Edited(edited)), Instant::now())?;
+                self.take(ScreenEvent::Agent(AgentEvent::Edited(edited)), Instant::now())?;
             }
             Next::View(text) => {
                 let Some(viewed) = self.edited(&text, signals).await? else { return Ok(None) };
                 if let Err(why) = viewed {
-                    self.take(Event::Agent(AgentEvent::Told(why)), Instant::now())?;
+                    self.take(ScreenEvent::Agent(AgentEvent::Told(why)), Instant::now())?;
                 }
             }
             Next::Print(text) => {
@@ -42,7 +42,7 @@ impl Runner {
                 out.flush()?;
                 drop(out);
                 // The terminal is not raw: a line comes when Enter is pressed.
-                let mut keys = Input::new()?;
+                let mut keys = TerminalInput::new()?;
                 tokio::select! {
                     _ = keys.next() => {}
                     () = signals.end() => return Ok(None),
@@ -53,7 +53,7 @@ impl Runner {
             Next::Fleet => {
                 let Some(FleetView(show)) = &mut self.options.fleet else {
                     let told = "Ctrl+D leaves this agent; `caliban agents` shows all of them".to_owned();
-                    self.take(Event::Agent(AgentEvent::Told(told)), now)?;
+                    self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
                     return Ok(Some(()));
                 };
                 let shown = show();
@@ -61,7 +61,7 @@ impl Runner {
                 let shown = shown.await;
                 self.take_terminal()?;
                 if let Err(why) = shown {
-                    self.take(Event::Agent(AgentEvent::Told(why)), Instant::now())?;
+                    self.take(ScreenEvent::Agent(AgentEvent::Told(why)), Instant::now())?;
                 }
             }
         }
@@ -99,9 +99,9 @@ impl Runner {
     /// The screen has the terminal again.
     fn take_terminal(&mut self) -> io::Result<()> {
         self.modes.resume()?;
-        self.keys = Some(Input::new()?);
+        self.keys = Some(TerminalInput::new()?);
         let size = crossterm::terminal::size()?;
-        self.state.update(Event::Resize(size.0, size.1), Instant::now());
+        self.state.update(ScreenEvent::Resize(size.0, size.1), Instant::now());
         self.state.returned(Instant::now());
         self.presenter.resized(size.1);
         self.presenter.repaint();

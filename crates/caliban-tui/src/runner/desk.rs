@@ -30,7 +30,7 @@ const CLIP_BYTES: u64 = 32 * 1024 * 1024;
 const PICTURES: usize = 50;
 
 /// A program and its arguments.
-pub type Words = Vec<String>;
+pub type ProgramLine = Vec<String>;
 
 /// What is around the screen: the person's programs, and what the terminal can do.
 #[derive(Debug, Clone, Default)]
@@ -40,22 +40,22 @@ pub struct Machine {
     /// The shell for `!command`.
     pub shell: PathBuf,
     /// Programs that put their input into the clipboard; the first that can does it.
-    pub copy: Vec<Words>,
+    pub copy: Vec<ProgramLine>,
     /// Programs that print the picture of the clipboard as PNG.
-    pub paste_picture: Vec<Words>,
+    pub paste_picture: Vec<ProgramLine>,
     /// Programs that print the text of the clipboard.
-    pub paste_text: Vec<Words>,
+    pub paste_text: Vec<ProgramLine>,
     /// Where pasted pictures are kept.
     pub pictures: Option<PathBuf>,
     /// How the person is told that something waits while they look elsewhere.
-    pub notice: Notice,
+    pub notice: NoticeKind,
     /// Whether the terminal is asked for its ground.
     pub tells_ground: bool,
 }
 
 /// How a terminal tells the person something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Notice {
+pub enum NoticeKind {
     /// It rings.
     #[default]
     Bell,
@@ -67,7 +67,7 @@ pub enum Notice {
     SevenHundred,
 }
 
-impl Notice {
+impl NoticeKind {
     /// The bytes that do it.
     pub(super) fn sequence(self, text: &str) -> String {
         let text = crate::foreign::line(text);
@@ -246,7 +246,7 @@ pub(super) fn remember(path: &PathBuf, text: &str) {
 mod tests {
     use super::*;
 
-    fn says(script: &str) -> Vec<Words> {
+    fn says(script: &str) -> Vec<ProgramLine> {
         vec![["sh", "-c", script].map(str::to_owned).to_vec()]
     }
 
@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn t27_a_notice_has_no_bytes_of_anybody_else() {
         let text = "done\x1b]0;x\x07; rm";
-        assert_eq!(Notice::Bell.sequence(text), "\x07");
-        for notice in [Notice::Nine, Notice::NinetyNine, Notice::SevenHundred] {
+        assert_eq!(NoticeKind::Bell.sequence(text), "\x07");
+        for notice in [NoticeKind::Nine, NoticeKind::NinetyNine, NoticeKind::SevenHundred] {
             let sequence = notice.sequence(text);
             let inner = sequence.strip_prefix("\x1b]").unwrap().strip_suffix("\x1b\\").unwrap();
             assert!(!inner.contains(['\x1b', '\x07']), "{inner:?}");

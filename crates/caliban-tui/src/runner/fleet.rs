@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    input::{Happened, Input},
+    input::{Happened, TerminalInput},
     painter::Painter,
     terminal::{self, Modes},
 };
@@ -43,7 +43,7 @@ pub async fn run_fleet(
     state.update(FleetEvent::Resize(size.0, size.1), Instant::now());
     let _modes = Modes::enter(true, false)?;
     let mut painter = Painter::new(io::stdout(), size);
-    let mut keys = Input::new()?;
+    let mut keys = TerminalInput::new()?;
     if tells_ground {
         keys.ask_ground()?;
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use caliban_acp::{
-    Client, ClientError, ClientEvent, Events,
-    client::{Question, Reply as Answer},
+    AcpClient, AcpEvents, ClientError, ClientEvent,
+    client::{AskReply, Question},
     extension,
     v1::{ContentBlock, Meta, SessionModeState, StopReason},
 };
@@ -16,13 +16,13 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::{
-    asks::{Asked, Reply},
-    events::{AgentEvent, Failure, Spent},
+    asks::{AskedQuestion, PersonReply},
+    events::{AgentEvent, FailureEvent, TurnCost},
 };
 
 /// Which session is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Open {
+pub enum SessionChoice {
     /// A new one.
     New,
     /// This one.
@@ -31,15 +31,15 @@ pub enum Open {
 
 /// A connection to an agent.
 pub(super) struct Link {
-    client: Client,
-    events: Events,
+    client: AcpClient,
+    events: AcpEvents,
     cwd: PathBuf,
     session: Option<String>,
     /// Sessions that were left: what they still say is not for this screen.
     left: BTreeSet<String>,
     /// Counts the sessions: answers to requests of an earlier one are dropped.
     generation: u64,
-    jobs: JoinSet<(u64, Job)>,
+    jobs: JoinSet<(u64, RequestResult)>,
     questions: BTreeMap<u64, Question>,
     asked: u64,
     is_hung_up: bool,
@@ -47,7 +47,7 @@ pub(super) struct Link {
 
 /// What came of a request.
 #[expect(clippy::large_enum_variant, reason = "short-lived, one for each request")]
-enum Job {
+enum RequestResult {
     Opened(Result<Opened, ClientError>),
     Event(AgentEvent),
     Nothing,
@@ -60,7 +60,7 @@ struct Opened {
 }
 
 impl Link {
-    pub(super) fn new(client: Client, events: Events, cwd: PathBuf) -> Self {
+    pub(super) fn new(client: AcpClient, events: AcpEvents, cwd: PathBuf) -> Self {
         Self {
             client,
             events,
@@ -81,12 +81,12 @@ impl Link {
     }
 
     /// Leaves the session that is open, if one is, and opens another.
-    pub(super) fn open(&mut self, open: Open) {
+    pub(super) fn open(&mut self, open: SessionChoice) {
         self.generation += 1;
         self.questions.clear();
         let old = self.session.take();
         self.left.extend(old.clone());
-        if let Open::Load(session) = &open {
+        if let SessionChoice::Load(session) = &open {
             self.left.remove(session);
             self.session = Some(session.clone());
         }
@@ -96,17 +96,16 @@ impl Link {
                 // Best effort: a session that cannot be closed ends with the program.
                 let _open = client.close_session(&old).await;
             }
-            Job::Opened(match open {
-                Open::New => client.new_session(&cwd, Vec::new()).await.map(|answer| Opened {
+            RequestResult::Opened(match open {
+                SessionChoice::New => client.new_session(&cwd, Vec::new()).await.map(|answer| Opened {
                     session: answer.session_id.to_string(),
                     modes: answer.modes,
                     meta: answer.meta,
                 }),
-                Open::Load(session) => client.load_session(&session, &cwd).await.map(|answer| Opened {
-                    session,
-                    modes: answer.modes,
-                    meta: answer.meta,
-                }),
+                SessionChoice::Load(session) => client
+                    .load_session(&session, &cwd)
+                    .await
+                    .map(|answer| Opened { session, modes: answer.modes, meta: answer.meta }),
             })
         });
     }
@@ -116,8 +115,8 @@ impl Link {
         let client = self.client.clone();
         self.spawn(async move {
             let answer = client.prompt(&session, vec![ContentBlock::from(text.as_str())]).await;
-            Job::Event(match answer {
-                Ok(answer) => AgentEvent::PromptEnded(Ok(Spent {
+            RequestResult::Event(match answer {
+                Ok(answer) => AgentEvent::PromptEnded(Ok(TurnCost {
                     tokens: answer.usage.map(|usage| usage.total_tokens),
                     is_cancelled: answer.stop_reason == StopReason::Cancelled,
                 })),
@@ -143,7 +142,7 @@ impl Link {
         let client = self.client.clone();
         let current = self.session.clone();
         self.spawn(async move {
-            Job::Event(match client.list_sessions().await {
+            RequestResult::Event(match client.list_sessions().await {
                 Ok(mut answer) => {
                     answer.sessions.retain(|info| current.as_deref() != Some(&*info.session_id.0));
                     AgentEvent::Sessions(answer.sessions)
@@ -157,43 +156,43 @@ impl Link {
         let Some(session) = self.session.clone() else { return };
         let client = self.client.clone();
         self.spawn(async move {
-            Job::Event(match client.prompts(&session).await {
+            RequestResult::Event(match client.prompts(&session).await {
                 Ok(prompts) => AgentEvent::Prompts(prompts),
                 Err(error) => AgentEvent::Failed(failure(&error)),
             })
         });
     }
 
-    pub(super) fn answer(&mut self, number: u64, reply: Reply) {
+    pub(super) fn answer(&mut self, number: u64, reply: PersonReply) {
         let Some(question) = self.questions.remove(&number) else { return };
         let reply = match reply {
-            Reply::Once => Answer::AllowOnce,
-            Reply::Always => Answer::AllowAlways,
-            Reply::No(reason) => Answer::Reject(reason),
+            PersonReply::Once => AskReply::AllowOnce,
+            PersonReply::Always => AskReply::AllowAlways,
+            PersonReply::No(reason) => AskReply::Reject(reason),
         };
         self.spawn(async move {
             match question.answer(reply).await {
-                Ok(()) => Job::Nothing,
-                Err(_) => Job::Event(AgentEvent::NotAnswered(number)),
+                Ok(()) => RequestResult::Nothing,
+                Err(_) => RequestResult::Event(AgentEvent::NotAnswered(number)),
             }
         });
     }
 
     /// Something that is not the agent's, and comes back the same way.
     pub(super) fn later(&mut self, event: impl Future<Output = AgentEvent> + Send + 'static) {
-        self.spawn(async move { Job::Event(event.await) });
+        self.spawn(async move { RequestResult::Event(event.await) });
     }
 
     fn request(&mut self, request: impl Future<Output = Result<(), ClientError>> + Send + 'static) {
         self.spawn(async move {
             match request.await {
-                Ok(()) => Job::Nothing,
-                Err(error) => Job::Event(AgentEvent::Failed(failure(&error))),
+                Ok(()) => RequestResult::Nothing,
+                Err(error) => RequestResult::Event(AgentEvent::Failed(failure(&error))),
             }
         });
     }
 
-    fn spawn(&mut self, job: impl Future<Output = Job> + Send + 'static) {
+    fn spawn(&mut self, job: impl Future<Output = RequestResult> + Send + 'static) {
         let generation = self.generation;
         self.jobs.spawn(async move { (generation, job.await) });
     }
@@ -229,22 +228,22 @@ impl Link {
         }
     }
 
-    fn done(&mut self, generation: u64, job: Job) -> Option<AgentEvent> {
+    fn done(&mut self, generation: u64, job: RequestResult) -> Option<AgentEvent> {
         let is_current = generation == self.generation;
         match job {
-            Job::Opened(Ok(opened)) if is_current => {
+            RequestResult::Opened(Ok(opened)) if is_current => {
                 let field = |name: &str| extension::field(opened.meta.as_ref(), name);
                 let is_running = field("running").and_then(Value::as_bool).unwrap_or(false);
                 let model = field("model").and_then(Value::as_str).map(str::to_owned);
                 self.session = Some(opened.session);
                 Some(AgentEvent::Opened { modes: opened.modes, is_running, model })
             }
-            Job::Opened(Err(error)) if is_current => {
+            RequestResult::Opened(Err(error)) if is_current => {
                 self.session = None;
                 Some(AgentEvent::NotOpened(failure(&error)))
             }
-            Job::Event(event) => is_current.then_some(event),
-            Job::Opened(_) | Job::Nothing => None,
+            RequestResult::Event(event) => is_current.then_some(event),
+            RequestResult::Opened(_) | RequestResult::Nothing => None,
         }
     }
 
@@ -265,7 +264,7 @@ impl Link {
                 self.questions.insert(number, question);
                 self.spawn(async move {
                     withdrawn.cancelled().await;
-                    Job::Event(AgentEvent::Withdrawn(number))
+                    RequestResult::Event(AgentEvent::Withdrawn(number))
                 });
                 Some(AgentEvent::Asked(asked))
             }
@@ -303,12 +302,12 @@ impl Link {
     }
 }
 
-fn asked(number: u64, question: &Question) -> Asked {
+fn asked(number: u64, question: &Question) -> AskedQuestion {
     let call = &question.request.tool_call;
     let about = extension::field(call.meta.as_ref(), "ask");
     let word = |name: &str| about.and_then(|about| about.get(name)?.as_str()).map(str::to_owned);
     let rules = about.and_then(|about| about.get("rules")?.as_array()).filter(|_| question.offers_always());
-    Asked {
+    AskedQuestion {
         number,
         tool: word("tool").or(call.fields.title.clone()).unwrap_or_else(|| "a call".to_owned()),
         agent: word("agent"),
@@ -318,6 +317,6 @@ fn asked(number: u64, question: &Question) -> Asked {
     }
 }
 
-fn failure(error: &ClientError) -> Failure {
-    Failure { message: error.to_string(), hint: error.hint() }
+fn failure(error: &ClientError) -> FailureEvent {
+    FailureEvent { message: error.to_string(), hint: error.hint() }
 }

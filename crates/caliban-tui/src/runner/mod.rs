@@ -23,19 +23,19 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use caliban_acp::{Client, Events};
+use caliban_acp::{AcpClient, AcpEvents};
 use caliban_core::redact::Redactor;
 use crossterm::event::{Event as TerminalEvent, MouseButton, MouseEventKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 pub use self::{
-    desk::{Machine, Notice, Words},
+    desk::{Machine, NoticeKind, ProgramLine},
     fleet::{FleetLeft, run_fleet},
-    link::Open,
+    link::SessionChoice,
 };
 use self::{
-    input::{Happened, Input},
+    input::{Happened, TerminalInput},
     link::Link,
     pace::Pace,
     presenter::Presenter,
@@ -43,8 +43,8 @@ use self::{
     terminal::Modes,
 };
 use crate::{
-    events::{AgentEvent, Effect, Event, Failure, MouseAction},
-    state::{Facts, Look, State},
+    events::{AgentEvent, Effect, FailureEvent, MouseAction, ScreenEvent},
+    state::{Facts, Look, ScreenState},
     theme::Theme,
 };
 
@@ -53,7 +53,7 @@ const BATCH: usize = 256;
 
 /// How the screen is opened.
 #[derive(Debug)]
-pub struct Options {
+pub struct ScreenOptions {
     /// What does not change.
     pub facts: Facts,
     /// The looks.
@@ -61,7 +61,7 @@ pub struct Options {
     /// Where the agent works.
     pub cwd: PathBuf,
     /// Which session.
-    pub open: Open,
+    pub open: SessionChoice,
     /// What is said first.
     pub prompt: Option<String>,
     /// Where what was written is remembered.
@@ -79,10 +79,10 @@ pub struct Options {
 }
 
 /// Ends when the person comes back from the agent view; what went wrong, in words.
-type Shown = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+type AgentViewRun = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// Shows the agents of the fleet until the person comes back. The terminal is its own meanwhile.
-pub struct FleetView(pub Box<dyn FnMut() -> Shown>);
+pub struct FleetView(pub Box<dyn FnMut() -> AgentViewRun>);
 
 impl std::fmt::Debug for FleetView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -92,7 +92,7 @@ impl std::fmt::Debug for FleetView {
 
 /// Why the screen was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum LeaveReason {
     /// The person wanted to.
     Person,
     /// A signal.
@@ -103,9 +103,9 @@ pub enum Why {
 
 /// How it ended.
 #[derive(Debug, Clone)]
-pub struct Left {
+pub struct ScreenEnd {
     /// Why.
-    pub why: Why,
+    pub why: LeaveReason,
     /// The session that was open.
     pub session: Option<String>,
     /// What was written and not sent.
@@ -115,17 +115,17 @@ pub struct Left {
     /// Whether nothing was said.
     pub is_empty: bool,
     /// Why there was never a session.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureEvent>,
     /// Where the session goes on, when it was sent away.
     pub farewell: Option<String>,
 }
 
 /// Shows the conversation until the person leaves. The terminal is as before when this returns, however it returns.
-pub async fn run(client: Client, events: Events, options: Options) -> io::Result<Left> {
+pub async fn run(client: AcpClient, events: AcpEvents, options: ScreenOptions) -> io::Result<ScreenEnd> {
     let size = crossterm::terminal::size()?;
     let mut link = Link::new(client, events, options.cwd.clone());
     let look = options.look;
-    let mut state = State::new(size, options.theme, options.facts.clone());
+    let mut state = ScreenState::new(size, options.theme, options.facts.clone());
     state.set_look(look);
     state.remember(options.history.as_deref().map(desk::remembered).unwrap_or_default());
     link.open(options.open.clone());
@@ -135,7 +135,7 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
     let mut runner = Runner {
         modes: Modes::enter(look.is_alternate, look.has_mouse)?,
         presenter: Presenter::new(look.is_alternate, size),
-        keys: Some(Input::new()?),
+        keys: Some(TerminalInput::new()?),
         link,
         state,
         options,
@@ -150,7 +150,7 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
     let why = runner.run().await;
     // First the terminal: whatever follows may take its time.
     runner.leave_terminal();
-    let left = Left {
+    let left = ScreenEnd {
         why: why?,
         session: runner.link.session().map(str::to_owned),
         unsent: runner.state.unsent(),
@@ -167,10 +167,10 @@ struct Runner {
     modes: Modes,
     presenter: Presenter,
     /// Absent while the terminal is somebody else's.
-    keys: Option<Input>,
+    keys: Option<TerminalInput>,
     link: Link,
-    state: State,
-    options: Options,
+    state: ScreenState,
+    options: ScreenOptions,
     /// Dropped, it ends the command of the person's that runs.
     shell: Option<oneshot::Sender<()>>,
     /// What the window is called.
@@ -201,13 +201,13 @@ enum Woken {
 }
 
 impl Runner {
-    async fn run(&mut self) -> io::Result<Why> {
+    async fn run(&mut self) -> io::Result<LeaveReason> {
         let mut signals = Signals::new()?;
         let mut pace = Pace::default();
         pace.at_once(Instant::now());
         loop {
             if terminal::has_panicked() {
-                return Ok(Why::Panic);
+                return Ok(LeaveReason::Panic);
             }
             let now = Instant::now();
             if pace.take(now) {
@@ -249,12 +249,12 @@ impl Runner {
             };
             let now = Instant::now();
             let next = match woken {
-                Woken::Signal | Woken::Key(None) => return Ok(Why::Signal),
+                Woken::Signal | Woken::Key(None) => return Ok(LeaveReason::Signal),
                 Woken::Key(Some(happened)) => {
                     pace.at_once(now);
                     match happened? {
                         Happened::Terminal(event) => self.key(event, now)?,
-                        Happened::Ground(ground) => self.take(Event::Ground(ground), now)?,
+                        Happened::Ground(ground) => self.take(ScreenEvent::Ground(ground), now)?,
                     }
                 }
                 Woken::Agent(event) => {
@@ -263,19 +263,19 @@ impl Runner {
                 }
                 Woken::Note(text) => {
                     pace.at_once(now);
-                    self.take(Event::Agent(AgentEvent::Noted(text)), now)?
+                    self.take(ScreenEvent::Agent(AgentEvent::Noted(text)), now)?
                 }
                 Woken::Deadline => {
                     pace.at_once(now);
-                    self.take(Event::Tick, now)?
+                    self.take(ScreenEvent::Tick, now)?
                 }
             };
             match next {
                 None => {}
-                Some(Next::Quit) => return Ok(Why::Person),
+                Some(Next::Quit) => return Ok(LeaveReason::Person),
                 Some(away) => {
                     if self.away_for(away, &mut signals).await?.is_none() {
-                        return Ok(Why::Signal);
+                        return Ok(LeaveReason::Signal);
                     }
                     pace.at_once(Instant::now());
                 }
@@ -286,25 +286,25 @@ impl Runner {
     /// Takes one event of the terminal.
     fn key(&mut self, event: TerminalEvent, now: Instant) -> io::Result<Option<Next>> {
         let event = match event {
-            TerminalEvent::Key(key) => Event::Key(key),
-            TerminalEvent::Paste(text) => Event::Paste(text),
+            TerminalEvent::Key(key) => ScreenEvent::Key(key),
+            TerminalEvent::Paste(text) => ScreenEvent::Paste(text),
             TerminalEvent::Resize(columns, rows) => {
                 self.presenter.resized(rows);
-                Event::Resize(columns, rows)
+                ScreenEvent::Resize(columns, rows)
             }
-            TerminalEvent::FocusGained => Event::Focus(true),
-            TerminalEvent::FocusLost => Event::Focus(false),
+            TerminalEvent::FocusGained => ScreenEvent::Focus(true),
+            TerminalEvent::FocusLost => ScreenEvent::Focus(false),
             TerminalEvent::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollUp => Event::Wheel(-1),
-                MouseEventKind::ScrollDown => Event::Wheel(1),
+                MouseEventKind::ScrollUp => ScreenEvent::Wheel(-1),
+                MouseEventKind::ScrollDown => ScreenEvent::Wheel(1),
                 MouseEventKind::Down(MouseButton::Left) => {
-                    Event::Mouse(MouseAction::Down, mouse.column, mouse.row)
+                    ScreenEvent::Mouse(MouseAction::Down, mouse.column, mouse.row)
                 }
                 MouseEventKind::Drag(MouseButton::Left) => {
-                    Event::Mouse(MouseAction::Drag, mouse.column, mouse.row)
+                    ScreenEvent::Mouse(MouseAction::Drag, mouse.column, mouse.row)
                 }
                 MouseEventKind::Up(MouseButton::Left) => {
-                    Event::Mouse(MouseAction::Up, mouse.column, mouse.row)
+                    ScreenEvent::Mouse(MouseAction::Up, mouse.column, mouse.row)
                 }
                 _ => return Ok(None),
             },
@@ -317,7 +317,7 @@ impl Runner {
         let mut event = Some(first);
         for _ in 0..BATCH {
             let Some(next) = event else { break };
-            if let Some(next) = self.take(Event::Agent(next), now)? {
+            if let Some(next) = self.take(ScreenEvent::Agent(next), now)? {
                 return Ok(Some(next));
             }
             event = self.link.next().now_or_never();
@@ -326,7 +326,7 @@ impl Runner {
     }
 
     /// Takes one event and does what it leads to.
-    fn take(&mut self, event: Event, now: Instant) -> io::Result<Option<Next>> {
+    fn take(&mut self, event: ScreenEvent, now: Instant) -> io::Result<Option<Next>> {
         let mut next = None;
         for effect in self.state.update(event, now) {
             match effect {
@@ -334,8 +334,8 @@ impl Runner {
                 Effect::Cancel => self.link.cancel(),
                 Effect::SetMode(mode) => self.link.set_mode(mode),
                 Effect::Answer(number, reply) => self.link.answer(number, reply),
-                Effect::New => self.link.open(Open::New),
-                Effect::Load(session) => self.link.open(Open::Load(session)),
+                Effect::New => self.link.open(SessionChoice::New),
+                Effect::Load(session) => self.link.open(SessionChoice::Load(session)),
                 Effect::ListSessions => self.link.list_sessions(),
                 Effect::ListFiles => {
                     let cwd = self.options.cwd.clone();
@@ -369,7 +369,7 @@ impl Runner {
                     out.write_all(desk::clipboard(&text).as_bytes())?;
                     out.flush()?;
                     let told = "sent to the clipboard of the terminal".to_owned();
-                    self.take(Event::Agent(AgentEvent::Told(told)), now)?;
+                    self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
                 }
                 Effect::Export(path, text) => {
                     let path = self.options.cwd.join(path);
@@ -377,7 +377,7 @@ impl Runner {
                         Ok(()) => format!("written: {}", path.display()),
                         Err(why) => why,
                     };
-                    self.take(Event::Agent(AgentEvent::Told(told)), now)?;
+                    self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
                 }
                 Effect::Remember(text) => {
                     if let Some(path) = &self.options.history {

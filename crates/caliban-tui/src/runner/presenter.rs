@@ -5,7 +5,7 @@ use std::{io, time::Instant};
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use super::{inline::Inline, painter::Painter};
-use crate::{state::State, view};
+use crate::{state::ScreenState, view};
 
 /// Rows of the conversation that stay on the terminal after leaving the alternate screen.
 const LEFT_ROWS: usize = 200;
@@ -47,7 +47,7 @@ impl Presenter {
     }
 
     /// Draws the state.
-    pub(super) fn draw(&mut self, state: &mut State, now: Instant) -> io::Result<()> {
+    pub(super) fn draw(&mut self, state: &mut ScreenState, now: Instant) -> io::Result<()> {
         match self {
             Self::Alternate(painter) => {
                 let mut frame = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
@@ -66,7 +66,7 @@ impl Presenter {
     }
 
     /// What goes into the terminal's scrollback when the screen is left.
-    pub(super) fn rest(&mut self, state: &mut State) -> Vec<String> {
+    pub(super) fn rest(&mut self, state: &mut ScreenState) -> Vec<String> {
         match self {
             Self::Alternate(_) => state.last_lines(LEFT_ROWS),
             Self::Inline(..) => state.print_rest().iter().map(|row| row.line.to_string()).collect(),

@@ -67,7 +67,7 @@ async fn capture(
         .kill_on_drop(true)
         .spawn()?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
-    let (mut kept, mut buffer, mut is_stopped) = (Kept::default(), vec![0; 64 * 1024], false);
+    let (mut kept, mut buffer, mut is_stopped) = (HeadAndTail::default(), vec![0; 64 * 1024], false);
     let status = loop {
         tokio::select! {
             biased;
@@ -93,13 +93,13 @@ async fn capture(
 
 /// The beginning and the end of an output.
 #[derive(Default)]
-struct Kept {
+struct HeadAndTail {
     first: Vec<u8>,
     last: Vec<u8>,
     left_out: usize,
 }
 
-impl Kept {
+impl HeadAndTail {
     fn push(&mut self, bytes: &[u8]) {
         let room = KEPT.saturating_sub(self.first.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);

@@ -8,25 +8,28 @@ use caliban_acp::v1::{
 };
 use serde_json::Value;
 
-use super::{Command, Focus, Mode, Phase, State};
+use super::{Focus, ModeChoice, OfferedCommand, Phase, ScreenState};
 use crate::{
-    cells::{Ask, Assistant, Failed, Kind, Notice, Status, Step, Thinking, Todo, Tool, User, Weight},
+    cells::{
+        AskCell, Assistant, CellKind, Failed, NoticeCell, Thinking, Todo, TodoStep, Tool, ToolStatus, User,
+        Weight,
+    },
     conversation::Conversation,
-    events::{AgentEvent, Clip, Effect, Failure, Spent},
+    events::{AgentEvent, Clip, Effect, FailureEvent, TurnCost},
     foreign,
 };
 
-impl State {
+impl ScreenState {
     pub(super) fn agent(&mut self, event: AgentEvent, now: Instant) -> Vec<Effect> {
         match event {
             AgentEvent::Opened { modes, is_running, model } => {
                 if let Some(why) = self.facts.no_say.take() {
                     let text = "you can look and write, and decide nothing";
-                    self.push(Kind::Notice(Notice::new(Weight::Warning, text, &why)));
+                    self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, text, &why)));
                     self.decides = false;
                 }
                 if let Some(text) = self.told_when_open.take() {
-                    self.push(Kind::Notice(Notice::new(
+                    self.push(CellKind::Notice(NoticeCell::new(
                         Weight::Info,
                         "the conversation was taken back",
                         &text,
@@ -41,7 +44,7 @@ impl State {
                     self.modes = modes
                         .available_modes
                         .into_iter()
-                        .map(|mode| Mode {
+                        .map(|mode| ModeChoice {
                             id: mode.id.to_string(),
                             about: foreign::line(&mode.description.unwrap_or(mode.name)),
                         })
@@ -98,7 +101,7 @@ impl State {
                     // The next question comes up under the hand that was about to answer this one.
                     self.typed = Some(now);
                     let text = format!("answered elsewhere, or no longer needed: {}", open.asked.title());
-                    self.push(Kind::Ask(Ask::new(&text, false)));
+                    self.push(CellKind::Ask(AskCell::new(&text, false)));
                     // A refusal that was being written is not lost.
                     if let Some(reason) = open.reason.filter(|reason| !reason.trim().is_empty()) {
                         self.composer.insert(&reason);
@@ -115,17 +118,17 @@ impl State {
                 self.turn.ended();
                 self.tokens = self.tokens.max(tokens);
                 if let Some(message) = failure {
-                    self.fail(&Failure { message, hint: None });
+                    self.fail(&FailureEvent { message, hint: None });
                 }
                 return self.turn_over(now);
             }
             AgentEvent::PromptEnded(result) => {
                 self.turn.answered();
                 match result {
-                    Ok(Spent { tokens, is_cancelled }) => {
+                    Ok(TurnCost { tokens, is_cancelled }) => {
                         self.tokens = tokens.unwrap_or(self.tokens);
                         if is_cancelled && !self.turn.is_running() {
-                            self.push(Kind::Notice(Notice::new(Weight::Info, "interrupted", "")));
+                            self.push(CellKind::Notice(NoticeCell::new(Weight::Info, "interrupted", "")));
                         }
                     }
                     Err(failure) => self.fail(&failure),
@@ -145,7 +148,9 @@ impl State {
             AgentEvent::Sessions(sessions) => self.show_sessions(&sessions, now),
             AgentEvent::Edited(Ok(text)) => self.composer.set(crate::composer::Draft::of(text.trim_end())),
             AgentEvent::Edited(Err(why)) => self.say(why, now),
-            AgentEvent::Noted(text) => self.push(Kind::Notice(Notice::new(Weight::Warning, &text, ""))),
+            AgentEvent::Noted(text) => {
+                self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, &text, "")))
+            }
             AgentEvent::Told(text) => self.say(text, now),
             AgentEvent::Clipboard(Ok(Clip::Text(text))) => return self.paste(&text, now),
             AgentEvent::Clipboard(Ok(Clip::Picture(path))) => {
@@ -158,7 +163,10 @@ impl State {
                 self.turn.reset();
                 self.asks.clear();
                 self.focus = Focus::Composer;
-                self.push(Kind::Failed(Failed::new(&why, Some("Ctrl+D leaves; what you typed stays here"))));
+                self.push(CellKind::Failed(Failed::new(
+                    &why,
+                    Some("Ctrl+D leaves; what you typed stays here"),
+                )));
             }
         }
         Vec::new()
@@ -174,12 +182,12 @@ impl State {
         effects
     }
 
-    pub(super) fn push(&mut self, kind: Kind) {
+    pub(super) fn push(&mut self, kind: CellKind) {
         self.conversation.push(kind);
     }
 
-    fn fail(&mut self, failure: &Failure) {
-        self.push(Kind::Failed(Failed::new(&failure.message, failure.hint.as_deref())));
+    fn fail(&mut self, failure: &FailureEvent) {
+        self.push(CellKind::Failed(Failed::new(&failure.message, failure.hint.as_deref())));
     }
 
     /// Another session takes the place of this one.
@@ -215,12 +223,12 @@ impl State {
             SessionUpdate::AgentMessageChunk(chunk) => self.assistant(&chunk),
             SessionUpdate::AgentThoughtChunk(chunk) => {
                 let text = text_of(&chunk.content);
-                if let Some(Kind::Thinking(cell)) = self.conversation.last_kind_mut() {
+                if let Some(CellKind::Thinking(cell)) = self.conversation.last_kind_mut() {
                     cell.push(&text);
                 } else {
                     let mut cell = Thinking::default();
                     cell.push(&text);
-                    self.push(Kind::Thinking(cell));
+                    self.push(CellKind::Thinking(cell));
                 }
             }
             SessionUpdate::ToolCall(call) => self.call(call),
@@ -230,13 +238,13 @@ impl State {
             SessionUpdate::Plan(plan) => {
                 self.todo = Todo::new(plan.entries.into_iter().map(|entry| {
                     let step = match entry.status {
-                        PlanEntryStatus::Completed => Step::Done,
-                        PlanEntryStatus::InProgress => Step::Doing,
-                        _ => Step::Pending,
+                        PlanEntryStatus::Completed => TodoStep::Done,
+                        PlanEntryStatus::InProgress => TodoStep::Doing,
+                        _ => TodoStep::Pending,
                     };
                     (step, entry.content)
                 }));
-                self.push(Kind::Todo(self.todo.clone()));
+                self.push(CellKind::Todo(self.todo.clone()));
             }
             SessionUpdate::Notice(notice) => {
                 let details = notice.description.unwrap_or_default();
@@ -249,13 +257,13 @@ impl State {
                     NoticeSeverity::Info => Weight::Info,
                     _ => Weight::Warning,
                 };
-                self.push(Kind::Notice(Notice::new(weight, &notice.title, &details)));
+                self.push(CellKind::Notice(NoticeCell::new(weight, &notice.title, &details)));
             }
             SessionUpdate::AvailableCommandsUpdate(known) => {
                 self.commands = known
                     .available_commands
                     .into_iter()
-                    .map(|command| Command {
+                    .map(|command| OfferedCommand {
                         name: foreign::line(&command.name),
                         about: foreign::line(&command.description),
                         hint: command.input.and_then(|input| match input {
@@ -283,14 +291,14 @@ impl State {
     fn user(&mut self, chunk: &ContentChunk) {
         let author =
             word(chunk.meta.as_ref(), "author").and_then(|author| author.as_str().map(str::to_owned));
-        self.push(Kind::User(User::new(&text_of(&chunk.content), author.as_deref())));
+        self.push(CellKind::User(User::new(&text_of(&chunk.content), author.as_deref())));
     }
 
     fn assistant(&mut self, chunk: &ContentChunk) {
         let text = text_of(&chunk.content);
         let meta = chunk.meta.as_ref();
         if ["restart", "budget", "turn_limit", "failed"].iter().any(|name| word(meta, name).is_some()) {
-            return self.push(Kind::Notice(Notice::new(Weight::Warning, text.trim(), "")));
+            return self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, text.trim(), "")));
         }
         let id = chunk.message_id.as_ref().map(|id| id.0.to_string());
         let open =
@@ -303,7 +311,7 @@ impl State {
                 let text = if is_command { text.replace('\n', "  \n") } else { text };
                 let mut cell = Assistant::new(id.as_deref());
                 cell.push(&text);
-                self.push(Kind::Assistant(cell));
+                self.push(CellKind::Assistant(cell));
             }
         }
     }
@@ -311,7 +319,7 @@ impl State {
     fn call(&mut self, call: ToolCall) {
         let id = call.tool_call_id.to_string();
         if self.conversation.tool_mut(&id).is_none() {
-            self.push(Kind::Tool(Box::new(Tool::new(&id, &call.title))));
+            self.push(CellKind::Tool(Box::new(Tool::new(&id, &call.title))));
         }
         let fields = ToolCallUpdateFields::new()
             .kind(call.kind)
@@ -331,9 +339,9 @@ impl State {
             cell.set_title(title);
         }
         match fields.status {
-            Some(ToolCallStatus::InProgress) => cell.set_status(Status::Running),
-            Some(ToolCallStatus::Completed) => cell.set_status(Status::Done),
-            Some(ToolCallStatus::Failed) => cell.set_status(Status::Failed),
+            Some(ToolCallStatus::InProgress) => cell.set_status(ToolStatus::Running),
+            Some(ToolCallStatus::Completed) => cell.set_status(ToolStatus::Done),
+            Some(ToolCallStatus::Failed) => cell.set_status(ToolStatus::Failed),
             _ => {}
         }
         if let Some(content) = fields.content {
@@ -365,19 +373,19 @@ impl State {
 }
 
 impl Conversation {
-    fn last_kind_mut(&mut self) -> Option<&mut Kind> {
+    fn last_kind_mut(&mut self) -> Option<&mut CellKind> {
         self.last_mut().map(crate::cells::Cell::kind_mut)
     }
 
     /// The answer that a chunk goes on with. A message or a notice may have come in between.
     fn answer_mut(&mut self, id: Option<&str>) -> Option<&mut Assistant> {
         let cell = self.newest_first_mut().find(|cell| match cell.kind() {
-            Kind::User(_) | Kind::Notice(_) | Kind::Ask(_) => id.is_none(),
+            CellKind::User(_) | CellKind::Notice(_) | CellKind::Ask(_) => id.is_none(),
             _ => true,
         })?;
         match cell.kind() {
-            Kind::Assistant(answer) if answer.is(id) => match cell.kind_mut() {
-                Kind::Assistant(answer) => Some(answer),
+            CellKind::Assistant(answer) if answer.is(id) => match cell.kind_mut() {
+                CellKind::Assistant(answer) => Some(answer),
                 _ => None,
             },
             _ => None,
@@ -388,9 +396,9 @@ impl Conversation {
     pub(super) fn tool_mut(&mut self, id: &str) -> Option<&mut Tool> {
         let cell = self
             .newest_first_mut()
-            .find(|cell| matches!(cell.kind(), Kind::Tool(tool) if tool.id() == id))?;
+            .find(|cell| matches!(cell.kind(), CellKind::Tool(tool) if tool.id() == id))?;
         match cell.kind_mut() {
-            Kind::Tool(tool) => Some(tool),
+            CellKind::Tool(tool) => Some(tool),
             _ => None,
         }
     }

@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use super::{Popup, State};
+use super::{Popup, ScreenState};
 use crate::{
-    cells::Kind,
+    cells::CellKind,
     events::Effect,
     theme::{Ground, Theme},
 };
@@ -33,7 +33,7 @@ pub(super) const OWN: [(&str, &str, &str); 17] = [
 /// How far a mistyped name may be from the one that was meant.
 const NEAR: usize = 3;
 
-impl State {
+impl ScreenState {
     /// The commands that there are now: name, what goes behind it, what it does.
     pub(super) fn known_commands(&self) -> Vec<(String, String, String)> {
         let own = OWN.iter().filter(|(name, ..)| self.is_own(name));
@@ -209,7 +209,7 @@ impl State {
 
     fn last_answer(&self) -> Option<String> {
         self.conversation.newest_first().find_map(|cell| match cell.kind() {
-            Kind::Assistant(cell) => Some(cell.source().to_owned()),
+            CellKind::Assistant(cell) => Some(cell.source().to_owned()),
             _ => None,
         })
     }
@@ -221,7 +221,7 @@ impl State {
             .conversation
             .newest_first()
             .map(|cell| match cell.kind() {
-                Kind::Assistant(cell) => cell.source().to_owned(),
+                CellKind::Assistant(cell) => cell.source().to_owned(),
                 _ => {
                     let text = crate::text::logical(cell.rows(COLUMNS, self.theme).iter());
                     text.trim_matches('\n').to_owned()

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{Focus, PopupKind, State};
+use super::{Focus, PopupKind, ScreenState};
 use crate::{
-    asks::{Page, Pressed, Unready},
+    asks::{AskArea, Pressed, Unready},
     events::Effect,
     view::composer_columns,
 };
@@ -16,7 +16,7 @@ const TWICE: Duration = Duration::from_secs(1);
 /// A second Esc within this clears the draft.
 const ESC_TWICE: Duration = Duration::from_millis(600);
 
-impl State {
+impl ScreenState {
     pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
@@ -345,7 +345,7 @@ impl State {
 
     fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
         let dialog = crate::view::areas(self).dialog;
-        let page = Page {
+        let page = AskArea {
             columns: dialog.map_or(1, |dialog| usize::from(dialog.width)),
             rows: dialog.map_or(1, crate::view::call_height).max(1),
         };

@@ -1,4 +1,4 @@
-//! Everything that the screen shows, and how it changes: [`State::update`] takes what happened and returns what is to be
+//! Everything that the screen shows, and how it changes: [`ScreenState::update`] takes what happened and returns what is to be
 //! done. Pure: the time is an argument, and nothing is read or written.
 
 mod agent;
@@ -25,7 +25,7 @@ use crate::{
     cells::Todo,
     composer::{Composer, Draft},
     conversation::{Conversation, Size},
-    events::{BackgroundRow, Effect, Event},
+    events::{BackgroundRow, Effect, ScreenEvent},
     theme::{Depth, Theme},
     view::areas,
 };
@@ -82,14 +82,14 @@ pub(crate) enum Focus {
 
 /// A permission mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mode {
+pub(crate) struct ModeChoice {
     pub(crate) id: String,
     pub(crate) about: String,
 }
 
 /// A command of the agent's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct OfferedCommand {
     pub(crate) name: String,
     pub(crate) about: String,
     /// What goes behind its name.
@@ -98,7 +98,7 @@ pub(crate) struct Command {
 
 /// Everything that the screen shows.
 #[derive(Debug)]
-pub struct State {
+pub struct ScreenState {
     pub(crate) size: (u16, u16),
     pub(crate) theme: Theme,
     pub(crate) facts: Facts,
@@ -110,10 +110,10 @@ pub struct State {
     pub(crate) focus: Focus,
     pub(crate) turn: Turn,
     pub(crate) popup: Option<Popup>,
-    pub(crate) modes: Vec<Mode>,
+    pub(crate) modes: Vec<ModeChoice>,
     pub(crate) mode: Option<String>,
     pub(crate) model: Option<String>,
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Vec<OfferedCommand>,
     pub(crate) todo: Todo,
     pub(crate) shows_todo: bool,
     pub(crate) background: Vec<BackgroundRow>,
@@ -127,7 +127,7 @@ pub struct State {
     /// Whether a session is open.
     pub(crate) is_open: bool,
     /// Why no session could be opened at all.
-    pub(crate) failure: Option<crate::events::Failure>,
+    pub(crate) failure: Option<crate::events::FailureEvent>,
     /// Whether the agent is gone.
     pub(crate) is_gone: bool,
     /// Whether there is no session and none is on its way.
@@ -164,7 +164,7 @@ pub struct State {
     pub(crate) selection: Option<Selection>,
 }
 
-impl State {
+impl ScreenState {
     /// A screen of this size, before the session is open.
     pub fn new(size: (u16, u16), theme: Theme, facts: Facts) -> Self {
         Self {
@@ -259,37 +259,37 @@ impl State {
     }
 
     /// Takes what happened; what is to be done.
-    pub fn update(&mut self, event: Event, now: Instant) -> Vec<Effect> {
+    pub fn update(&mut self, event: ScreenEvent, now: Instant) -> Vec<Effect> {
         match event {
-            Event::Key(key) => self.key(key, now),
-            Event::Paste(text) => self.paste(&text, now),
-            Event::Wheel(notches) => {
+            ScreenEvent::Key(key) => self.key(key, now),
+            ScreenEvent::Paste(text) => self.paste(&text, now),
+            ScreenEvent::Wheel(notches) => {
                 let rows = usize::from(notches.unsigned_abs()) * usize::from(self.look.wheel_rows);
                 self.scroll(rows, notches > 0);
                 Vec::new()
             }
-            Event::Mouse(action, x, y) => self.mouse(action, x, y),
-            Event::Resize(columns, rows) => {
+            ScreenEvent::Mouse(action, x, y) => self.mouse(action, x, y),
+            ScreenEvent::Resize(columns, rows) => {
                 // It is in places of the old layout.
                 self.selection = self.selection.filter(|_| columns == self.size.0);
                 self.size = (columns, rows);
                 Vec::new()
             }
-            Event::Focus(has_focus) => {
+            ScreenEvent::Focus(has_focus) => {
                 self.has_focus = has_focus;
                 Vec::new()
             }
-            Event::Ground(ground) => {
+            ScreenEvent::Ground(ground) => {
                 self.theme.ground = ground;
                 Vec::new()
             }
-            Event::Tick => {
+            ScreenEvent::Tick => {
                 if self.toast.as_ref().is_some_and(|(_, until)| now >= *until) {
                     self.toast = None;
                 }
                 Vec::new()
             }
-            Event::Agent(event) => self.agent(event, now),
+            ScreenEvent::Agent(event) => self.agent(event, now),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use caliban_acp::v1::SessionInfo;
 
-use super::State;
+use super::ScreenState;
 use crate::{events::Effect, foreign};
 
 /// Entries that are offered.
@@ -86,7 +86,7 @@ impl Popup {
     }
 }
 
-impl State {
+impl ScreenState {
     /// Opens, narrows or closes the list that belongs to what is being written.
     pub(super) fn refresh_popup(&mut self) -> Vec<Effect> {
         if let Some(Popup {

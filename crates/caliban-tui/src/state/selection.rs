@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::State;
+use super::ScreenState;
 use crate::{
     events::{Effect, MouseAction},
     view::areas,
@@ -46,7 +46,7 @@ impl Selection {
     }
 }
 
-impl State {
+impl ScreenState {
     /// A button of the mouse was pressed, moved or released at this place of the screen.
     pub(super) fn mouse(&mut self, action: MouseAction, x: u16, y: u16) -> Vec<Effect> {
         let area = areas(self).conversation;

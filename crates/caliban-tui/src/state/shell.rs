@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use super::State;
+use super::ScreenState;
 use crate::{
-    cells::{Kind, Status, Tool},
+    cells::{CellKind, Tool, ToolStatus},
     events::Effect,
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Shell {
     untold: Vec<String>,
 }
 
-impl State {
+impl ScreenState {
     /// Runs the command that the draft is; none when it is something else.
     pub(super) fn shell_command(&mut self, now: Instant) -> Option<Vec<Effect>> {
         let text = self.composer.draft().whole();
@@ -40,9 +40,9 @@ impl State {
         self.popup = None;
         self.shell.count += 1;
         let mut cell = Tool::new(&self.shell.id(), &format!("! {command}"));
-        cell.set_status(Status::Running);
+        cell.set_status(ToolStatus::Running);
         cell.set_shows_output(true);
-        self.push(Kind::Tool(Box::new(cell)));
+        self.push(CellKind::Tool(Box::new(cell)));
         self.conversation.follow();
         self.shell.running = Some(command.clone());
         Some(vec![Effect::Remember(text), Effect::Shell(command)])
@@ -56,7 +56,7 @@ impl State {
         if let Some(cell) = self.conversation.tool_mut(&id) {
             cell.set_output(output);
             cell.set_summary(ending);
-            cell.set_status(if is_ok { Status::Done } else { Status::Failed });
+            cell.set_status(if is_ok { ToolStatus::Done } else { ToolStatus::Failed });
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use super::{Focus, State};
+use super::{Focus, ScreenState};
 use crate::{
-    cells::{Ask, Kind, User},
+    cells::{AskCell, CellKind, User},
     composer::Draft,
     events::Effect,
 };
 
-impl State {
+impl ScreenState {
     /// Enter: begins a turn, or steers the one that runs.
     pub(super) fn submit(&mut self, now: Instant) -> Vec<Effect> {
         if self.composer.is_blank() {
@@ -80,7 +80,7 @@ impl State {
             effects.push(Effect::Remember(draft.whole()));
             self.composer.history.push(draft);
         }
-        self.push(Kind::User(User::new(&shown.join("\n\n"), None)));
+        self.push(CellKind::User(User::new(&shown.join("\n\n"), None)));
         self.conversation.follow();
         self.turn.prompted(now);
         let text = if self.is_agents_command(&text) {
@@ -113,18 +113,20 @@ impl State {
     }
 
     /// Answers the question that is shown.
-    pub(super) fn answer(&mut self, reply: crate::asks::Reply, now: Instant) -> Vec<Effect> {
-        use crate::asks::Reply;
+    pub(super) fn answer(&mut self, reply: crate::asks::PersonReply, now: Instant) -> Vec<Effect> {
+        use crate::asks::PersonReply;
         let Some(open) = self.asks.take() else { return Vec::new() };
         let who = open.asked.agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
         let title = format!("{who}{}", open.asked.title());
         let (text, is_allowed) = match &reply {
-            Reply::Once => (format!("allowed once: {title}"), true),
-            Reply::Always => (format!("always allowed ({}): {title}", open.asked.rules.join(", ")), true),
-            Reply::No(None) => (format!("refused: {title}"), false),
-            Reply::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
+            PersonReply::Once => (format!("allowed once: {title}"), true),
+            PersonReply::Always => {
+                (format!("always allowed ({}): {title}", open.asked.rules.join(", ")), true)
+            }
+            PersonReply::No(None) => (format!("refused: {title}"), false),
+            PersonReply::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
         };
-        self.push(Kind::Ask(Ask::new(&text, is_allowed)));
+        self.push(CellKind::Ask(AskCell::new(&text, is_allowed)));
         // The key that answered one question must not answer the next.
         self.typed = Some(now);
         if self.asks.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::cells::Status;
+use crate::cells::ToolStatus;
 
 /// What the agent does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,16 +116,16 @@ impl Turn {
     }
 
     /// A call has come so far.
-    pub(crate) fn call(&mut self, id: &str, title: &str, status: Status) {
+    pub(crate) fn call(&mut self, id: &str, title: &str, status: ToolStatus) {
         self.calls.retain(|(known, _)| known != id);
         match status {
-            Status::Running => self.calls.push((id.to_owned(), title.to_owned())),
-            Status::Done | Status::Failed => {
+            ToolStatus::Running => self.calls.push((id.to_owned(), title.to_owned())),
+            ToolStatus::Done | ToolStatus::Failed => {
                 if !matches!(self.phase, Some(Phase::Stopping)) {
                     self.phase = Some(Phase::Model);
                 }
             }
-            Status::Announced => {}
+            ToolStatus::Announced => {}
         }
     }
 }

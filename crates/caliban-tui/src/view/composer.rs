@@ -8,8 +8,8 @@ use ratatui::{
 
 use super::{put, rule};
 use crate::{
-    state::{Focus, State},
-    theme::Role,
+    state::{Focus, ScreenState},
+    theme::TextRole,
 };
 
 /// Before the text.
@@ -21,20 +21,20 @@ pub(crate) fn columns(width: u16) -> usize {
 }
 
 /// How many rows it takes.
-pub(super) fn height(state: &State) -> u16 {
+pub(super) fn height(state: &ScreenState) -> u16 {
     let rows = state.composer.lay(columns(state.size.0)).rows.len();
     let most = (state.size.1 / 3).max(2);
     u16::try_from(rows + 1).unwrap_or(u16::MAX).min(most)
 }
 
 /// Draws it; where the cursor is.
-pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) -> Position {
+pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) -> Position {
     if area.height == 0 {
         return Position::new(0, area.y.saturating_sub(1));
     }
     let theme = state.theme;
     let has_focus = state.focus == Focus::Composer;
-    let style = theme.style(if has_focus { Role::Accent } else { Role::Dim });
+    let style = theme.style(if has_focus { TextRole::Accent } else { TextRole::Dim });
     let words = match (&state.title, state.composer.has_stash()) {
         (Some(title), true) => format!("{title} · a draft is put aside (Ctrl+S)"),
         (Some(title), false) => title.clone(),
@@ -56,7 +56,7 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) -> Position {
             } else {
                 "what shall I do?"
             };
-            spans.push(Span::styled(hint, theme.style(Role::Dim)));
+            spans.push(Span::styled(hint, theme.style(TextRole::Dim)));
         }
         put(buffer, area, y, &Line::from(spans));
     }

@@ -13,9 +13,9 @@ use super::{put, rule};
 use crate::{
     asks::{Asks, Unready},
     foreign,
-    state::State,
+    state::ScreenState,
     text::cut,
-    theme::{Role, Theme},
+    theme::{TextRole, Theme},
 };
 
 /// Rows of the dialog that are not the call: its head, why, which rule, the keys.
@@ -33,7 +33,7 @@ pub(crate) fn height(asks: &Asks, theme: Theme, width: u16, most: u16) -> u16 {
 }
 
 /// One line that says that something is asked.
-pub(super) fn draw_banner(state: &State, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_banner(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let Some(open) = state.asks.first() else { return };
     let count = state.asks.len();
     let word = if count == 1 { "ask" } else { "asks" };
@@ -43,9 +43,9 @@ pub(super) fn draw_banner(state: &State, area: Rect, buffer: &mut Buffer) {
     let text =
         cut(&format!("{who}{}", open.asked.title()), usize::from(area.width).saturating_sub(head.width()));
     let spans = vec![
-        Span::styled(head, state.theme.style(Role::Warn).patch(state.theme.style(Role::Chosen))),
+        Span::styled(head, state.theme.style(TextRole::Warn).patch(state.theme.style(TextRole::Chosen))),
         Span::raw(" "),
-        Span::styled(text, state.theme.style(Role::Warn)),
+        Span::styled(text, state.theme.style(TextRole::Warn)),
     ];
     put(buffer, area, area.y, &Line::from(spans));
 }
@@ -63,7 +63,7 @@ pub(crate) fn draw(
     if area.height <= AROUND {
         return None;
     }
-    let warn = theme.style(Role::Warn);
+    let warn = theme.style(TextRole::Warn);
     let asked = &open.asked;
     let who = asked.agent.as_deref().map_or("the agent".to_owned(), foreign::line);
     let others = match asks.len() {
@@ -92,14 +92,14 @@ pub(crate) fn draw(
     let bottom = area.bottom();
     let more = if below > 0 { format!("  ↓ {below} more lines, PgDn") } else { String::new() };
     let why = format!("  {}{more}", foreign::line(&asked.why));
-    put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(Role::Dim)));
+    put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(TextRole::Dim)));
     let rules = match asked.rules.as_slice() {
         [] => "  there is no rule that could allow this always",
         // They stand below the call, and are seen.
         _ if below == 0 => "",
         _ => "  what `always` adds is listed at the end of the call",
     };
-    put(buffer, area, bottom - 2, &Line::styled(cut(rules, area.width.into()), theme.style(Role::Dim)));
+    put(buffer, area, bottom - 2, &Line::styled(cut(rules, area.width.into()), theme.style(TextRole::Dim)));
     if let Some(reason) = &open.reason {
         let head = "  refuse, because: ";
         let room = usize::from(area.width).saturating_sub(head.width() + 1);
@@ -127,7 +127,7 @@ const KEYS: [[&str; 5]; 2] = [
 
 fn keys(words: [&'static str; 5], can: [bool; 5], theme: Theme) -> Line<'static> {
     let word = |(word, can): (&'static str, bool)| {
-        Span::styled(word, theme.style(if can { Role::Strong } else { Role::Dim }))
+        Span::styled(word, theme.style(if can { TextRole::Strong } else { TextRole::Dim }))
     };
     [Span::raw("  ")].into_iter().chain(words.into_iter().zip(can).map(word)).collect()
 }

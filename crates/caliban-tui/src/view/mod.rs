@@ -18,8 +18,8 @@ use ratatui::{
 pub(crate) use self::{composer::columns as composer_columns, dialog::call_height, status::spent};
 use crate::{
     cells::Frame,
-    state::{Focus, State},
-    theme::{Depth, Role},
+    state::{Focus, ScreenState},
+    theme::{Depth, TextRole},
 };
 
 /// How often the spinner turns.
@@ -51,7 +51,7 @@ pub(crate) struct Areas {
 
 /// Divides the screen. From the bottom: status, composer, queue, activity, lists and questions; the rest is the
 /// conversation.
-pub(crate) fn areas(state: &State) -> Areas {
+pub(crate) fn areas(state: &ScreenState) -> Areas {
     let (width, height) = state.size;
     let mut areas = Areas::default();
     let mut left = height;
@@ -95,7 +95,7 @@ pub(crate) fn areas(state: &State) -> Areas {
 }
 
 /// Draws the state; where the cursor is.
-pub fn draw(state: &State, now: Instant, buffer: &mut Buffer) -> Position {
+pub fn draw(state: &ScreenState, now: Instant, buffer: &mut Buffer) -> Position {
     let areas = areas(state);
     conversation(state, areas.conversation, buffer);
     if let Some(area) = areas.sidebar {
@@ -131,7 +131,7 @@ pub fn draw(state: &State, now: Instant, buffer: &mut Buffer) -> Position {
     in_dialog.unwrap_or(caret)
 }
 
-fn conversation(state: &State, area: Rect, buffer: &mut Buffer) {
+fn conversation(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     if state.conversation.is_empty() {
         return welcome(state, area, buffer);
     }
@@ -145,24 +145,24 @@ fn conversation(state: &State, area: Rect, buffer: &mut Buffer) {
                 crate::text::width(seen.content.line.spans.get(..seen.content.gutter).unwrap_or_default());
             for x in columns.start.max(gutter)..end {
                 let x = area.x + u16::try_from(x).unwrap_or(u16::MAX);
-                buffer[(x, y)].set_style(state.theme.style(Role::Chosen));
+                buffer[(x, y)].set_style(state.theme.style(TextRole::Chosen));
             }
         }
     }
     if !state.conversation.is_following() && area.height > 1 {
         let text = " ↓ more below, Ctrl+End ";
         let width = u16::try_from(text.chars().count()).unwrap_or_default().min(area.width);
-        let style = state.theme.style(Role::Chosen);
+        let style = state.theme.style(TextRole::Chosen);
         buffer.set_stringn(area.right() - width, area.bottom() - 1, text, width.into(), style);
     }
 }
 
-fn welcome(state: &State, area: Rect, buffer: &mut Buffer) {
+fn welcome(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let theme = state.theme;
     let facts = &state.facts;
     let lines = [
-        Line::styled(format!("caliban {}", facts.version), theme.style(Role::Heading)),
-        Line::styled(facts.place.clone(), theme.style(Role::Dim)),
+        Line::styled(format!("caliban {}", facts.version), theme.style(TextRole::Heading)),
+        Line::styled(facts.place.clone(), theme.style(TextRole::Dim)),
         Line::default(),
         Line::raw("Say what to do. /help lists keys and commands, @ names a file, Ctrl+D leaves."),
     ];
@@ -171,8 +171,8 @@ fn welcome(state: &State, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn queue(state: &State, area: Rect, buffer: &mut Buffer) {
-    let style = state.theme.style(Role::Dim);
+fn queue(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
+    let style = state.theme.style(TextRole::Dim);
     let hidden = state.queue.len().saturating_sub(usize::from(area.height));
     for ((number, draft), y) in state.queue.iter().enumerate().skip(hidden).zip(area.y..area.bottom()) {
         let more =
@@ -182,7 +182,7 @@ fn queue(state: &State, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn todo_rows(state: &State, width: u16) -> Vec<crate::text::Row> {
+fn todo_rows(state: &ScreenState, width: u16) -> Vec<crate::text::Row> {
     let frame = Frame { columns: width.into(), theme: state.theme, is_expanded: true };
     state.todo.rows(frame)
 }

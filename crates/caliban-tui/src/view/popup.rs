@@ -4,12 +4,12 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::{put, rule};
 use crate::{
-    state::{PopupKind, State},
+    state::{PopupKind, ScreenState},
     text::cut,
-    theme::Role,
+    theme::TextRole,
 };
 
-pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let Some(popup) = state.popup.as_ref().filter(|_| area.height > 0) else { return };
     let theme = state.theme;
     let room = usize::from(area.height - 1).max(1);
@@ -22,12 +22,12 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     };
     let more = popup.items.len().saturating_sub(first + room);
     let title = if more > 0 { format!("{} · {more} more", popup.title) } else { popup.title.clone() };
-    rule(buffer, area, area.y, &title, theme.style(Role::Dim));
+    rule(buffer, area, area.y, &title, theme.style(TextRole::Dim));
     let items = popup.items.iter().enumerate().skip(first).take(room);
     for ((number, (_, text)), y) in items.zip(area.y + 1..area.bottom()) {
         let is_chosen = !is_text && number == popup.chosen;
         let mark = if is_chosen { "› " } else { "  " };
-        let style = theme.style(if is_chosen { Role::Chosen } else { Role::Text });
+        let style = theme.style(if is_chosen { TextRole::Chosen } else { TextRole::Text });
         put(buffer, area, y, &Line::styled(cut(&format!("{mark}{text}"), area.width.into()), style));
     }
 }

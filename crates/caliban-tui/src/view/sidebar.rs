@@ -13,19 +13,20 @@ use super::{
 use crate::{
     events::{BackgroundRow, BackgroundStatus},
     foreign,
-    state::State,
+    state::ScreenState,
     text::cut,
-    theme::Role,
+    theme::TextRole,
 };
 
 /// Beside the conversation: three rows for each.
-pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let theme = state.theme;
     for y in area.y..area.bottom() {
-        buffer.set_stringn(area.x - 1, y, "│", 1, theme.style(Role::Dim));
+        buffer.set_stringn(area.x - 1, y, "│", 1, theme.style(TextRole::Dim));
     }
     let width = usize::from(area.width);
-    let mut lines: Vec<Line<'static>> = vec![Line::styled("background agents", theme.style(Role::Strong))];
+    let mut lines: Vec<Line<'static>> =
+        vec![Line::styled("background agents", theme.style(TextRole::Strong))];
     for row in &state.background {
         let (sign, word, role) = looks(row.status);
         lines.push(Line::default());
@@ -33,16 +34,16 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
         let summary = cut(&foreign::line(&row.summary), width.saturating_sub(head.chars().count()));
         lines.push(Line::from(vec![Span::styled(head, theme.style(role)), Span::raw(summary)]));
         let spent = format!("  {word} {} · {} tokens", elapsed(row, state.wall_ms), count(row.tokens));
-        lines.push(Line::styled(cut(&spent, width), theme.style(Role::Dim)));
+        lines.push(Line::styled(cut(&spent, width), theme.style(TextRole::Dim)));
         if let Some(activity) = &row.activity {
             let text = cut(&format!("  {}", foreign::line(activity)), width);
-            lines.push(Line::styled(text, theme.style(Role::Dim)));
+            lines.push(Line::styled(text, theme.style(TextRole::Dim)));
         }
     }
     let room = usize::from(area.height);
     if lines.len() > room && room > 0 {
         lines.truncate(room - 1);
-        lines.push(Line::styled("…", theme.style(Role::Dim)));
+        lines.push(Line::styled("…", theme.style(TextRole::Dim)));
     }
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         put(buffer, area, y, line);
@@ -50,7 +51,7 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Below the conversation: one row for each.
-pub(super) fn draw_rows(state: &State, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_rows(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let hidden = state.background.len().saturating_sub(usize::from(area.height));
     // Those that run first: they are what one waits for.
     let (mut rows, ended): (Vec<&BackgroundRow>, Vec<&BackgroundRow>) =
@@ -75,13 +76,13 @@ pub(super) fn draw_rows(state: &State, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn looks(status: BackgroundStatus) -> (&'static str, &'static str, Role) {
+fn looks(status: BackgroundStatus) -> (&'static str, &'static str, TextRole) {
     match status {
-        BackgroundStatus::Running => ("▶", "running", Role::Accent),
-        BackgroundStatus::Completed => ("✓", "completed", Role::Good),
-        BackgroundStatus::Failed => ("✗", "failed", Role::Bad),
-        BackgroundStatus::Killed => ("✗", "killed", Role::Bad),
-        BackgroundStatus::BudgetExceeded => ("$", "budget exceeded", Role::Warn),
+        BackgroundStatus::Running => ("▶", "running", TextRole::Accent),
+        BackgroundStatus::Completed => ("✓", "completed", TextRole::Good),
+        BackgroundStatus::Failed => ("✗", "failed", TextRole::Bad),
+        BackgroundStatus::Killed => ("✗", "killed", TextRole::Bad),
+        BackgroundStatus::BudgetExceeded => ("$", "budget exceeded", TextRole::Warn),
     }
 }
 

@@ -12,9 +12,9 @@ use unicode_width::UnicodeWidthStr as _;
 use super::put;
 use crate::{
     foreign,
-    state::{Focus, Phase, State},
+    state::{Focus, Phase, ScreenState},
     text::cut,
-    theme::{Depth, Role},
+    theme::{Depth, TextRole},
 };
 
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧"];
@@ -22,18 +22,18 @@ const SPINNER: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 const METER: u64 = 8;
 
 /// What is waited for and since when; or something to say.
-pub(super) fn draw_activity(state: &State, now: Instant, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_activity(state: &ScreenState, now: Instant, area: Rect, buffer: &mut Buffer) {
     let theme = state.theme;
     let width = usize::from(area.width);
     let toast = state.toast.as_ref().map(|(text, _)| foreign::line(text));
     let Some(since) = state.turn.since() else {
         if let Some(toast) = toast {
-            put(buffer, area, area.y, &Line::styled(cut(&toast, width), theme.style(Role::Warn)));
+            put(buffer, area, area.y, &Line::styled(cut(&toast, width), theme.style(TextRole::Warn)));
         } else if let Some(command) = &state.shell.running {
             let text = foreign::line(&format!("running !{command} · Esc ends it"));
-            put(buffer, area, area.y, &Line::styled(cut(&text, width), theme.style(Role::Accent)));
+            put(buffer, area, area.y, &Line::styled(cut(&text, width), theme.style(TextRole::Accent)));
         } else if state.is_opening() {
-            put(buffer, area, area.y, &Line::styled("opening the session …", theme.style(Role::Dim)));
+            put(buffer, area, area.y, &Line::styled("opening the session …", theme.style(TextRole::Dim)));
         }
         return;
     };
@@ -64,32 +64,32 @@ pub(super) fn draw_activity(state: &State, now: Instant, area: Rect, buffer: &mu
     });
     let room = width.saturating_sub(head.width() + tail.width() + 3);
     let line = Line::from(vec![
-        Span::styled(head, theme.style(Role::Accent)),
+        Span::styled(head, theme.style(TextRole::Accent)),
         Span::raw(cut(&what, room.max(10))),
-        Span::styled(format!(" · {tail}"), theme.style(Role::Dim)),
+        Span::styled(format!(" · {tail}"), theme.style(TextRole::Dim)),
     ]);
     put(buffer, area, area.y, &line);
 }
 
 /// Model, mode, window, tokens, cost, branch. What does not fit is left out, the least needed first.
-pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let theme = state.theme;
     let mut parts: Vec<(u8, Span<'static>)> = Vec::new();
-    let dim = theme.style(Role::Dim);
+    let dim = theme.style(TextRole::Dim);
     if state.is_gone {
-        parts.push((0, Span::styled("agent gone", theme.style(Role::Bad))));
+        parts.push((0, Span::styled("agent gone", theme.style(TextRole::Bad))));
     }
     if let Some(attached) = &state.facts.attached {
         parts.push((
             2,
-            Span::styled(format!("attached to {}", foreign::line(attached)), theme.style(Role::Accent)),
+            Span::styled(format!("attached to {}", foreign::line(attached)), theme.style(TextRole::Accent)),
         ));
     }
     if !state.decides {
-        parts.push((0, Span::styled("decides nothing", theme.style(Role::Warn))));
+        parts.push((0, Span::styled("decides nothing", theme.style(TextRole::Warn))));
     }
     if let Some(mode) = &state.mode {
-        let role = if mode == "unattended" { Role::Warn } else { Role::Accent };
+        let role = if mode == "unattended" { TextRole::Warn } else { TextRole::Accent };
         parts.push((0, Span::styled(foreign::line(mode), theme.style(role))));
     }
     if let Some(model) = &state.model {
@@ -102,7 +102,7 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
         let full = (used.saturating_mul(METER) / size).min(METER);
         let boxes = "▰".repeat(usize::try_from(full).unwrap_or_default())
             + &"▱".repeat(usize::try_from(METER - full).unwrap_or_default());
-        let role = if percent >= 80 { Role::Warn } else { Role::Dim };
+        let role = if percent >= 80 { TextRole::Warn } else { TextRole::Dim };
         let text = match theme.depth {
             Depth::Words => format!("context {percent}%"),
             _ => format!("context {boxes} {percent}%"),
@@ -136,7 +136,7 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What the session has used, in lines.
-pub(crate) fn spent(state: &State) -> Vec<String> {
+pub(crate) fn spent(state: &ScreenState) -> Vec<String> {
     let mut lines = vec![format!("tokens, cache included: {}", grouped(state.tokens))];
     if let Some((used, size)) = state.window {
         lines.push(format!("in the model's window: {} of {}", grouped(used), grouped(size)));

@@ -1,8 +1,8 @@
 //! Nothing is approved unseen.
 
 use caliban_tui::{
-    asks::Reply,
-    events::{AgentEvent, Effect, Event},
+    asks::PersonReply,
+    events::{AgentEvent, Effect, ScreenEvent},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::json;
@@ -41,7 +41,7 @@ fn t25_a_question_in_mid_typing_is_not_answered_by_what_is_typed() {
     world.pass(900);
     assert_eq!(world.key(KeyCode::Char('y')), []);
     world.pass(1_100);
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, Reply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, PersonReply::Once)]);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn enter_and_a_paste_never_answer() {
     let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Enter), []);
     world.pass(2_000);
-    assert_eq!(world.state.update(Event::Paste("y".into()), world.now), []);
+    assert_eq!(world.state.update(ScreenEvent::Paste("y".into()), world.now), []);
     assert!(world.screen().contains("> y"), "it goes into the draft: {}", world.screen());
 }
 
@@ -65,7 +65,7 @@ fn t26_a_long_command_is_allowed_only_when_its_end_was_seen() {
     assert_eq!(world.key(KeyCode::Char('y')), [], "scrolled, and not drawn yet");
     assert!(world.screen().contains("rm -rf precious"), "{}", world.screen());
     world.pass(2_000);
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, Reply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, PersonReply::Once)]);
 }
 
 #[test]
@@ -77,19 +77,19 @@ fn a_refusal_carries_its_reason_and_always_names_its_rule() {
     world.key(KeyCode::Char('r'));
     world.types("use a branch");
     assert!(world.screen().contains("refuse, because: use a branch"));
-    let refused = Effect::Answer(7, Reply::No(Some("use a branch".into())));
+    let refused = Effect::Answer(7, PersonReply::No(Some("use a branch".into())));
     assert_eq!(world.key(KeyCode::Enter), [refused]);
     let mut world = read("git push");
-    assert_eq!(world.key(KeyCode::Char('a')), [Effect::Answer(7, Reply::Always)]);
+    assert_eq!(world.key(KeyCode::Char('a')), [Effect::Answer(7, PersonReply::Always)]);
     let mut world = read("git push");
-    assert_eq!(world.key(KeyCode::Char('n')), [Effect::Answer(7, Reply::No(None))]);
+    assert_eq!(world.key(KeyCode::Char('n')), [Effect::Answer(7, PersonReply::No(None))]);
 }
 
 #[test]
 fn the_key_that_answers_one_question_does_not_answer_the_next() {
     let mut world = read("git push");
     world.asks(8, json!({"command": "rm -rf /"}));
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, Reply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, PersonReply::Once)]);
     for _ in 0..20 {
         world.screen();
         world.pass(100);
@@ -97,7 +97,7 @@ fn the_key_that_answers_one_question_does_not_answer_the_next() {
     }
     world.screen();
     world.pass(1_500);
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(8, Reply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(8, PersonReply::Once)]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use caliban_acp::v1::{
 };
 use caliban_tui::{
     Facts, Look,
-    events::{AgentEvent, Clip, Effect, Failure},
+    events::{AgentEvent, Clip, Effect, FailureEvent},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::{Value, json};
@@ -27,8 +27,8 @@ pub(crate) fn with_commands(size: (u16, u16)) -> World {
     world
 }
 
-fn gone() -> Failure {
-    Failure { message: "the agent hung up".into(), hint: None }
+fn gone() -> FailureEvent {
+    FailureEvent { message: "the agent hung up".into(), hint: None }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Scrolling, resizing, streaming, and text from elsewhere.
 
 use caliban_acp::v1::ToolKind;
-use caliban_tui::events::Event;
+use caliban_tui::events::ScreenEvent;
 use crossterm::event::KeyCode;
 
 use crate::world::World;
@@ -51,7 +51,7 @@ fn t02_scrolled_up_the_top_line_stays_while_it_streams() {
     // The same line is at the top at another width, too.
     world.resize(50, 24);
     assert_eq!(world.rows()[..2], top);
-    world.state.update(Event::Wheel(100), world.now);
+    world.state.update(ScreenEvent::Wheel(100), world.now);
     assert!(world.screen().contains("more 49"));
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use caliban_tui::{
-    asks::Reply,
-    fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, FleetRow, FleetState, Forecast, Group, Scope},
+    asks::PersonReply,
+    fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, FleetRow, FleetScope, FleetState, Forecast, Group},
     theme::{Depth, Ground, Theme},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -121,7 +121,7 @@ fn ask(id: &str, command: &str) -> FleetAsk {
     }
 }
 
-fn answer(id: &str, reply: Reply) -> Vec<FleetEffect> {
+fn answer(id: &str, reply: PersonReply) -> Vec<FleetEffect> {
     vec![FleetEffect::Answer(key(id), format!("call_{id}"), format!("digest_{id}"), reply)]
 }
 
@@ -316,7 +316,7 @@ fn t25_t26_a_question_is_answered_only_after_it_was_shown_whole_and_read() {
     view.update(FleetEvent::Paste("y".into()));
     assert_eq!(view.keys("y"), [], "a paste answers nothing, and begins the wait anew");
     view.wait(Duration::from_secs(2));
-    assert_eq!(view.keys("y"), answer("a2", Reply::Once));
+    assert_eq!(view.keys("y"), answer("a2", PersonReply::Once));
     assert_eq!(view.keys("j"), [], "the list has the keys again");
 }
 
@@ -330,11 +330,11 @@ fn every_question_of_the_marked_is_read_by_itself() {
     view.update(FleetEvent::Asked(vec![ask("a2", "one"), ask("a6", "two"), ask("a7", "three")]));
     assert!(view.screen().contains("1 of 3"), "{}", view.screen());
     view.wait(Duration::from_secs(2));
-    assert_eq!(view.keys("yy"), answer("a2", Reply::Once), "the second y is for a question just shown");
+    assert_eq!(view.keys("yy"), answer("a2", PersonReply::Once), "the second y is for a question just shown");
     assert!(view.screen().contains("two"), "{}", view.screen());
     view.wait(Duration::from_secs(2));
     view.keys("rnot now");
-    assert_eq!(view.key(KeyCode::Enter), answer("a6", Reply::No(Some("not now".into()))));
+    assert_eq!(view.key(KeyCode::Enter), answer("a6", PersonReply::No(Some("not now".into()))));
     // Somebody answers the last one elsewhere.
     view.rows(vec![row("a7", Group::Working, "running", "works")]);
     assert!(view.screen().contains("answered elsewhere"), "{}", view.screen());
@@ -384,7 +384,7 @@ fn a_long_diff_is_scrolled_to_its_end_and_hostile_bytes_are_inert() {
 #[test]
 fn all_repos_are_a_key_away_and_a_refusal_is_read_whole() {
     let mut view = View::of_fleet((60, 20));
-    assert_eq!(view.keys("a"), [FleetEffect::Show(Scope::All)]);
+    assert_eq!(view.keys("a"), [FleetEffect::Show(FleetScope::All)]);
     let mut rows = fleet();
     rows.push(FleetRow {
         key: AgentKey { repo: "/work/other".into(), id: "a1".into() },
@@ -393,7 +393,7 @@ fn all_repos_are_a_key_away_and_a_refusal_is_read_whole() {
     view.rows(rows);
     let screen = view.screen();
     assert!(screen.contains("other:a1") && screen.contains("project:a1"), "{screen}");
-    assert_eq!(view.keys("a"), [FleetEffect::Show(Scope::Repo)]);
+    assert_eq!(view.keys("a"), [FleetEffect::Show(FleetScope::Repo)]);
     let refusal = "agent a2 is at work: its tree may change under the merge; stop it first with caliban stop a2, \
                    or wait for it with caliban agents wait a2";
     view.update(FleetEvent::Told(refusal.into()));

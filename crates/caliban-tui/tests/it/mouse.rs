@@ -3,7 +3,7 @@
 use caliban_acp::v1::ToolKind;
 use caliban_tui::{
     Look,
-    events::{Effect, Event, MouseAction},
+    events::{Effect, MouseAction, ScreenEvent},
 };
 use crossterm::event::KeyCode;
 
@@ -14,9 +14,9 @@ not lazy at all but only tired.";
 
 fn drag(world: &mut World, from: (u16, u16), to: (u16, u16)) -> Vec<Effect> {
     let now = world.now;
-    world.state.update(Event::Mouse(MouseAction::Down, from.0, from.1), now);
-    world.state.update(Event::Mouse(MouseAction::Drag, to.0, to.1), now);
-    world.state.update(Event::Mouse(MouseAction::Up, to.0, to.1), now)
+    world.state.update(ScreenEvent::Mouse(MouseAction::Down, from.0, from.1), now);
+    world.state.update(ScreenEvent::Mouse(MouseAction::Drag, to.0, to.1), now);
+    world.state.update(ScreenEvent::Mouse(MouseAction::Up, to.0, to.1), now)
 }
 
 /// The row of the screen that contains this.
@@ -77,7 +77,7 @@ fn a_selection_stays_on_its_text_and_goes_with_the_next_key() {
     world.streams("m", &text);
     let y = row(&mut world, "line 55");
     drag(&mut world, (0, y), (79, y));
-    world.state.update(Event::Wheel(-2), world.now);
+    world.state.update(ScreenEvent::Wheel(-2), world.now);
     assert_eq!(world.control('c'), [Effect::Copy("line 55".into())]);
     drag(&mut world, (0, y), (79, y));
     world.types("x");
@@ -91,9 +91,9 @@ fn the_wheel_moves_as_many_rows_as_the_setting_says() {
     let text: String = (1..=60).map(|n| format!("line {n:02}\n\n")).collect();
     world.streams("m", &text);
     let before = row(&mut world, "line 55");
-    world.state.update(Event::Wheel(-1), world.now);
+    world.state.update(ScreenEvent::Wheel(-1), world.now);
     assert_eq!(row(&mut world, "line 55"), before + 3);
     world.state.set_look(Look { wheel_rows: 1, ..Look::default() });
-    world.state.update(Event::Wheel(-1), world.now);
+    world.state.update(ScreenEvent::Wheel(-1), world.now);
     assert_eq!(row(&mut world, "line 55"), before + 4);
 }

@@ -1,6 +1,6 @@
 //! The composer and its keys.
 
-use caliban_tui::events::{Effect, Event};
+use caliban_tui::events::{Effect, ScreenEvent};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use crate::world::{World, prompts};
@@ -160,7 +160,7 @@ fn t12_an_idle_screen_waits_for_nothing() {
     assert_eq!(world.state.deadline(world.now), None);
     let before = world.buffer();
     world.pass(60_000);
-    world.state.update(Event::Tick, world.now);
+    world.state.update(ScreenEvent::Tick, world.now);
     assert_eq!(world.buffer(), before);
 }
 

@@ -7,10 +7,10 @@ use caliban_acp::v1::{
     ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use caliban_tui::{
-    Facts, State,
-    asks::Asked,
+    Facts, ScreenState,
+    asks::AskedQuestion,
     draw,
-    events::{AgentEvent, Effect, Event},
+    events::{AgentEvent, Effect, ScreenEvent},
     theme::{Depth, Ground, Theme},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -18,7 +18,7 @@ use ratatui::{buffer::Buffer, layout::Position, layout::Rect};
 use serde_json::{Value, json};
 
 pub(crate) struct World {
-    pub(crate) state: State,
+    pub(crate) state: ScreenState,
     pub(crate) now: Instant,
     size: (u16, u16),
 }
@@ -44,7 +44,7 @@ impl World {
 
     pub(crate) fn with_facts(size: (u16, u16), facts: Facts) -> Self {
         let theme = Theme { depth: Depth::True, ground: Ground::Dark };
-        Self { state: State::new(size, theme, facts), now: Instant::now(), size }
+        Self { state: ScreenState::new(size, theme, facts), now: Instant::now(), size }
     }
 
     /// The same screen for somebody who listens to it.
@@ -67,7 +67,7 @@ impl World {
     }
 
     pub(crate) fn agent(&mut self, event: AgentEvent) -> Vec<Effect> {
-        self.state.update(Event::Agent(event), self.now)
+        self.state.update(ScreenEvent::Agent(event), self.now)
     }
 
     pub(crate) fn update(&mut self, update: SessionUpdate) {
@@ -83,7 +83,7 @@ impl World {
     }
 
     pub(crate) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Vec<Effect> {
-        self.state.update(Event::Key(KeyEvent::new(code, modifiers)), self.now)
+        self.state.update(ScreenEvent::Key(KeyEvent::new(code, modifiers)), self.now)
     }
 
     pub(crate) fn types(&mut self, text: &str) {
@@ -100,7 +100,7 @@ impl World {
 
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
         self.size = (columns, rows);
-        self.state.update(Event::Resize(columns, rows), self.now);
+        self.state.update(ScreenEvent::Resize(columns, rows), self.now);
     }
 
     pub(crate) fn buffer(&mut self) -> (Buffer, Position) {
@@ -157,7 +157,7 @@ impl World {
     }
 
     pub(crate) fn asks(&mut self, number: u64, input: Value) {
-        self.agent(AgentEvent::Asked(Asked {
+        self.agent(AgentEvent::Asked(AskedQuestion {
             number,
             tool: "Bash".into(),
             agent: None,
@@ -168,7 +168,7 @@ impl World {
     }
 
     pub(crate) fn turn_ends(&mut self) -> Vec<Effect> {
-        self.agent(AgentEvent::PromptEnded(Ok(caliban_tui::events::Spent {
+        self.agent(AgentEvent::PromptEnded(Ok(caliban_tui::events::TurnCost {
             tokens: Some(12_345),
             is_cancelled: false,
         })))

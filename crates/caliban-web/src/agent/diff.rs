@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use caliban_core::inert;
 use caliban_core::names::Slug;
 use caliban_supervisor::landing::{words, worktree_name};
-use caliban_worktrees::{Change, GitOptions, Repo};
+use caliban_worktrees::{GitOptions, PathChange, Repo};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Asked;
+use crate::input::QueryString;
 use crate::render;
 
 /// With more changed lines a file is folded at first.
@@ -48,7 +48,7 @@ pub(crate) async fn diff(
     let worktree = app.agent(&repo, &id)?.0.worktree;
     let (repo, name, cancel, _guard) = open(&app, &repo, &id).await?;
     let changes = repo.changes(&name, &cancel).await.map_err(|error| refusal(words::work(&name, error)))?;
-    let paths = |all: &[Change]| -> Vec<Value> {
+    let paths = |all: &[PathChange]| -> Vec<Value> {
         all.iter().map(|change| json!({"path": inert::line(&change.path), "kind": change.kind})).collect()
     };
     let files: Vec<Value> = changes
@@ -98,8 +98,8 @@ pub(crate) async fn diff(
 }
 
 /// When the files that are not committed were last written, and how large they are.
-fn touched(root: &std::path::Path, files: &[Change]) -> String {
-    let about = |file: &Change| {
+fn touched(root: &std::path::Path, files: &[PathChange]) -> String {
+    let about = |file: &PathChange| {
         let about = std::fs::symlink_metadata(root.join(&file.path)).ok()?;
         Some((about.mtime(), about.mtime_nsec(), about.len()))
     };
@@ -118,7 +118,7 @@ pub(crate) struct FilePart {
 pub(crate) async fn diff_file(
     State(app): State<Arc<App>>,
     Path((repo, id)): Path<(String, String)>,
-    Asked(part): Asked<FilePart>,
+    QueryString(part): QueryString<FilePart>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (repo, name, cancel, _guard) = open(&app, &repo, &id).await?;
@@ -163,7 +163,7 @@ async fn open(
     Ok((repo, name, cancel, guard))
 }
 
-fn refusal(words: words::Words) -> Problem {
+fn refusal(words: words::LandingError) -> Problem {
     Problem { hint: words.hint, ..Problem::new(StatusCode::CONFLICT, "conflict", words.message) }
 }
 

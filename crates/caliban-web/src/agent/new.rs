@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::verbs;
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Input;
+use crate::input::JsonBody;
 use crate::once::Named;
 use crate::program;
 
@@ -61,7 +61,7 @@ pub(crate) async fn spawn(
     State(app): State<Arc<App>>,
     Path(repo): Path<String>,
     named: Named,
-    Input(request): Input<Spawn>,
+    JsonBody(request): JsonBody<Spawn>,
 ) -> Result<Response, Problem> {
     let mut args = request.args();
     args.extend(verbs::request_key(named));

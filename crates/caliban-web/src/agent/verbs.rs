@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 use super::daemon;
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::{Asked, Input};
+use crate::input::{JsonBody, QueryString};
 use crate::once::Named;
 use crate::program;
 
-type Agent = Path<(String, String)>;
-type Answer = Result<Json<Value>, Problem>;
+type AgentPath = Path<(String, String)>;
+type JsonResult = Result<Json<Value>, Problem>;
 
 /// Allows exactly one call.
 pub(crate) async fn approve(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
-    Input(request): Input<ApproveRequest>,
-) -> Answer {
+    Path((repo, id)): AgentPath,
+    JsonBody(request): JsonBody<ApproveRequest>,
+) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?;
     Ok(Json(json!(client.approve(&id, &request).await?)))
 }
@@ -35,9 +35,9 @@ pub(crate) async fn approve(
 /// Refuses exactly one call.
 pub(crate) async fn deny(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
-    Input(request): Input<DenyRequest>,
-) -> Answer {
+    Path((repo, id)): AgentPath,
+    JsonBody(request): JsonBody<DenyRequest>,
+) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?;
     Ok(Json(json!(client.deny(&id, &request).await?)))
 }
@@ -51,10 +51,10 @@ pub(crate) struct Message {
 /// Says something to an agent.
 pub(crate) async fn send(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
+    Path((repo, id)): AgentPath,
     named: Named,
-    Input(message): Input<Message>,
-) -> Answer {
+    JsonBody(message): JsonBody<Message>,
+) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
     let request = SendRequest { text: message.text, veiled: None, id: None };
     Ok(Json(json!(client.send(&id, request).await?)))
@@ -63,9 +63,9 @@ pub(crate) async fn send(
 /// Ends an agent.
 pub(crate) async fn kill(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
-    Input(request): Input<KillRequest>,
-) -> Answer {
+    Path((repo, id)): AgentPath,
+    JsonBody(request): JsonBody<KillRequest>,
+) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?;
     let row = client.kill(&id, &request).await?;
     app.hub.put(&repo, row);
@@ -73,7 +73,7 @@ pub(crate) async fn kill(
 }
 
 /// Ends the turn of an agent; it lives on.
-pub(crate) async fn cancel(State(app): State<Arc<App>>, Path((repo, id)): Agent) -> Answer {
+pub(crate) async fn cancel(State(app): State<Arc<App>>, Path((repo, id)): AgentPath) -> JsonResult {
     let (row, _) = app.agent(&repo, &id)?;
     if row.pid.is_none() {
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", "the agent is not at work"));
@@ -103,10 +103,10 @@ pub(crate) struct Resume {
 /// Lets an ended agent go on. `caliban` does it: secrets that are gone come from our environment, as from a terminal's.
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
+    Path((repo, id)): AgentPath,
     named: Named,
-    Input(request): Input<Resume>,
-) -> Answer {
+    JsonBody(request): JsonBody<Resume>,
+) -> JsonResult {
     let mut args = vec!["resume".to_owned(), id.clone(), "--json".to_owned()];
     args.extend(request_key(named));
     let prompt = request.prompt.filter(|prompt| !prompt.trim().is_empty());
@@ -118,7 +118,11 @@ pub(crate) async fn resume(
 }
 
 /// Starts an agent anew from its request.
-pub(crate) async fn respawn(State(app): State<Arc<App>>, Path((repo, id)): Agent, named: Named) -> Answer {
+pub(crate) async fn respawn(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): AgentPath,
+    named: Named,
+) -> JsonResult {
     let mut args = vec!["respawn".to_owned(), id, "--json".to_owned()];
     args.extend(request_key(named));
     agents(&app, &repo, args).await.map(Json)
@@ -141,10 +145,10 @@ pub(crate) struct Rm {
 /// Removes an agent.
 pub(crate) async fn rm(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
+    Path((repo, id)): AgentPath,
     named: Named,
-    Asked(Rm { force, keep, purge }): Asked<Rm>,
-) -> Answer {
+    QueryString(Rm { force, keep, purge }): QueryString<Rm>,
+) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
     Ok(Json(json!(client.rm(&id, RmRequest { force, keep, purge }).await?)))
 }
@@ -152,9 +156,9 @@ pub(crate) async fn rm(
 /// Lands an agent's work, or tries to.
 pub(crate) async fn merge(
     State(app): State<Arc<App>>,
-    Path((repo, id)): Agent,
-    Input(request): Input<MergeRequest>,
-) -> Answer {
+    Path((repo, id)): AgentPath,
+    JsonBody(request): JsonBody<MergeRequest>,
+) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?;
     Ok(Json(json!(client.merge(&id, &request).await?)))
 }
@@ -168,7 +172,7 @@ pub(super) async fn agents(app: &App, repo: &str, args: Vec<String>) -> Result<V
 }
 
 /// The agent as its daemon has it now.
-async fn refreshed(app: &App, repo: &str, id: &str) -> Answer {
+async fn refreshed(app: &App, repo: &str, id: &str) -> JsonResult {
     let mut client = daemon(app, &app.repo(repo)?).await?;
     app.hub.put(repo, client.show(id).await?);
     Ok(Json(app.agent(repo, id)?.1))

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::desk::refusal;
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Input;
+use crate::input::JsonBody;
 use crate::once::Named;
 use crate::render;
 
@@ -85,7 +85,7 @@ pub(crate) async fn broadcast_or_send(
     State(app): State<Arc<App>>,
     Path(given): Path<String>,
     named: Named,
-    Input(compose): Input<Compose>,
+    JsonBody(compose): JsonBody<Compose>,
 ) -> Result<Json<Value>, Problem> {
     check_text(&compose.text)?;
     let session = parsed(&given)?;

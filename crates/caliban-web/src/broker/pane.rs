@@ -14,7 +14,7 @@ use super::desk::refusal;
 use super::pages::parsed;
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Asked;
+use crate::input::QueryString;
 use crate::program;
 use crate::render::Terminal;
 
@@ -24,7 +24,7 @@ const LINES_CAP: u32 = 500;
 
 /// How much of a pane.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct PaneRange {
     lines: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Part {
 pub(crate) async fn pane(
     State(app): State<Arc<App>>,
     Path((given, id)): Path<(String, String)>,
-    Asked(part): Asked<Part>,
+    QueryString(part): QueryString<PaneRange>,
 ) -> Result<Json<Value>, Problem> {
     let session = parsed(&given)?;
     let id = AgentId::parse(&id).ok_or_else(|| Problem::not_found("there is no such agent"))?;

@@ -17,7 +17,7 @@ use super::desk::refusal;
 use super::pages::{agent_json, check_text, names};
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Input;
+use crate::input::JsonBody;
 use crate::once::Named;
 
 /// How many messages a list has.
@@ -38,10 +38,10 @@ impl From<Problem> for Detail {
     }
 }
 
-type Answer = Result<Json<Value>, Detail>;
+type UiResult = Result<Json<Value>, Detail>;
 
 /// `GET /ui/api/sessions`.
-pub(crate) async fn sessions(State(app): State<Arc<App>>) -> Answer {
+pub(crate) async fn sessions(State(app): State<Arc<App>>) -> UiResult {
     let Ok(mut reading) = app.desk.read().await else { return Ok(Json(json!([]))) };
     let all = reading.broker()?.sessions().await.map_err(refusal)?;
     let shown: Vec<Value> = all
@@ -70,7 +70,7 @@ async fn session_of(app: &App, headers: &HeaderMap) -> Result<SessionId, Detail>
 }
 
 /// `GET /ui/api/agents`.
-pub(crate) async fn agents(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer {
+pub(crate) async fn agents(State(app): State<Arc<App>>, headers: HeaderMap) -> UiResult {
     let session = session_of(&app, &headers).await?;
     let mut reading = app.desk.read().await?;
     let agents = reading.broker()?.everybody(session).await.map_err(refusal)?;
@@ -78,19 +78,27 @@ pub(crate) async fn agents(State(app): State<Arc<App>>, headers: HeaderMap) -> A
 }
 
 /// `GET /ui/api/timeline`.
-pub(crate) async fn timeline(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer {
+pub(crate) async fn timeline(State(app): State<Arc<App>>, headers: HeaderMap) -> UiResult {
     let session = session_of(&app, &headers).await?;
     messages(&app, session, Of::Session).await
 }
 
 /// `GET /ui/api/agents/{id}/inbox`.
-pub(crate) async fn inbox(State(app): State<Arc<App>>, Path(id): Path<String>, headers: HeaderMap) -> Answer {
+pub(crate) async fn inbox(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> UiResult {
     let session = session_of(&app, &headers).await?;
     messages(&app, session, Of::Inbox(agent_of(&id)?)).await
 }
 
 /// `GET /ui/api/agents/{id}/sent`.
-pub(crate) async fn sent(State(app): State<Arc<App>>, Path(id): Path<String>, headers: HeaderMap) -> Answer {
+pub(crate) async fn sent(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> UiResult {
     let session = session_of(&app, &headers).await?;
     messages(&app, session, Of::Sent(agent_of(&id)?)).await
 }
@@ -99,7 +107,7 @@ fn agent_of(id: &str) -> Result<AgentId, Detail> {
     AgentId::parse(id).ok_or_else(|| Detail(StatusCode::NOT_FOUND, "Agent not found".to_owned()))
 }
 
-async fn messages(app: &App, session: SessionId, of: Of) -> Answer {
+async fn messages(app: &App, session: SessionId, of: Of) -> UiResult {
     let mut reading = app.desk.read().await?;
     let broker = reading.broker()?;
     let tasks = broker.timeline(session, of, MESSAGES).await.map_err(refusal)?;
@@ -139,8 +147,8 @@ pub(crate) async fn send(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     named: Named,
-    Input(body): Input<SendBody>,
-) -> Answer {
+    JsonBody(body): JsonBody<SendBody>,
+) -> UiResult {
     // A whole id is believed until it is used: the transaction checks it.
     let given = headers.get("x-session-id").and_then(|id| id.to_str().ok()).and_then(SessionId::parse);
     let session = match given {

@@ -19,7 +19,7 @@ const CALL_CAP: usize = 256 * 1024;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct FleetQuestion {
     pub(crate) id: String,
     pub(crate) opened_at: u64,
     digest: String,
@@ -39,11 +39,11 @@ pub(crate) struct Ask {
     transcript: std::path::PathBuf,
 }
 
-impl Ask {
+impl FleetQuestion {
     /// The questions of an agent; `above` are the agents above it.
     pub(crate) fn of(repo: &Repo, row: &AgentRow, above: &[String]) -> Vec<Self> {
         let line = |text: &str| inert::line(text).into_owned();
-        let one = |ask: &records::Ask| Self {
+        let one = |ask: &records::AskRecord| Self {
             id: ask.id.clone(),
             opened_at: ask.opened_at,
             digest: ask.digest.clone(),

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use super::live::Live;
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Asked;
+use crate::input::QueryString;
 
 /// How often the stream says that it is alive.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const BATCH: usize = 256;
 /// What to tell.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wanted {
+pub(crate) struct EventsQuery {
     after: Option<String>,
     watch: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    Asked(wanted): Asked<Wanted>,
+    QueryString(wanted): QueryString<EventsQuery>,
 ) -> Result<Response, Problem> {
     let last =
         headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(wanted.after);
@@ -52,7 +52,7 @@ pub(crate) async fn events(
     }
     let (pieces, reader) = mpsc::channel::<Bytes>(AHEAD);
     let writer = tokio::spawn(async move { write(&app, last.as_deref(), &watched, &pieces).await });
-    let reader = Reader { reader, writer: writer.abort_handle() };
+    let reader = EventReader { reader, writer: writer.abort_handle() };
     let stream = futures_util::stream::unfold(reader, |mut reader| async move {
         let piece = reader.reader.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(piece), reader))
@@ -62,12 +62,12 @@ pub(crate) async fn events(
 }
 
 /// The reader's end; the writer ends with it.
-struct Reader {
+struct EventReader {
     reader: mpsc::Receiver<Bytes>,
     writer: AbortHandle,
 }
 
-impl Drop for Reader {
+impl Drop for EventReader {
     fn drop(&mut self) {
         self.writer.abort();
     }
@@ -138,7 +138,8 @@ async fn snapshot(app: &App, is_reset: bool, pieces: &mpsc::Sender<Bytes>) -> Re
         piece(
             Some(&id),
             "asks",
-            &json!({"asks": app.hub.asks().iter().map(super::Ask::json).collect::<Vec<_>>()}).to_string(),
+            &json!({"asks": app.hub.asks().iter().map(super::FleetQuestion::json).collect::<Vec<_>>()})
+                .to_string(),
         ),
     )
     .await?;

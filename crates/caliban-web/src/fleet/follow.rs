@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use caliban_contract::Places;
 use caliban_control::protocol::{AgentRow, FleetEvent};
-use caliban_control::{Client, ClientError, Events};
+use caliban_control::{Client, ClientError, DaemonEvents};
 use caliban_supervisor::offline;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -76,20 +76,20 @@ async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
         let daemon = if places.base() == base {
             listen(&app.hub, &repo, &places, &mut unread).await
         } else {
-            Heard::Nobody
+            FollowEnd::Nobody
         };
-        if let Heard::Problem(problem) = &daemon {
+        if let FollowEnd::Problem(problem) = &daemon {
             repo.problem = Some(problem.clone());
         }
         // Read anew when somebody told of it meanwhile, or something has changed on the disk.
         let now = Signature::of(base);
-        if daemon != Heard::Nobody || seen.as_ref() != Some(&now) || now.is_moving {
+        if daemon != FollowEnd::Nobody || seen.as_ref() != Some(&now) || now.is_moving {
             match offline::read(base, &places, &places).await {
                 Ok(rows) => {
                     let is_moving = rows.iter().any(|row| !caliban_control::words::has_ended(row.state));
                     seen = Some(Signature { is_moving, ..now });
                     repo = Repo { daemon: false, recorded_at: Some(caliban_contract::wall_ms()), ..repo };
-                    if matches!(daemon, Heard::Nobody) {
+                    if matches!(daemon, FollowEnd::Nobody) {
                         repo.problem = None;
                     }
                     // A fleet that never had an agent is no fleet.
@@ -132,7 +132,7 @@ impl Signature {
 
 /// What came of listening to a daemon.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum FollowEnd {
     /// There is none.
     Nobody,
     /// It told, and is gone.
@@ -142,22 +142,22 @@ enum Heard {
 }
 
 /// Listens to the daemon of a repo for as long as there is one.
-async fn listen(hub: &Hub, repo: &Repo, places: &Places, unread: &mut Unread) -> Heard {
+async fn listen(hub: &Hub, repo: &Repo, places: &Places, unread: &mut Unread) -> FollowEnd {
     let events = match Client::connect(places).await {
         Ok(client) => client.events().await,
         Err(error) => Err(error),
     };
     let mut events = match events {
         Ok(events) => events,
-        Err(ClientError::NotRunning(_)) => return Heard::Nobody,
-        Err(error) => return Heard::Problem(error.to_string()),
+        Err(ClientError::NotRunning(_)) => return FollowEnd::Nobody,
+        Err(error) => return FollowEnd::Problem(error.to_string()),
     };
     let told = Repo { daemon: true, recorded_at: None, problem: None, ..repo.clone() };
     take(hub, &told, places, &mut events, unread).await;
-    Heard::Gone
+    FollowEnd::Gone
 }
 
-async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut Events, unread: &mut Unread) {
+async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut DaemonEvents, unread: &mut Unread) {
     let hash = &repo.hash;
     // What a daemon says first is all of its agents, one by one.
     let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());

@@ -13,7 +13,7 @@ use caliban_core::ids::AgentId;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::asks::Ask;
+use super::asks::FleetQuestion;
 use super::{shown, today};
 use crate::{devices, time};
 
@@ -74,7 +74,7 @@ struct Fleet {
 
 impl Fleet {
     /// What an agent asks.
-    fn asks(&self, row: &AgentRow) -> Vec<Ask> {
+    fn asks(&self, row: &AgentRow) -> Vec<FleetQuestion> {
         // Most ask nothing, and have nobody above them.
         if row.asks.is_empty() {
             return Vec::new();
@@ -86,7 +86,7 @@ impl Fleet {
                 words::above(row, &rows)
             }
         };
-        Ask::of(&self.repo, row, &above)
+        FleetQuestion::of(&self.repo, row, &above)
     }
 }
 
@@ -206,9 +206,9 @@ impl Hub {
     }
 
     /// All questions, the oldest first.
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+    pub(crate) fn asks(&self) -> Vec<FleetQuestion> {
         let state = self.state();
-        let mut asks: Vec<Ask> = state
+        let mut asks: Vec<FleetQuestion> = state
             .fleets
             .values()
             .flat_map(|fleet| fleet.agents.values().flat_map(|known| fleet.asks(&known.row)))

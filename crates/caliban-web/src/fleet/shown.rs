@@ -50,7 +50,7 @@ pub(crate) fn status_of(row: &AgentRow) -> Status {
 /// The agent as JSON. `since` is its last state change.
 pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value {
     let how = status_of(row);
-    let mut value = serde_json::to_value(words::Shown::new(row, now)).unwrap_or_default();
+    let mut value = serde_json::to_value(words::ShownAgent::new(row, now)).unwrap_or_default();
     let Some(fields) = value.as_object_mut() else { return value };
     let until = match &row.waiting_for {
         Some(
@@ -98,7 +98,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value 
 
 #[cfg(test)]
 mod tests {
-    use caliban_contract::records::Ask;
+    use caliban_contract::records::AskRecord;
 
     use super::*;
 
@@ -115,7 +115,7 @@ mod tests {
             (waits(WaitingFor::Input), "waits"),
             (AgentRow { hibernated: true, ..waits(WaitingFor::Input) }, "waits"),
             (waits(WaitingFor::RateLimit { until_ms: 5 }), "limited"),
-            (AgentRow { asks: vec![Ask::default()], ..row(State::Running) }, "asks"),
+            (AgentRow { asks: vec![AskRecord::default()], ..row(State::Running) }, "asks"),
             (row(State::Done), "done"),
             (row(State::Killed), "killed"),
             (row(State::Crashed), "crashed"),

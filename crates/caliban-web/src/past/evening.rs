@@ -21,7 +21,7 @@ use super::book::{Doing, Fold};
 use crate::app::App;
 use crate::error::Problem;
 use crate::fleet;
-use crate::input::Asked;
+use crate::input::QueryString;
 use crate::time;
 
 /// How long a daemon may take to answer; its agents are told from their transcripts then.
@@ -36,7 +36,7 @@ const BACK_MS: u64 = 12 * 60 * 60 * 1000;
 
 /// From when to when.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct TimeRange {
     from: Option<String>,
     to: Option<String>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Part {
 /// The route.
 pub(crate) async fn timeline(
     State(app): State<Arc<App>>,
-    Asked(part): Asked<Part>,
+    QueryString(part): QueryString<TimeRange>,
 ) -> Result<Json<Value>, Problem> {
     let now = caliban_contract::wall_ms();
     let parsed = |text: &Option<String>, default: u64| match text {

@@ -14,14 +14,14 @@ use axum::extract::State;
 use caliban_contract::records::TRANSCRIPT;
 use caliban_core::inert;
 use caliban_store::StoreUrl;
-use caliban_store::search::{Entry, MARKS, Position, SearchIndex};
+use caliban_store::search::{MARKS, Position, SearchEntry, SearchIndex};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Asked;
+use crate::input::QueryString;
 use crate::render::Run;
 
 /// How long one question may read on before it answers with what there is.
@@ -52,7 +52,7 @@ impl Library {
 
 /// What to look for.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct SearchQuery {
     q: String,
     limit: Option<u32>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Part {
 /// The route.
 pub(crate) async fn search(
     State(app): State<Arc<App>>,
-    Asked(part): Asked<Part>,
+    QueryString(part): QueryString<SearchQuery>,
 ) -> Result<Json<Value>, Problem> {
     let limit = part.limit.unwrap_or(HITS).clamp(1, HITS_CAP);
     let mut held = app.library.index.lock().await;
@@ -147,7 +147,7 @@ async fn read(index: &mut SearchIndex, path: &Path, give_up: Instant) -> Result<
 }
 
 /// The next texts of a transcript. Blocks.
-fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<Entry>)> {
+fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<SearchEntry>)> {
     let file = File::open(path)?;
     let about = file.metadata()?;
     let inode = i64::try_from(about.ino()).unwrap_or(i64::MAX);
@@ -170,7 +170,7 @@ fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<Entry>)> {
     Ok((Position { inode, read_to: i64::try_from(at).unwrap_or(i64::MAX) }, entries))
 }
 
-fn entry(record: &Value) -> Option<Entry> {
+fn entry(record: &Value) -> Option<SearchEntry> {
     let (kind, text) = match record["event"].as_str()? {
         "prompt" => ("prompt", said(record)),
         "queued" | "note" => ("note", record["text"].as_str()?.to_owned()),
@@ -184,7 +184,7 @@ fn entry(record: &Value) -> Option<Entry> {
     let text = text.get(..cut)?.to_owned();
     let seq = i64::try_from(record["seq"].as_u64()?).ok()?;
     let at = record["at"].as_str()?.to_owned();
-    (!text.trim().is_empty()).then(|| Entry { seq, at, kind: kind.to_owned(), text })
+    (!text.trim().is_empty()).then(|| SearchEntry { seq, at, kind: kind.to_owned(), text })
 }
 
 fn said(record: &Value) -> String {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use caliban_core::budget::Spent;
 use caliban_core::inert;
-use caliban_store::ledger::{By, FILE, Filter, Ledger, Line};
+use caliban_store::ledger::{By, FILE, Filter, Ledger, SpendingSum};
 use caliban_store::{StoreError, StoreUrl};
 use jiff::civil::Date;
 use jiff::{ToSpan as _, Zoned};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Asked;
+use crate::input::QueryString;
 
 /// How many days are told when nobody says otherwise, and at most.
 const DAYS: u16 = 30;
@@ -26,7 +26,7 @@ const AGENTS: usize = 200;
 
 /// How far back.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct SpendQuery {
     days: Option<u16>,
 }
 
@@ -39,7 +39,7 @@ struct Sum {
 
 /// An agent with its helpers.
 #[derive(Debug, Default)]
-struct Agent {
+struct SpendingAgent {
     sum: Sum,
     label: Option<String>,
     repo_name: String,
@@ -48,7 +48,7 @@ struct Agent {
 /// The route.
 pub(crate) async fn spend(
     State(app): State<Arc<App>>,
-    Asked(part): Asked<Part>,
+    QueryString(part): QueryString<SpendQuery>,
 ) -> Result<Json<Value>, Problem> {
     let days = part.days.unwrap_or(DAYS).clamp(1, DAYS_CAP);
     let file = app.options.sources.data.join(FILE);
@@ -70,9 +70,9 @@ struct Read {
     week: Sum,
     total: Sum,
     /// What all agents may spend today, where a person has set that.
-    days: Vec<Line>,
-    models: Vec<Line>,
-    agents: Vec<Line>,
+    days: Vec<SpendingSum>,
+    models: Vec<SpendingSum>,
+    agents: Vec<SpendingSum>,
 }
 
 async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
@@ -100,11 +100,11 @@ async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
 fn answer(app: &App, read: &Read) -> Value {
     let days: Vec<Value> =
         read.days.iter().filter_map(|line| Some(with(&sum(line), json!({"day": line.day?})))).collect();
-    let model = |line: &Line| inert::line(line.model.as_deref().unwrap_or("unknown")).into_owned();
+    let model = |line: &SpendingSum| inert::line(line.model.as_deref().unwrap_or("unknown")).into_owned();
     let models: Vec<Value> =
         read.models.iter().map(|line| with(&sum(line), json!({"model": model(line)}))).collect();
     // An agent counts with the helpers below it.
-    let mut agents: BTreeMap<String, Agent> = BTreeMap::new();
+    let mut agents: BTreeMap<String, SpendingAgent> = BTreeMap::new();
     for line in &read.agents {
         let Some(account) = &line.agent else { continue };
         let mut parts = account.as_str().splitn(3, '/');
@@ -121,7 +121,7 @@ fn answer(app: &App, read: &Read) -> Value {
     }
     let known: Vec<String> =
         app.hub.agents().into_iter().map(|(repo, row)| format!("{}/{}", repo.hash, row.id)).collect();
-    let mut agents: Vec<(String, Agent)> = agents.into_iter().collect();
+    let mut agents: Vec<(String, SpendingAgent)> = agents.into_iter().collect();
     agents
         .sort_by_key(|(_, agent)| std::cmp::Reverse((agent.sum.spent.usd.0, agent.sum.spent.usage.total())));
     let agents: Vec<Value> = agents
@@ -144,7 +144,7 @@ fn answer(app: &App, read: &Read) -> Value {
     })
 }
 
-fn sum(line: &Line) -> Sum {
+fn sum(line: &SpendingSum) -> Sum {
     Sum { requests: line.requests, spent: line.spent }
 }
 

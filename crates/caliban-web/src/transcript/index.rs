@@ -25,7 +25,7 @@ pub(crate) struct Span {
 
 /// An item: its record, and the one that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TranscriptEntry {
     pub(crate) seq: u64,
     pub(crate) record: Span,
     /// The end of a call, the answer to a question; for a queued message that it was heard.
@@ -48,7 +48,7 @@ pub(crate) struct Index {
     inode: u64,
     /// Up to where the file is read.
     read: u64,
-    entries: Vec<Entry>,
+    entries: Vec<TranscriptEntry>,
     /// Calls, questions and queued messages that have no end yet.
     open: HashMap<String, usize>,
     /// The last todo list.
@@ -197,7 +197,7 @@ impl Index {
 
     fn push(&mut self, seq: u64, record: Span, key: Option<String>) {
         let n = self.entries.len();
-        self.entries.push(Entry { seq, record, end: None, is_interrupted: false });
+        self.entries.push(TranscriptEntry { seq, record, end: None, is_interrupted: false });
         self.changed.push(n as u64);
         if let Some(key) = key {
             self.open.insert(key, n);
@@ -210,7 +210,7 @@ impl Index {
         }
     }
 
-    fn change(&mut self, n: usize, how: impl FnOnce(&mut Entry)) {
+    fn change(&mut self, n: usize, how: impl FnOnce(&mut TranscriptEntry)) {
         if let Some(entry) = self.entries.get_mut(n) {
             how(entry);
             self.changed.push(n as u64);
@@ -233,7 +233,7 @@ impl Index {
         self.entries.len() as u64
     }
 
-    pub(crate) fn entry(&self, n: u64) -> Option<Entry> {
+    pub(crate) fn entry(&self, n: u64) -> Option<TranscriptEntry> {
         self.entries.get(usize::try_from(n).ok()?).copied()
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use caliban_core::{call_text, inert};
 use serde_json::{Value, json};
 
-use super::index::{Entry, Span};
+use super::index::{Span, TranscriptEntry};
 use crate::render::{self, Terminal};
 
 /// How much of a body goes into an item.
@@ -18,7 +18,7 @@ pub(crate) const OUTPUT_LINES: usize = 200;
 const TITLE: usize = 240;
 
 /// The item at a position.
-pub(super) fn item(file: &mut File, n: u64, entry: Entry) -> io::Result<Value> {
+pub(super) fn item(file: &mut File, n: u64, entry: TranscriptEntry) -> io::Result<Value> {
     let record = read(file, entry.record)?;
     let end = entry.end.map(|end| read(file, end)).transpose()?;
     let mut item = made(&record, end.as_ref(), entry.is_interrupted);

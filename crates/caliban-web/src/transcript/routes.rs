@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{From, index, item, page};
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::{Asked, Input};
+use crate::input::{JsonBody, QueryString};
 use crate::render::Terminal;
 
 /// The largest output that is read.
@@ -26,7 +26,7 @@ const OUTPUT_PAGE: usize = 1000;
 
 /// Which part of a transcript.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct TranscriptRange {
     from: Option<u64>,
     seq: Option<u64>,
     limit: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Part {
 pub(crate) async fn transcript(
     State(app): State<Arc<App>>,
     Path((repo, id)): Path<(String, String)>,
-    Asked(part): Asked<Part>,
+    QueryString(part): QueryString<TranscriptRange>,
 ) -> Result<Json<Value>, Problem> {
     let (row, _) = app.agent(&repo, &id)?;
     let from = match (part.from, part.seq) {
@@ -58,7 +58,7 @@ pub(crate) async fn transcript(
 
 /// `POST …/seen`: the record of the last item that was on a screen.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct SeenRequest {
     seq: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Mark {
 pub(crate) async fn seen(
     State(app): State<Arc<App>>,
     Path((repo, id)): Path<(String, String)>,
-    Input(Mark { seq }): Input<Mark>,
+    JsonBody(SeenRequest { seq }): JsonBody<SeenRequest>,
 ) -> Result<Json<Value>, Problem> {
     let (row, _) = app.agent(&repo, &id)?;
     let path = row.dir.join(TRANSCRIPT);
@@ -92,7 +92,7 @@ pub(crate) struct OutputPart {
 pub(crate) async fn output(
     State(app): State<Arc<App>>,
     Path((repo, id, call)): Path<(String, String, String)>,
-    Asked(part): Asked<OutputPart>,
+    QueryString(part): QueryString<OutputPart>,
 ) -> Result<Response, Problem> {
     let (row, _) = app.agent(&repo, &id)?;
     let dir = row.dir.clone();

@@ -9,18 +9,18 @@ use super::Index;
 const KEPT: usize = 32;
 
 /// An index that several readers share.
-pub(crate) type Shared = Arc<Mutex<Index>>;
+pub(crate) type SharedIndex = Arc<Mutex<Index>>;
 
 /// The indexes that were used last, the newest at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf(Mutex<Vec<(PathBuf, Shared)>>);
+pub(crate) struct Shelf(Mutex<Vec<(PathBuf, SharedIndex)>>);
 
 impl Shelf {
     /// The index of a transcript.
-    fn of(&self, path: &Path) -> Shared {
+    fn of(&self, path: &Path) -> SharedIndex {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept.iter().position(|(known, _)| known == path).map(|at| kept.remove(at));
-        let (path, index) = known.unwrap_or_else(|| (path.to_owned(), Shared::default()));
+        let (path, index) = known.unwrap_or_else(|| (path.to_owned(), SharedIndex::default()));
         if kept.len() >= KEPT {
             kept.remove(0);
         }

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::preview::Touched;
-use super::refusal::{Operation, Refusal, TreeAfter};
-use super::{Ends, LandAs, LandNote};
+use super::refusal::{LandingRefusal, Operation, TreeAfter};
+use super::{LandAs, LandNote, MergeEnds};
 use crate::error::{Error, Result};
-use crate::git::Call;
+use crate::git::GitCall;
 use crate::marker::Oid;
 use crate::repo::Repo;
 
@@ -31,25 +31,29 @@ pub(super) struct InTree<'a> {
     pub(super) tree: &'a Path,
     /// The branch that is checked out there.
     pub(super) branch: Option<&'a str>,
-    pub(super) ends: &'a Ends,
+    pub(super) ends: &'a MergeEnds,
     pub(super) note: &'a (dyn Fn(LandNote) + Sync),
 }
 
 impl InTree<'_> {
-    fn git(&self, subcommand: &str) -> Call {
+    fn git(&self, subcommand: &str) -> GitCall {
         self.repo.git.trusted(self.tree, subcommand)
     }
 
     /// Refuses a tree in which the merge would meet what is not committed, or another operation that is not finished.
-    pub(super) async fn check(&self, touched: &[Touched], cancel: &CancellationToken) -> Result<(), Refusal> {
+    pub(super) async fn check(
+        &self,
+        touched: &[Touched],
+        cancel: &CancellationToken,
+    ) -> Result<(), LandingRefusal> {
         let (tree, git_dir) = (self.tree.to_owned(), self.repo.opened_git_dir());
         if let Some(operation) = self.repo.unfinished(git_dir, cancel).await? {
             let is_same_merge = operation == Operation::Merge && self.is_same_merge();
-            return Err(Refusal::UnfinishedHere { operation, tree, is_same_merge });
+            return Err(LandingRefusal::UnfinishedHere { operation, tree, is_same_merge });
         }
         let lock = git_dir.join("index.lock");
         if lock.symlink_metadata().is_ok() {
-            return Err(Refusal::IndexLocked { tree, lock });
+            return Err(LandingRefusal::IndexLocked { tree, lock });
         }
         let status = self.git("status").args(STATUS).ok(cancel).await?.fields();
         let (mut staged, mut announced, mut dirty) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -67,10 +71,10 @@ impl InTree<'_> {
         if !staged.is_empty() {
             let index = self.git("write-tree").run(cancel).await?;
             let is_same_merge = index.oid().as_ref() == Some(&self.ends.merged);
-            return Err(Refusal::Staged { tree, files: staged, is_same_merge });
+            return Err(LandingRefusal::Staged { tree, files: staged, is_same_merge });
         }
         if !announced.is_empty() {
-            return Err(Refusal::Announced { tree, files: announced });
+            return Err(LandingRefusal::Announced { tree, files: announced });
         }
         let is_dirty = |touched: &&Touched| dirty.contains(&touched.path);
         let mut in_the_way: BTreeSet<PathBuf> =
@@ -80,7 +84,7 @@ impl InTree<'_> {
         if in_the_way.is_empty() {
             return Ok(());
         }
-        Err(Refusal::InTheWay { files: in_the_way.into_iter().collect() })
+        Err(LandingRefusal::InTheWay { files: in_the_way.into_iter().collect() })
     }
 
     /// Merges, with the user's hooks; undone when git or a hook refuses, or when the caller gives up. The new commit.
@@ -90,10 +94,10 @@ impl InTree<'_> {
         message: &str,
         how: LandAs,
         cancel: &CancellationToken,
-    ) -> Result<Oid, Refusal> {
-        let Ends { into, head, .. } = self.ends;
+    ) -> Result<Oid, LandingRefusal> {
+        let MergeEnds { into, head, .. } = self.ends;
         if self.head().await.is_none_or(|(commit, _)| commit != *into) {
-            return Err(Refusal::HeadMoved { tree: self.tree.to_owned() });
+            return Err(LandingRefusal::HeadMoved { tree: self.tree.to_owned() });
         }
         // By the strategy that was tried, and without options that an agent could have written for it.
         let options = self.branch.map(|branch| OsString::from(format!("branch.{branch}.mergeOptions")));
@@ -116,8 +120,8 @@ impl InTree<'_> {
                 Err(error) => {
                     let after = self.undo(touched).await;
                     return Err(match error {
-                        Error::Cancelled => Refusal::Interrupted { after },
-                        error => Refusal::MergeFailed { error, after },
+                        Error::Cancelled => LandingRefusal::Interrupted { after },
+                        error => LandingRefusal::MergeFailed { error, after },
                     });
                 }
             };
@@ -133,8 +137,8 @@ impl InTree<'_> {
             }
             let after = self.undo(touched).await;
             return Err(match is_cut {
-                true => Refusal::Interrupted { after },
-                false => Refusal::MergeFailed { error: output.failure(), after },
+                true => LandingRefusal::Interrupted { after },
+                false => LandingRefusal::MergeFailed { error: output.failure(), after },
             });
         }
         match self.head().await {
@@ -145,15 +149,15 @@ impl InTree<'_> {
                 }
                 let detail = "it made other files than the merge that was tried before".to_owned();
                 let error = Error::Answer { command: "merge", detail };
-                Err(Refusal::MergeFailed { error, after: self.take_back(&commit, touched).await })
+                Err(LandingRefusal::MergeFailed { error, after: self.take_back(&commit, touched).await })
             }
-            _ => Err(Refusal::NoCommitMade { after: self.undo(touched).await }),
+            _ => Err(LandingRefusal::NoCommitMade { after: self.undo(touched).await }),
         }
     }
 
     /// Whether the first commit over where the merge began has the tree that was tried. A hook may change what is committed.
     async fn is_as_tried(&self, commit: &Oid) -> bool {
-        let Ends { into, merged, .. } = self.ends;
+        let MergeEnds { into, merged, .. } = self.ends;
         let never = CancellationToken::new();
         let call = self.repo.git.hardened(self.repo.opened(), "rev-list").arg("--first-parent");
         let Ok(made) = call.arg(format!("{into}..{commit}")).arg("--").ok(&never).await else { return true };
@@ -194,7 +198,7 @@ impl InTree<'_> {
 
     /// Whether this commit is the merge, and not one that somebody else made meanwhile.
     async fn is_it(&self, how: LandAs, commit: &Oid, parents: &[Oid]) -> bool {
-        let Ends { into, head, merged } = self.ends;
+        let MergeEnds { into, head, merged } = self.ends;
         match how {
             LandAs::Squash => {
                 let tree = self.repo.tree_of(commit, &CancellationToken::new()).await;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::attributes::{Treatment, has_crlf, looks_like_text};
-use super::refusal::{CannotCommit, Refusal};
+use super::refusal::{CannotCommit, LandingRefusal};
 use super::work::Work;
 use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
@@ -40,15 +40,15 @@ impl Prepared {
         message: &str,
         into: &Oid,
         cancel: &CancellationToken,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, LandingRefusal> {
         let worktree = work.worktree();
         if work.branch.as_deref() != Some(&work.changes.branch) {
-            return Err(Refusal::NotOnItsBranch { branch: work.changes.branch.clone(), worktree });
+            return Err(LandingRefusal::NotOnItsBranch { branch: work.changes.branch.clone(), worktree });
         }
         let files = beneath::open_dir(&worktree).map_err(|e| Error::at("opening", &worktree, e))?;
         let before = work.head.clone();
         let index = index(repo, work, cancel).await?;
-        let refuse = |(path, why): (String, CannotCommit)| Refusal::CannotCommit {
+        let refuse = |(path, why): (String, CannotCommit)| LandingRefusal::CannotCommit {
             path,
             why,
             worktree: worktree.clone(),

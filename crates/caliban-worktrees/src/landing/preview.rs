@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 use super::record::LandingRecord;
-use super::target::Target;
+use super::target::LandingTarget;
 use crate::diff;
 use crate::error::{Error, Result};
-use crate::git::Call;
+use crate::git::GitCall;
 use crate::marker::Oid;
 use crate::repo::Repo;
 
@@ -64,7 +64,7 @@ impl Repo {
     /// Tries the merge. `before` is an earlier landing that is still in `into`.
     pub(super) async fn preview(
         &self,
-        target: &Target,
+        target: &LandingTarget,
         into: Oid,
         head: Oid,
         before: Option<LandingRecord>,
@@ -95,8 +95,8 @@ impl Repo {
         };
         let call = match target {
             // Trusted, so that it foretells what `git merge` will do there with the user's attributes and merge drivers.
-            Target::Here { tree, .. } => self.git.trusted(tree, "merge-tree"),
-            Target::Branch { .. } => self.merge_tree_in_store(&into, cancel).await?,
+            LandingTarget::Here { tree, .. } => self.git.trusted(tree, "merge-tree"),
+            LandingTarget::Branch { .. } => self.merge_tree_in_store(&into, cancel).await?,
         };
         let call = call.args(["--write-tree", "-z", "--name-only", "--no-messages"]);
         let answer = call.args([ours.as_str(), head.as_str()]).run(cancel).await?;
@@ -112,7 +112,11 @@ impl Repo {
 
     /// A `merge-tree` with the attributes of `into` that runs nothing. Where a driver would have to run that somebody has
     /// configured, the merge is a conflict.
-    pub(super) async fn merge_tree_in_store(&self, into: &Oid, cancel: &CancellationToken) -> Result<Call> {
+    pub(super) async fn merge_tree_in_store(
+        &self,
+        into: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<GitCall> {
         let call =
             self.git.trusted(self.users_directory(), "config").with_patience(self.git.options.patience);
         let found = call.args(["-z", "--name-only", "--get-regexp", DRIVERS]).run(cancel).await?;

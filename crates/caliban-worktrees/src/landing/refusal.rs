@@ -12,12 +12,12 @@ pub struct NotLanded {
     /// Where it was to land, in words for people.
     pub into: Option<String>,
     /// Why it did not.
-    pub refusal: Refusal,
+    pub refusal: LandingRefusal,
 }
 
 /// Why work did not land. Except where [`TreeAfter`] says otherwise, nothing was changed.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum LandingRefusal {
     /// A bare repository's HEAD names no branch, and the request names none.
     BareHead,
     /// The request names a branch that does not exist.
@@ -221,7 +221,7 @@ pub enum TreeAfter {
     Changed(PathBuf, Option<String>),
 }
 
-impl Refusal {
+impl LandingRefusal {
     /// The kind, for programs. Stable.
     pub fn code(&self) -> &'static str {
         match self {
@@ -263,7 +263,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for LandingRefusal {
     fn from(error: Error) -> Self {
         match error {
             Error::Cancelled => Self::Interrupted { after: TreeAfter::AsBefore },

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::refusal::{Operation, Refusal};
+use super::refusal::{LandingRefusal, Operation};
 use crate::error::Result;
 use crate::git::GitPlace;
 use crate::marker::Oid;
 use crate::repo::Repo;
 
 /// Where it goes.
-pub(super) enum Target {
+pub(super) enum LandingTarget {
     /// What is checked out in this tree; without a name when HEAD is detached.
     Here { tree: PathBuf, name: Option<String> },
     /// A branch that is checked out nowhere.
@@ -32,12 +32,12 @@ const MARKS: [(&str, Operation); 6] = [
 const MARKS_IN_REFTABLES: [(&str, Operation); 2] =
     [("CHERRY_PICK_HEAD", Operation::CherryPick), ("REVERT_HEAD", Operation::Revert)];
 
-impl Target {
+impl LandingTarget {
     pub(super) async fn find(
         repo: &Repo,
         into: Option<&str>,
         cancel: &CancellationToken,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, LandingRefusal> {
         let head = repo.symbolic_ref(repo.opened(), "HEAD", cancel).await?;
         let short = |name: &str| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
         let into = match (into, &head, repo.source()) {
@@ -47,7 +47,7 @@ impl Target {
             }
             // What is "checked out" in a bare repository is a branch like others.
             (None, Some(head), None) => short(head),
-            (None, None, None) => return Err(Refusal::BareHead),
+            (None, None, None) => return Err(LandingRefusal::BareHead),
         };
         let mut reference = format!("refs/heads/{}", short(&into));
         // A branch that is another name for a branch.
@@ -60,14 +60,14 @@ impl Target {
         let call = repo.git.hardened(repo.store(), "rev-parse");
         let call = call.args(["--verify", "--quiet", "--end-of-options", reference.as_str()]);
         if !reference.starts_with("refs/heads/") || !call.succeeds(cancel).await? {
-            return Err(Refusal::NoSuchBranch { name: into });
+            return Err(LandingRefusal::NoSuchBranch { name: into });
         }
         let branch = short(&reference);
         if let Some(place) = repo.checkouts_of(&reference, cancel).await?.first() {
-            return Err(Refusal::CheckedOutElsewhere { branch, place: place.display().to_string() });
+            return Err(LandingRefusal::CheckedOutElsewhere { branch, place: place.display().to_string() });
         }
         if let Some(operation) = in_use(repo.common_dir(), &reference) {
-            return Err(Refusal::BranchInUse { operation, branch });
+            return Err(LandingRefusal::BranchInUse { operation, branch });
         }
         Ok(Self::Branch { name: branch })
     }
@@ -84,14 +84,18 @@ impl Target {
     }
 
     /// The commit that it is at.
-    pub(super) async fn commit(&self, repo: &Repo, cancel: &CancellationToken) -> Result<Oid, Refusal> {
+    pub(super) async fn commit(
+        &self,
+        repo: &Repo,
+        cancel: &CancellationToken,
+    ) -> Result<Oid, LandingRefusal> {
         let name = match self {
             Self::Here { .. } => "HEAD^{commit}".to_owned(),
             Self::Branch { name } => format!("refs/heads/{name}^{{commit}}"),
         };
         let call = repo.git.hardened(repo.opened(), "rev-parse");
         let found = call.args(["--verify", "--quiet", "--end-of-options", name.as_str()]).run(cancel).await?;
-        found.oid().ok_or_else(|| Refusal::NoCommit { target: self.name().to_owned() })
+        found.oid().ok_or_else(|| LandingRefusal::NoCommit { target: self.name().to_owned() })
     }
 }
 

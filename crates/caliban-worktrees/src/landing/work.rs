@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::LandNote;
 use super::preview::SUBMODULE;
-use super::refusal::Refusal;
+use super::refusal::LandingRefusal;
 use crate::diff::Changes;
 use crate::error::Result;
 use crate::git::GitPlace;
@@ -39,7 +39,7 @@ impl Work {
         name: &Slug,
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, LandingRefusal> {
         let at = repo.locate(name)?;
         if let Err(error) = repo.publish_left(&at, cancel).await {
             note(LandNote::NotPublished(error));
@@ -51,15 +51,15 @@ impl Work {
             note(LandNote::FilesGone { worktree: worktree.clone() });
         }
         if let Some(operation) = repo.unfinished(&at.admin, cancel).await? {
-            return Err(Refusal::UnfinishedInWorktree { operation, worktree });
+            return Err(LandingRefusal::UnfinishedInWorktree { operation, worktree });
         }
-        let Some(head) = changes.head.clone() else { return Err(Refusal::NoHead { worktree }) };
+        let Some(head) = changes.head.clone() else { return Err(LandingRefusal::NoHead { worktree }) };
         // Everything that the agent committed must be in what is landed, wherever it put it.
         let tip = repo.resolve_ref(&format!("refs/heads/{}", changes.branch), cancel).await?;
         if let Some(tip) = tip
             && repo.count(&head, &tip, cancel).await? > 0
         {
-            return Err(Refusal::BranchNotCheckedOut { branch: changes.branch, worktree });
+            return Err(LandingRefusal::BranchNotCheckedOut { branch: changes.branch, worktree });
         }
         let common = repo.common_dir();
         let place = GitPlace::Tree { common, git_dir: &at.admin, files: common };

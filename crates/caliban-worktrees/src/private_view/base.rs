@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::side::Mark;
+use super::side::SideMark;
 use super::words;
 use crate::beneath;
 use crate::error::{Error, Result};
@@ -22,8 +22,8 @@ const CAP: u64 = 1 << 30;
 pub(super) struct Base {
     /// When the worktree was made: another one of its name begins anew.
     pub(super) made: u64,
-    pub(super) inside: Mark,
-    pub(super) outside: Mark,
+    pub(super) inside: SideMark,
+    pub(super) outside: SideMark,
     pub(super) stash: BTreeSet<Oid>,
     /// Of the agent's files when they were last published.
     pub(super) signature: String,

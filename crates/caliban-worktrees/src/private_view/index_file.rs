@@ -23,7 +23,7 @@ const MODES: [u32; 4] = [0o100_644, 0o100_755, 0o120_000, GITLINK];
 
 /// One path in one stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexFileEntry {
     stat: [u8; STAT],
     oid: Vec<u8>,
     flags: u16,
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) path: Vec<u8>,
 }
 
-impl Entry {
+impl IndexFileEntry {
     fn mode(&self) -> u32 {
         u32::from_be_bytes(self.stat[MODE].try_into().unwrap_or_default())
     }
@@ -52,14 +52,14 @@ impl Entry {
 /// All of an index that counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Index {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<IndexFileEntry>,
 }
 
-struct Reader<'a> {
+struct IndexReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> IndexReader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or("the index ends too early")?;
         self.rest = rest;
@@ -101,7 +101,7 @@ impl Index {
     /// Reads an index of a repository whose object ids have so many bytes.
     pub(super) fn parse(bytes: &[u8], id: usize) -> Result<Self, String> {
         let body = bytes.len().checked_sub(id).ok_or("the index is too short")?;
-        let mut reader = Reader { rest: &bytes[..body] };
+        let mut reader = IndexReader { rest: &bytes[..body] };
         if reader.take(4)? != b"DIRC" {
             return Err("not an index".into());
         }
@@ -110,7 +110,7 @@ impl Index {
             return Err(format!("an index of version {version}"));
         }
         let count = reader.number()?;
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<IndexFileEntry> = Vec::new();
         for _ in 0..count {
             let before = reader.rest.len();
             let stat: [u8; STAT] = reader.take(STAT)?.try_into().map_err(|_| "no entry")?;
@@ -128,7 +128,7 @@ impl Index {
                 path
             };
             let flags = flags & (ASSUME_VALID | STAGE);
-            entries.push(Entry { stat, oid, flags, extended, path });
+            entries.push(IndexFileEntry { stat, oid, flags, extended, path });
         }
         while !reader.rest.is_empty() {
             let (name, size) = (reader.take(4)?, reader.number()?);
@@ -159,7 +159,8 @@ impl Index {
         if self.entries.windows(2).any(|pair| pair[0].key() >= pair[1].key()) {
             return Err("the index is not sorted".into());
         }
-        let both = |entry: &&Entry| entry.stage() == 0 && directories.contains(entry.path.as_slice());
+        let both =
+            |entry: &&IndexFileEntry| entry.stage() == 0 && directories.contains(entry.path.as_slice());
         // A conflict between a file and a directory has stages other than 0.
         if let Some(entry) = self.entries.iter().find(both)
             && self
@@ -176,7 +177,7 @@ impl Index {
     }
 
     /// As it is shown to another git: without marks that hide changes, and without what `leave_out` names.
-    pub(super) fn shown(&self, leave_out: impl Fn(&Entry) -> bool) -> Self {
+    pub(super) fn shown(&self, leave_out: impl Fn(&IndexFileEntry) -> bool) -> Self {
         let shown = self.entries.iter().filter(|entry| !leave_out(entry)).cloned().map(|mut entry| {
             entry.flags &= !ASSUME_VALID;
             entry.extended &= INTENT_TO_ADD;
@@ -261,10 +262,10 @@ fn is_ignored(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn entry(path: &str, mode: u32, flags: u16, extended: u16) -> Entry {
+    fn entry(path: &str, mode: u32, flags: u16, extended: u16) -> IndexFileEntry {
         let mut stat = [7; STAT];
         stat[MODE].copy_from_slice(&mode.to_be_bytes());
-        Entry { stat, oid: vec![1; 20], flags, extended, path: path.into() }
+        IndexFileEntry { stat, oid: vec![1; 20], flags, extended, path: path.into() }
     }
 
     fn index(paths: &[&str]) -> Index {

@@ -12,7 +12,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use caliban_core::fence::Profile;
-use caliban_fence::{Access, Bind, Fence, Order, Text};
+use caliban_fence::{Access, Bind, Fence, FencedCommand, Text};
 use sha2::Digest as _;
 
 use super::index_file::hex;
@@ -147,7 +147,7 @@ impl PrivateGit {
             ("GIT_NO_LAZY_FETCH", "1"),
             ("LC_ALL", "C"),
         ];
-        let order = Order {
+        let order = FencedCommand {
             fence,
             program: Text::from("git"),
             arguments: arguments.iter().map(|argument| Text::from(*argument)).collect(),

@@ -20,13 +20,13 @@ pub(super) struct Update {
 
 /// What is to change in the worktree's record. What is absent stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct RecordChange {
     pub(super) head: Option<Head>,
     pub(super) index: Option<Index>,
     pub(super) state: Option<StateFiles>,
 }
 
-impl Record {
+impl RecordChange {
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -46,7 +46,7 @@ pub(super) struct Same {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) updates: Vec<Update>,
-    pub(super) record: Record,
+    pub(super) record: RecordChange,
     /// Whether one of the updates is of the branch that is checked out: then the record is locked.
     pub(super) moves_head: bool,
     /// What is the same on both sides already.
@@ -143,7 +143,7 @@ pub(super) fn plan(
     } else if agent {
         plan.moves_head = true;
         plan.updates = updates;
-        plan.record = Record {
+        plan.record = RecordChange {
             head: head.clone().filter(|_| heads.agent),
             index: shown.cloned().filter(|_| indexes.agent),
             state: Some(state).filter(|_| states.agent),

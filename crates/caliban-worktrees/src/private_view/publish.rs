@@ -15,8 +15,8 @@ use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
 
 use super::base::{Base, Journal};
 use super::index_file::Index;
-use super::plan::{Plan, Record, Update, plan};
-use super::side::{Mark, Side, digest};
+use super::plan::{Plan, RecordChange, Update, plan};
+use super::side::{Side, SideMark, digest};
 use super::state_files::{self, StateFiles};
 use super::{PrivateGit, words};
 use crate::beneath::{self, FoundFile};
@@ -38,7 +38,7 @@ const LOCK: &str = "index.lock";
 const LOG: &str = "logs/HEAD";
 
 /// What became of an attempt.
-enum Attempt {
+enum PublishAttempt {
     Done(Vec<String>),
     /// The user's git was faster.
     Again,
@@ -54,14 +54,14 @@ impl PrivateGit {
                 return Ok(Vec::new());
             }
             match self.attempt(base)? {
-                Attempt::Done(notes) => return Ok(notes),
-                Attempt::Again => std::thread::sleep(LOCK_LOOK),
+                PublishAttempt::Done(notes) => return Ok(notes),
+                PublishAttempt::Again => std::thread::sleep(LOCK_LOOK),
             }
         }
         Err(words("the repository changes all the time; it is tried again after the next command"))
     }
 
-    fn attempt(&self, base: &mut Base) -> Result<Attempt> {
+    fn attempt(&self, base: &mut Base) -> Result<PublishAttempt> {
         // Before the rest: what is written after this is published the next time.
         let signature = self.signature()?;
         let (inside, stash, outside) = (self.inside()?, self.stash()?, self.outside()?);
@@ -86,7 +86,7 @@ impl PrivateGit {
         let notes = self.keep_lost(&mut plan, shown.as_ref(), &outside)?;
         let time = inside.index.as_ref().map(|(_, time)| *time);
         if !self.carry_out(base, &plan, &outside, time)? {
-            return Ok(Attempt::Again);
+            return Ok(PublishAttempt::Again);
         }
         self.write_soft(&inside, &outside)?;
         base.inside = inside.mark();
@@ -95,7 +95,7 @@ impl PrivateGit {
         base.journal = None;
         agree(&mut base.outside, &plan, &outside);
         base.write(&self.dir)?;
-        Ok(Attempt::Done(notes))
+        Ok(PublishAttempt::Done(notes))
     }
 
     /// Submodules with files: their own configuration would count for the user's `git status`.
@@ -209,7 +209,7 @@ impl PrivateGit {
         if !self.update_refs(&plan.updates)? {
             return Ok(false);
         }
-        let Record { head, state, .. } = &plan.record;
+        let RecordChange { head, state, .. } = &plan.record;
         if let Some(head) = head {
             self.replace("HEAD", head.text().as_bytes())?;
         }
@@ -382,7 +382,7 @@ fn changed(found: &fs::Metadata) -> i128 {
 }
 
 /// What both sides agree on after a plan was carried out. What the user moved is not agreed on.
-fn agree(agreed: &mut Mark, plan: &Plan, outside: &Side) {
+fn agree(agreed: &mut SideMark, plan: &Plan, outside: &Side) {
     // What says the same on both sides is agreed on, whoever moved it.
     let real = outside.mark();
     if plan.same.head {
@@ -406,7 +406,7 @@ fn agree(agreed: &mut Mark, plan: &Plan, outside: &Side) {
             None => agreed.refs.remove(&update.name),
         };
     }
-    let Record { head, index, state } = &plan.record;
+    let RecordChange { head, index, state } = &plan.record;
     if let Some(head) = head {
         agreed.head = Some(head.clone());
     }
@@ -418,7 +418,7 @@ fn agree(agreed: &mut Mark, plan: &Plan, outside: &Side) {
     }
     if plan.loses_head {
         // Nothing of it is agreed on until the agent's git has taken in the user's.
-        *agreed = Mark { refs: std::mem::take(&mut agreed.refs), ..Mark::default() };
+        *agreed = SideMark { refs: std::mem::take(&mut agreed.refs), ..SideMark::default() };
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) struct Side {
 
 /// What is remembered of a side.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mark {
+pub(super) struct SideMark {
     pub(super) refs: Refs,
     pub(super) head: Option<Head>,
     pub(super) index: Option<String>,
@@ -80,8 +80,8 @@ pub(super) struct Mark {
 }
 
 impl Side {
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    pub(super) fn mark(&self) -> SideMark {
+        SideMark {
             refs: self.refs.clone(),
             head: self.head.clone(),
             index: self.index.as_ref().map(|(index, _)| index.digest()),

@@ -17,7 +17,7 @@ use crate::exclude;
 use crate::links;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, asked_to_ignore, told_ignored};
-use crate::status::{IndexFacts, Status, Tracked};
+use crate::status::{GitStatus, IndexFacts, Tracked};
 
 /// The largest committed ignore file that is compared.
 const IGNORE_FILE_CAP: usize = 1024 * 1024;
@@ -28,7 +28,7 @@ impl Repo {
     pub(super) async fn unchanged(
         &self,
         at: &Located,
-        status: &Status,
+        status: &GitStatus,
         index: &IndexFacts,
         files: &OwnedFd,
         cancel: &CancellationToken,
@@ -111,7 +111,7 @@ impl Repo {
     pub(super) async fn ignored_by_new_rules(
         &self,
         at: &Located,
-        status: &Status,
+        status: &GitStatus,
         cancel: &CancellationToken,
     ) -> Result<BTreeSet<PathBuf>> {
         let is_rules = |p: &&PathBuf| p.file_name().is_some_and(|n| n == ".gitignore");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Change, ChangeKind, Survey};
+use super::{ChangeKind, PathChange, Survey};
 use crate::beneath;
 use crate::error::Result;
 use crate::exclude;
@@ -57,7 +57,7 @@ impl Survey {
     }
 
     /// Takes out of the plan what no commit is meant to have, and tells what that is.
-    pub(crate) fn leave_unmeant(&mut self) -> Vec<Change> {
+    pub(crate) fn leave_unmeant(&mut self) -> Vec<PathChange> {
         for path in of_kind(self, |kind| !is_meant(kind)) {
             self.plan.paths.remove(&path);
         }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ChangeKind, SavePlan, Staged, Survey, change, unreadable};
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::git::{Call, GitPlace};
+use crate::git::{GitCall, GitPlace};
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, split_nul};
 use crate::save::nonce_name;
@@ -180,7 +180,7 @@ impl Repo {
         &self,
         at: &Located,
         head: Option<&Oid>,
-        git: &(dyn Fn(&str) -> Call + Sync),
+        git: &(dyn Fn(&str) -> GitCall + Sync),
         cancel: &CancellationToken,
     ) -> Result<Option<IndexOnly>> {
         let listed = git("ls-files").args(INDEX_ARGS).run(cancel).await?;

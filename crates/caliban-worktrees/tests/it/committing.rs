@@ -1,7 +1,7 @@
 //! Uncommitted work that goes on its branch before the worktree goes.
 
 use caliban_worktrees::{
-    BaseRef, BranchFate, Change, ChangeKind, CreateRequest, RemovalOutcome, RemoveOptions,
+    BaseRef, BranchFate, ChangeKind, CreateRequest, PathChange, RemovalOutcome, RemoveOptions,
 };
 
 use crate::lab::{Lab, make, make_executable, quiet, remove, slug, token, write};
@@ -105,7 +105,7 @@ async fn names_that_git_could_take_for_patterns_are_names() {
     write(&path.join(":^kept.log"), "as the repo wants it\n");
     write(&path.join(".gitignore"), "target/\n*.log\n.env\n*hidden\n");
     let changes = repo.changes(&slug("x"), &token()).await.unwrap();
-    let of = |changes: &[Change]| changes.iter().map(|c| (c.path.clone(), c.kind)).collect::<Vec<_>>();
+    let of = |changes: &[PathChange]| changes.iter().map(|c| (c.path.clone(), c.kind)).collect::<Vec<_>>();
     assert_eq!(
         of(&changes.uncommitted),
         [(".gitignore".to_owned(), ChangeKind::Modified), (":!neg".to_owned(), ChangeKind::Untracked)]

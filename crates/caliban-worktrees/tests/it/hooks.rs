@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use caliban_worktrees::{
-    BranchFate, Error, GitOptions, LandAs, LandNote, LandRequest, Landed, NotLanded, Refusal, Repo, TreeAfter,
+    BranchFate, Error, GitOptions, LandAs, LandNote, LandRequest, Landed, LandingRefusal, NotLanded, Repo,
+    TreeAfter,
 };
 
 use crate::lab::{Lab, make, make_executable, remove, slug, token, write};
@@ -74,7 +75,7 @@ async fn what_lands_is_what_was_tried_or_nothing() {
     let before = state(&lab);
     for land_as in [LandAs::Merge, LandAs::Squash] {
         let refused = land(&repo, &request(land_as, None)).await.unwrap_err().refusal;
-        let Refusal::MergeFailed { error, after: TreeAfter::AsBefore } = refused else {
+        let LandingRefusal::MergeFailed { error, after: TreeAfter::AsBefore } = refused else {
             panic!("{refused:?}")
         };
         assert!(error.to_string().contains("other files than the merge that was tried"), "{error}");
@@ -104,7 +105,8 @@ async fn a_squash_whose_commit_cannot_be_started_is_taken_back() {
     let message = "m".repeat(200_000);
     let refused = land(&repo, &LandRequest { message, ..request(LandAs::Squash, None) }).await;
     let refused = refused.unwrap_err().refusal;
-    let Refusal::MergeFailed { error: Error::GitMissing { .. }, after: TreeAfter::AsBefore } = refused else {
+    let LandingRefusal::MergeFailed { error: Error::GitMissing { .. }, after: TreeAfter::AsBefore } = refused
+    else {
         panic!("{refused:?}")
     };
     assert_eq!(state(&lab), before);
@@ -172,7 +174,7 @@ async fn a_hook_that_never_ends_is_ended_with_a_merge_that_is_cut_short() {
     };
     let (landed, ()) = tokio::join!(repo.land(&turn, &wanted, &|_| {}, &cancel), stop);
     let refused = landed.unwrap_err().refusal;
-    assert!(matches!(refused, Refusal::Interrupted { after: TreeAfter::AsBefore }), "{refused:?}");
+    assert!(matches!(refused, LandingRefusal::Interrupted { after: TreeAfter::AsBefore }), "{refused:?}");
     assert_eq!(state(&lab), before);
     let stat = format!("/proc/{}/stat", std::fs::read_to_string(began).unwrap().trim());
     // Gone, or ended and not yet waited for by its parent.

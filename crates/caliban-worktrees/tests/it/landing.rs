@@ -1,6 +1,6 @@
 //! What an agent did, and whether it can be merged.
 
-use caliban_worktrees::{Change, ChangeKind, Error, FileChange, MergeKind};
+use caliban_worktrees::{ChangeKind, Error, FileChange, MergeKind, PathChange};
 
 use crate::lab::{Lab, make, names, slug, token, write};
 
@@ -44,7 +44,7 @@ async fn changes_are_committed_and_uncommitted_work_against_the_base() {
     let subjects: Vec<_> = changes.commits.iter().map(|c| (c.subject.as_str(), c.author.as_str())).collect();
     assert_eq!(subjects, [("new \u{e9}", "Agent"), ("more", "Agent")]);
     assert_eq!((changes.commit_count, changes.file_count, changes.branch.as_str()), (2, 6, "caliban/x"));
-    let change = |path: &str, kind| Change { path: path.into(), kind };
+    let change = |path: &str, kind| PathChange { path: path.into(), kind };
     assert_eq!(
         changes.uncommitted,
         [

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use caliban_worktrees::{
-    CannotCommit, LandAs, LandNote, LandRequest, Landed, NotLanded, Operation, Refusal, Repo, TreeAfter,
+    CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingRefusal, NotLanded, Operation, Repo,
+    TreeAfter,
 };
 
 use crate::lab::{Lab, make, make_executable, names, slug, token, write};
@@ -72,11 +73,13 @@ async fn refusals_are_data_and_change_nothing() {
     lab.git(&["branch", "old", "main~1"]);
     let before = (lab.traces(), names(&lab.repo().join(".git")));
     let refusal = async |into: Option<&str>| land(&repo, &request(into, None)).await.unwrap_err().refusal;
-    let Refusal::Conflicts { revision, files } = refusal(None).await else { panic!() };
+    let LandingRefusal::Conflicts { revision, files } = refusal(None).await else { panic!() };
     assert_eq!((revision.as_str(), files), ("caliban/x", vec!["src/lib.rs".to_owned()]));
-    let Refusal::NoSuchBranch { name } = refusal(Some("--all")).await else { panic!() };
+    let LandingRefusal::NoSuchBranch { name } = refusal(Some("--all")).await else { panic!() };
     assert_eq!(name, "--all");
-    let Refusal::CheckedOutElsewhere { branch, .. } = refusal(Some("caliban/x")).await else { panic!() };
+    let LandingRefusal::CheckedOutElsewhere { branch, .. } = refusal(Some("caliban/x")).await else {
+        panic!()
+    };
     assert_eq!(branch, "caliban/x");
     assert_eq!((lab.traces(), names(&lab.repo().join(".git"))), before);
     // A pipe has no content that a commit could have.
@@ -85,13 +88,13 @@ async fn refusals_are_data_and_change_nothing() {
     lab.git_at(&path, &["add", ".gitattributes"]);
     lab.git_at(&path, &["commit", "-qm", "attributes"]);
     let refused = land(&repo, &request(Some("old"), Some("rest"))).await.unwrap_err().refusal;
-    let Refusal::CannotCommit { path: named, why, .. } = refused else { panic!("{refused:?}") };
+    let LandingRefusal::CannotCommit { path: named, why, .. } = refused else { panic!("{refused:?}") };
     assert_eq!((named.as_str(), why), ("src/lib.rs", CannotCommit::Encoding));
     write(&path.join("src/lib.rs"), "theirs\n");
     let operation = lab.repo().join(".git/worktrees/x/CHERRY_PICK_HEAD");
     write(&operation, "");
     let refused = refusal(Some("old")).await;
-    assert!(matches!(refused, Refusal::UnfinishedInWorktree { operation: Operation::CherryPick, .. }));
+    assert!(matches!(refused, LandingRefusal::UnfinishedInWorktree { operation: Operation::CherryPick, .. }));
 }
 
 #[tokio::test]
@@ -104,7 +107,7 @@ async fn a_cancelled_landing_leaves_everything_as_it_was() {
     let (turn, cancel) = (repo.landing_turn(|| {}, &token()).await.unwrap(), token());
     cancel.cancel();
     let refused = repo.land(&turn, &request(None, None), &|_| {}, &cancel).await.unwrap_err().refusal;
-    assert!(matches!(refused, Refusal::Interrupted { after: TreeAfter::AsBefore }), "{refused:?}");
+    assert!(matches!(refused, LandingRefusal::Interrupted { after: TreeAfter::AsBefore }), "{refused:?}");
     assert_eq!((lab.traces(), lab.git(&["status", "--porcelain"])), before);
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use caliban_worktrees::{
-    BranchFate, CreateRequest, Error, Keep, Lookup, RemovalOutcome, RemoveOptions, Repo, SweepMode, Swept,
+    BranchFate, CreateRequest, Error, KeepWorktrees, Lookup, RemovalOutcome, RemoveOptions, Repo, SweepMode,
+    Swept,
 };
 
 use crate::lab::{Lab, create, make, names, remove, slug, token, try_create, write};
@@ -285,7 +286,7 @@ async fn w07_keep_keeps_worktree_and_branch() {
     let lab = Lab::new();
     let repo = lab.open().await;
     let path = make(&repo, "kept").await;
-    let options = RemoveOptions { keep: Keep::All, ..RemoveOptions::default() };
+    let options = RemoveOptions { keep: KeepWorktrees::All, ..RemoveOptions::default() };
     let report = repo.remove(&slug("kept"), None, &options, &token()).await.unwrap();
     assert_eq!(report.outcome, RemovalOutcome::Kept);
     assert!(path.join("README.md").exists());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use caliban_worktrees::{
-    BranchFate, CreateRequest, GitOptions, Keep, LandAs, LandRequest, RemoveOptions, Repo,
+    BranchFate, CreateRequest, GitOptions, KeepWorktrees, LandAs, LandRequest, RemoveOptions, Repo,
 };
 
 use crate::lab::{Lab, make, names, remove, slug, token, try_create, write};
@@ -154,7 +154,7 @@ async fn a07_nothing_is_written_through_a_link_in_the_place_of_the_marker_or_the
     write(&victim, "untouched\n");
     let admin = lab.repo().join(".git/worktrees/x");
     symlink(&victim, admin.join("caliban.json.new")).unwrap();
-    let keep = RemoveOptions { keep: Keep::All, ..RemoveOptions::default() };
+    let keep = RemoveOptions { keep: KeepWorktrees::All, ..RemoveOptions::default() };
     repo.remove(&slug("x"), None, &keep, &token()).await.unwrap();
     let exclude = lab.repo().join(".git/info/exclude");
     std::fs::remove_file(&exclude).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use caliban_worktrees::{
-    BranchFate, Change, ChangeKind, Error, IgnoredFiles, RemovalOutcome, RemoveOptions, Repo, RestoreTo,
+    BranchFate, ChangeKind, Error, IgnoredFiles, PathChange, RemovalOutcome, RemoveOptions, Repo, RestoreTo,
     Restored,
 };
 
@@ -13,8 +13,8 @@ use crate::lab::{
     Lab, Node, create, make, make_executable, names, paths, quiet, remove, slug, token, tree, write,
 };
 
-fn change(path: &str, kind: ChangeKind) -> Change {
-    Change { path: path.into(), kind }
+fn change(path: &str, kind: ChangeKind) -> PathChange {
+    PathChange { path: path.into(), kind }
 }
 
 async fn restore_to(repo: &Repo, rescue: &str, to: PathBuf) -> BTreeMap<PathBuf, Node> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use caliban_worktrees::{Keep, RemovalOutcome, RemoveOptions, SweepMode, Swept};
+use caliban_worktrees::{KeepWorktrees, RemovalOutcome, RemoveOptions, SweepMode, Swept};
 
 use crate::lab::{Lab, create, make, names, slug, token, write};
 
@@ -30,7 +30,7 @@ async fn w06_a_sweep_removes_orphans_and_nothing_else() {
     assert_eq!(dry.leftovers, [lab.wt(".trash").join("old-1"), lab.wt("half-made")]);
     assert_eq!(lab.traces(), before, "a dry run does nothing");
 
-    let kept = RemoveOptions { keep: Keep::All, ..options };
+    let kept = RemoveOptions { keep: KeepWorktrees::All, ..options };
     let report = repo.sweep(&live, SweepMode::Remove, &kept, &token()).await.unwrap();
     assert!(matches!(&report.orphans[0], Swept::Done(r) if r.outcome == RemovalOutcome::Kept), "{report:?}");
     assert!(lab.wt("dirty/new").exists());

@@ -7,25 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use caliban_agent::event::{Author, Event};
 use caliban_store::broker::TaskId;
 
-use super::{Role, limits};
+use super::{SenderRole, limits};
 
 /// Marks our messages among those that other senders put into the agent's queue.
 const PREFIX: &str = "broker/";
 
 /// The sender id under which a message goes into the conversation: the same message has the same id for ever.
-pub(super) fn sender_id(task: TaskId, role: Role) -> String {
+pub(super) fn sender_id(task: TaskId, role: SenderRole) -> String {
     format!("{PREFIX}{}/{task}", role.name())
 }
 
-fn parse(sender: &str) -> Option<(TaskId, Role)> {
+fn parse(sender: &str) -> Option<(TaskId, SenderRole)> {
     let (role, id) = sender.strip_prefix(PREFIX)?.split_once('/')?;
-    let role = [Role::Administrator, Role::Director, Role::Agent].into_iter().find(|it| it.name() == role)?;
+    let role = [SenderRole::Administrator, SenderRole::Director, SenderRole::Agent]
+        .into_iter()
+        .find(|it| it.name() == role)?;
     Some((TaskId::parse(id)?, role))
 }
 
 /// Where a message of the mailbox stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum MessageStanding {
     /// The conversation does not know it.
     New,
     /// On disk in the conversation; the model has not had it.
@@ -36,7 +38,7 @@ pub(super) enum Standing {
 
 /// Whether there is something to do after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum LedgerChange {
     /// A message was heard, or more may be delivered.
     Act,
     /// Nothing that matters to the mail.
@@ -47,7 +49,7 @@ pub(super) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     begun: bool,
-    waiting: BTreeMap<u64, (TaskId, Role)>,
+    waiting: BTreeMap<u64, (TaskId, SenderRole)>,
     heard: BTreeSet<TaskId>,
     owed: Vec<TaskId>,
     in_a_row: u32,
@@ -56,13 +58,13 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Takes in what happened.
-    pub(super) fn take(&mut self, event: &Event) -> Change {
+    pub(super) fn take(&mut self, event: &Event) -> LedgerChange {
         match event {
             Event::Queued { number, sender: Some(sender), .. } => {
                 if let Some(known) = parse(sender) {
                     self.waiting.insert(*number, known);
                 }
-                Change::None
+                LedgerChange::None
             }
             Event::Prompt { queued, author, .. } => {
                 let is_first = !std::mem::replace(&mut self.begun, true);
@@ -71,26 +73,31 @@ impl Ledger {
                         self.heard.insert(task);
                         self.owed.push(task);
                         self.is_answering = true;
-                        self.in_a_row = if role == Role::Agent { self.in_a_row.saturating_add(1) } else { 0 };
-                        Change::Act
+                        self.in_a_row =
+                            if role == SenderRole::Agent { self.in_a_row.saturating_add(1) } else { 0 };
+                        LedgerChange::Act
                     }
                     None if *author == Author::User => {
                         let was_full = self.is_full();
                         let was_answering = std::mem::take(&mut self.is_answering);
                         self.in_a_row = 0;
-                        if is_first || was_full || was_answering { Change::Act } else { Change::None }
+                        if is_first || was_full || was_answering {
+                            LedgerChange::Act
+                        } else {
+                            LedgerChange::None
+                        }
                     }
                     None => {
                         if is_first {
-                            Change::Act
+                            LedgerChange::Act
                         } else {
-                            Change::None
+                            LedgerChange::None
                         }
                     }
                 }
             }
-            Event::TurnEnded { .. } if std::mem::take(&mut self.is_answering) => Change::Act,
-            _ => Change::None,
+            Event::TurnEnded { .. } if std::mem::take(&mut self.is_answering) => LedgerChange::Act,
+            _ => LedgerChange::None,
         }
     }
 
@@ -100,13 +107,13 @@ impl Ledger {
     }
 
     /// Where a message stands.
-    pub(super) fn standing(&self, task: TaskId) -> Standing {
+    pub(super) fn standing(&self, task: TaskId) -> MessageStanding {
         if self.heard.contains(&task) {
-            Standing::Heard
+            MessageStanding::Heard
         } else if self.waiting.values().any(|(waiting, _)| *waiting == task) {
-            Standing::Waiting
+            MessageStanding::Waiting
         } else {
-            Standing::New
+            MessageStanding::New
         }
     }
 
@@ -116,8 +123,8 @@ impl Ledger {
     }
 
     /// Whether a message of this sender may be delivered now, as far as loops go.
-    pub(super) fn admits(&self, role: Role) -> bool {
-        role != Role::Agent || !self.is_full()
+    pub(super) fn admits(&self, role: SenderRole) -> bool {
+        role != SenderRole::Agent || !self.is_full()
     }
 
     /// The receipts that are due; they are the caller's from now on.
@@ -126,7 +133,7 @@ impl Ledger {
     }
 
     fn is_full(&self) -> bool {
-        let waiting = self.waiting.values().filter(|(_, role)| *role == Role::Agent).count();
+        let waiting = self.waiting.values().filter(|(_, role)| *role == SenderRole::Agent).count();
         u64::from(self.in_a_row) + waiting as u64 >= u64::from(limits::HEARD_IN_A_ROW)
     }
 }
@@ -137,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    fn queued(number: u64, task: TaskId, role: Role) -> Event {
+    fn queued(number: u64, task: TaskId, role: SenderRole) -> Event {
         Event::Queued {
             number,
             text: String::new(),
@@ -154,14 +161,14 @@ mod tests {
     fn a_message_is_new_then_waits_then_is_heard_and_a_receipt_is_due_once() {
         let (mut ledger, task) = (Ledger::default(), TaskId::random());
         assert_eq!(ledger.room(), 0, "the task comes first");
-        assert_eq!(ledger.take(&heard(None, Author::User)), Change::Act);
-        assert_eq!((ledger.room(), ledger.standing(task)), (limits::WAITING, Standing::New));
-        ledger.take(&queued(0, task, Role::Agent));
-        assert_eq!((ledger.room(), ledger.standing(task)), (limits::WAITING - 1, Standing::Waiting));
+        assert_eq!(ledger.take(&heard(None, Author::User)), LedgerChange::Act);
+        assert_eq!((ledger.room(), ledger.standing(task)), (limits::WAITING, MessageStanding::New));
+        ledger.take(&queued(0, task, SenderRole::Agent));
+        assert_eq!((ledger.room(), ledger.standing(task)), (limits::WAITING - 1, MessageStanding::Waiting));
         assert_eq!(ledger.take_owed(), []);
-        assert_eq!(ledger.take(&heard(Some(0), Author::User)), Change::Act);
+        assert_eq!(ledger.take(&heard(Some(0), Author::User)), LedgerChange::Act);
         assert_eq!((ledger.take_owed(), ledger.take_owed()), (vec![task], vec![]));
-        assert_eq!(ledger.standing(task), Standing::Heard);
+        assert_eq!(ledger.standing(task), MessageStanding::Heard);
     }
 
     #[test]
@@ -169,20 +176,24 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.take(&heard(None, Author::User));
         for number in 0..u64::from(limits::HEARD_IN_A_ROW) {
-            assert!(ledger.admits(Role::Agent), "{number}");
-            ledger.take(&queued(number, TaskId::random(), Role::Agent));
+            assert!(ledger.admits(SenderRole::Agent), "{number}");
+            ledger.take(&queued(number, TaskId::random(), SenderRole::Agent));
             ledger.take(&heard(Some(number), Author::User));
         }
         ledger.take(&heard(None, Author::Caliban));
-        assert!(!ledger.admits(Role::Agent) && ledger.admits(Role::Director));
-        assert_eq!(ledger.take(&heard(Some(900), Author::User)), Change::Act, "a person, over the socket");
-        assert!(ledger.admits(Role::Agent));
+        assert!(!ledger.admits(SenderRole::Agent) && ledger.admits(SenderRole::Director));
+        assert_eq!(
+            ledger.take(&heard(Some(900), Author::User)),
+            LedgerChange::Act,
+            "a person, over the socket"
+        );
+        assert!(ledger.admits(SenderRole::Agent));
     }
 
     #[test]
     fn ids_of_other_senders_are_not_ours() {
         let task = TaskId::random();
-        assert_eq!(parse(&sender_id(task, Role::Director)), Some((task, Role::Director)));
+        assert_eq!(parse(&sender_id(task, SenderRole::Director)), Some((task, SenderRole::Director)));
         for other in ["", "broker/", "broker/agent/x", "broker/king/0", &task.to_string()] {
             assert_eq!(parse(other), None, "{other}");
         }

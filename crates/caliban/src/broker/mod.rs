@@ -33,7 +33,7 @@ const DATABASE_VARIABLE: &str = "CAFLEET_DATABASE_URL";
 
 /// What a sender is in its session. The store says it, never the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum SenderRole {
     /// The session's Administrator.
     Administrator,
     /// The session's root Director.
@@ -42,7 +42,7 @@ enum Role {
     Agent,
 }
 
-impl Role {
+impl SenderRole {
     fn of(id: AgentId, kind: caliban_store::broker::AgentKind, session: &Session) -> Self {
         match kind {
             caliban_store::broker::AgentKind::Administrator => Self::Administrator,

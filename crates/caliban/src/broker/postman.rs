@@ -8,18 +8,19 @@
 use std::time::Duration;
 
 use caliban_acp_host::SessionHost;
-use caliban_agent::feed::{Cursor, Entry, Feed};
+use caliban_agent::feed::{Cursor, Feed, FeedEntry};
 use caliban_store::{
     Stamp,
     broker::{
-        AgentId, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, PollQuery, Scope, Task, TaskId,
+        AgentId, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, MailboxScope, PollQuery, Task,
+        TaskId,
     },
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Identity, Role, frame,
-    ledger::{Change, Ledger, Standing, sender_id},
+    Identity, SenderRole, frame,
+    ledger::{Ledger, LedgerChange, MessageStanding, sender_id},
 };
 
 /// How long one wait for mail takes; then it is looked whether the agent is still registered.
@@ -212,7 +213,7 @@ impl Round {
         self.read_feed();
         self.give_receipts().await?;
         self.end_answers().await?;
-        if self.is_holding && self.ledger.admits(Role::Agent) {
+        if self.is_holding && self.ledger.admits(SenderRole::Agent) {
             self.is_holding = false;
             self.mailboxes.iter_mut().for_each(|(_, after)| *after = 0);
         }
@@ -236,20 +237,20 @@ impl Round {
     fn query(&self, at: usize) -> PollQuery {
         let (agent, after) = self.mailboxes[at];
         let page_size = u32::try_from(self.ledger.room()).unwrap_or(u32::MAX);
-        PollQuery { agent, scope: Scope::Open, since: None, after: Some(after), page_size }
+        PollQuery { agent, scope: MailboxScope::Open, since: None, after: Some(after), page_size }
     }
 
     /// Puts one open message of a mailbox into the conversation, unless it is there.
     async fn deliver(&mut self, task: &Task) -> Result<(), Trouble> {
         match self.ledger.standing(task.id) {
-            Standing::Waiting => return Ok(()),
-            Standing::Heard => {
+            MessageStanding::Waiting => return Ok(()),
+            MessageStanding::Heard => {
                 if !self.owed.contains(&task.id) {
                     self.owed.push(task.id);
                 }
                 return Ok(());
             }
-            Standing::New => {}
+            MessageStanding::New => {}
         }
         let session = self.identity.session.clone();
         let sender = match self.broker().await?.member(session.id, &task.from.into()).await {
@@ -257,7 +258,9 @@ impl Round {
             Err(BrokerError::NotAMember { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let role = sender.as_ref().map_or(Role::Agent, |sender| Role::of(sender.id, sender.kind, &session));
+        let role = sender
+            .as_ref()
+            .map_or(SenderRole::Agent, |sender| SenderRole::of(sender.id, sender.kind, &session));
         if !self.ledger.admits(role) {
             if !std::mem::replace(&mut self.is_holding, true) {
                 crate::report::note(
@@ -321,8 +324,8 @@ impl Round {
                 return Ok(Next::Again);
             },
             change = heard_or_closed(feed, cursor, ledger) => return Ok(match change {
-                Change::Act => Next::Again,
-                Change::None => Next::Over,
+                LedgerChange::Act => Next::Again,
+                LedgerChange::None => Next::Over,
             }),
             () = stop.cancelled() => return Ok(Next::Over),
         }
@@ -336,19 +339,19 @@ impl Round {
     }
 }
 
-/// Reads on until there is something to do; [`Change::None`] when the conversation is closed.
-async fn heard_or_closed(feed: &Feed, cursor: &mut Cursor, ledger: &mut Ledger) -> Change {
+/// Reads on until there is something to do; [`LedgerChange::None`] when the conversation is closed.
+async fn heard_or_closed(feed: &Feed, cursor: &mut Cursor, ledger: &mut Ledger) -> LedgerChange {
     while let Some(entry) = feed.wait(cursor).await {
-        if take(ledger, &entry) == Change::Act {
-            return Change::Act;
+        if take(ledger, &entry) == LedgerChange::Act {
+            return LedgerChange::Act;
         }
     }
-    Change::None
+    LedgerChange::None
 }
 
-fn take(ledger: &mut Ledger, entry: &Entry) -> Change {
+fn take(ledger: &mut Ledger, entry: &FeedEntry) -> LedgerChange {
     match entry {
-        Entry::Record(record) => ledger.take(&record.event),
-        _ => Change::None,
+        FeedEntry::Record(record) => ledger.take(&record.event),
+        _ => LedgerChange::None,
     }
 }

@@ -10,22 +10,22 @@ use caliban_core::{access::Access, inert, message::ToolSpec, redact::Redactor};
 use caliban_store::{
     Stamp,
     broker::{
-        Agent, Broker, BrokerError, IdPrefix, NewBroadcast, NewMessage, PollQuery, Scope, Session, Task,
-        TaskState,
+        Agent, Broker, BrokerError, IdPrefix, MailboxScope, NewBroadcast, NewMessage, PollQuery, Session,
+        Task, TaskState,
     },
 };
-use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Identity, Role, frame,
+    Identity, SenderRole, frame,
     limits::{DESCRIPTION_CHARS, INBOX, LISTED, SENT_BYTES},
 };
 
 /// The tools of the agent with this identity.
 pub(crate) fn tools(identity: &Identity, redactor: &Redactor) -> Vec<Arc<dyn Tool>> {
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(BrokerTools {
         identity: identity.clone(),
         redactor: redactor.clone(),
         broker: tokio::sync::Mutex::new(None),
@@ -37,7 +37,7 @@ pub(crate) fn tools(identity: &Identity, redactor: &Redactor) -> Vec<Arc<dyn Too
 }
 
 /// What the five share.
-struct Desk {
+struct BrokerTools {
     identity: Identity,
     redactor: Redactor,
     /// Opened by the first call, and anew after one that failed or was cancelled.
@@ -45,7 +45,7 @@ struct Desk {
 }
 
 struct BrokerTool {
-    desk: Arc<Desk>,
+    desk: Arc<BrokerTools>,
     verb: Verb,
     spec: ToolSpec,
 }
@@ -61,7 +61,7 @@ enum Verb {
 
 /// A call whose arguments make sense.
 #[derive(Debug, PartialEq)]
-enum Order {
+enum BrokerCall {
     Agents,
     Send { to: String, text: String },
     Broadcast { text: String },
@@ -72,7 +72,7 @@ enum Order {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Input {
+struct BrokerToolInput {
     to: Option<String>,
     text: Option<String>,
     id: Option<String>,
@@ -80,14 +80,14 @@ struct Input {
 }
 
 /// Why a call failed.
-enum Refusal {
+enum BrokerToolRefusal {
     /// The connection is as it was.
     Said(String),
     /// The store failed.
     Store(String),
 }
 
-impl From<BrokerError> for Refusal {
+impl From<BrokerError> for BrokerToolRefusal {
     fn from(error: BrokerError) -> Self {
         match error {
             BrokerError::Store(error) => Self::Store(error.to_string()),
@@ -158,25 +158,31 @@ impl Verb {
         }
     }
 
-    fn order(self, input: &Value) -> Result<Order, String> {
+    fn order(self, input: &Value) -> Result<BrokerCall, String> {
         let name = self.name();
         let input = match input {
-            Value::Null => Input::default(),
-            Value::Object(_) => Input::deserialize(input).map_err(|error| format!("{name}: {error}"))?,
+            Value::Null => BrokerToolInput::default(),
+            Value::Object(_) => {
+                BrokerToolInput::deserialize(input).map_err(|error| format!("{name}: {error}"))?
+            }
             _ => return Err(format!("{name}: the arguments must be one JSON object")),
         };
         let missing = |field: &str| format!("{name}: `{field}` is missing");
         let text = || checked(name, input.text.clone().ok_or_else(|| missing("text"))?);
         let id = |id: &str| IdPrefix::parse(id.trim()).map_err(|error| format!("{name}: {error}"));
         Ok(match self {
-            Self::Agents => Order::Agents,
-            Self::Send => Order::Send { to: input.to.clone().ok_or_else(|| missing("to"))?, text: text()? },
-            Self::Broadcast => Order::Broadcast { text: text()? },
+            Self::Agents => BrokerCall::Agents,
+            Self::Send => {
+                BrokerCall::Send { to: input.to.clone().ok_or_else(|| missing("to"))?, text: text()? }
+            }
+            Self::Broadcast => BrokerCall::Broadcast { text: text()? },
             Self::Inbox => match input.id.as_deref().filter(|id| !id.trim().is_empty()) {
-                Some(given) => Order::Show { id: id(given)?, offset: offset(name, input.offset.as_ref())? },
-                None => Order::Inbox,
+                Some(given) => {
+                    BrokerCall::Show { id: id(given)?, offset: offset(name, input.offset.as_ref())? }
+                }
+                None => BrokerCall::Inbox,
             },
-            Self::Ack => Order::Ack { id: id(input.id.as_deref().ok_or_else(|| missing("id"))?)? },
+            Self::Ack => BrokerCall::Ack { id: id(input.id.as_deref().ok_or_else(|| missing("id"))?)? },
         })
     }
 }
@@ -190,7 +196,7 @@ impl Tool for BrokerTool {
         self.verb.order(input).map(|_| vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let order = match self.verb.order(&input) {
                 Ok(order) => order,
@@ -207,8 +213,8 @@ impl Tool for BrokerTool {
     }
 }
 
-impl Desk {
-    async fn carry_out(&self, order: Order) -> ToolOutput {
+impl BrokerTools {
+    async fn carry_out(&self, order: BrokerCall) -> ToolOutput {
         let mut slot = self.broker.lock().await;
         // Taken out: a call that is cancelled takes its connection with it.
         let opened = match slot.take() {
@@ -220,27 +226,27 @@ impl Desk {
             Err(error) => return ToolOutput::error(format!("the broker's store: {error}")),
         };
         let result = match order {
-            Order::Agents => self.agents(&mut broker).await,
-            Order::Send { to, text } => self.send(&mut broker, &to, &text).await,
-            Order::Broadcast { text } => self.broadcast(&mut broker, &text).await,
-            Order::Inbox => self.inbox(&mut broker).await,
-            Order::Show { id, offset } => self.show(&mut broker, &id, offset).await,
-            Order::Ack { id } => self.ack(&mut broker, &id).await,
+            BrokerCall::Agents => self.agents(&mut broker).await,
+            BrokerCall::Send { to, text } => self.send(&mut broker, &to, &text).await,
+            BrokerCall::Broadcast { text } => self.broadcast(&mut broker, &text).await,
+            BrokerCall::Inbox => self.inbox(&mut broker).await,
+            BrokerCall::Show { id, offset } => self.show(&mut broker, &id, offset).await,
+            BrokerCall::Ack { id } => self.ack(&mut broker, &id).await,
         };
         match result {
             Ok(output) => {
                 *slot = Some(broker);
                 output
             }
-            Err(Refusal::Said(words)) => {
+            Err(BrokerToolRefusal::Said(words)) => {
                 *slot = Some(broker);
                 ToolOutput::error(words)
             }
-            Err(Refusal::Store(words)) => ToolOutput::error(format!("the broker's store: {words}")),
+            Err(BrokerToolRefusal::Store(words)) => ToolOutput::error(format!("the broker's store: {words}")),
         }
     }
 
-    async fn agents(&self, broker: &mut Broker) -> Result<ToolOutput, Refusal> {
+    async fn agents(&self, broker: &mut Broker) -> Result<ToolOutput, BrokerToolRefusal> {
         let session = &self.identity.session;
         let agents = broker.agents(session.id).await?;
         let mut text = String::new();
@@ -248,7 +254,8 @@ impl Desk {
             let you = if agent.id == self.identity.me.id { " (you)" } else { "" };
             let description: String =
                 inert::line(&agent.description).chars().take(DESCRIPTION_CHARS).collect();
-            let (name, role) = (frame::quoted(&agent.name), Role::of(agent.id, agent.kind, session).name());
+            let (name, role) =
+                (frame::quoted(&agent.name), SenderRole::of(agent.id, agent.kind, session).name());
             text.push_str(&format!("{} {role} {name}{you}: {description}\n", agent.id));
         }
         if agents.len() > LISTED {
@@ -257,11 +264,11 @@ impl Desk {
         Ok(ToolOutput::text(text, format!("{} agents", agents.len())))
     }
 
-    async fn send(&self, broker: &mut Broker, to: &str, text: &str) -> Result<ToolOutput, Refusal> {
+    async fn send(&self, broker: &mut Broker, to: &str, text: &str) -> Result<ToolOutput, BrokerToolRefusal> {
         let (session, me) = (self.identity.session.id, self.identity.me.id);
         let to = recipient(broker.agents(session).await?, to)?;
         if to == me.into() {
-            return Err(Refusal::Said("that is you; nothing was sent".to_owned()));
+            return Err(BrokerToolRefusal::Said("that is you; nothing was sent".to_owned()));
         }
         let text = self.redactor.redact(text).into_owned();
         let sent =
@@ -271,7 +278,7 @@ impl Desk {
         Ok(ToolOutput::text(words, format!("sent to {name}")))
     }
 
-    async fn broadcast(&self, broker: &mut Broker, text: &str) -> Result<ToolOutput, Refusal> {
+    async fn broadcast(&self, broker: &mut Broker, text: &str) -> Result<ToolOutput, BrokerToolRefusal> {
         let (session, from) = (self.identity.session.id, self.identity.me.id.into());
         let text = self.redactor.redact(text).into_owned();
         let sent = broker.broadcast(&NewBroadcast { session, from, text, id: None }, Stamp::now()).await?;
@@ -281,10 +288,10 @@ impl Desk {
         Ok(ToolOutput::text(format!("{summary}: {}", names.join(", ")), summary))
     }
 
-    async fn inbox(&self, broker: &mut Broker) -> Result<ToolOutput, Refusal> {
+    async fn inbox(&self, broker: &mut Broker) -> Result<ToolOutput, BrokerToolRefusal> {
         let query = PollQuery {
             agent: self.identity.me.id,
-            scope: Scope::Open,
+            scope: MailboxScope::Open,
             since: None,
             after: Some(0),
             page_size: INBOX,
@@ -303,11 +310,16 @@ impl Desk {
         Ok(ToolOutput::text(parts.join("\n"), format!("{} messages", page.tasks.len())))
     }
 
-    async fn show(&self, broker: &mut Broker, id: &IdPrefix, offset: usize) -> Result<ToolOutput, Refusal> {
+    async fn show(
+        &self,
+        broker: &mut Broker,
+        id: &IdPrefix,
+        offset: usize,
+    ) -> Result<ToolOutput, BrokerToolRefusal> {
         let task = broker.task(self.identity.session.id, id).await?;
         let me = |id| id == self.identity.me.id || self.identity.former.contains(&id);
         if !me(task.from) && !me(task.context) {
-            return Err(Refusal::Said(format!("message {} is not yours", task.id)));
+            return Err(BrokerToolRefusal::Said(format!("message {} is not yours", task.id)));
         }
         let state = match task.state {
             TaskState::InputRequired => "its recipient has not heard it yet".to_owned(),
@@ -318,7 +330,7 @@ impl Desk {
         Ok(ToolOutput::text(text, state))
     }
 
-    async fn ack(&self, broker: &mut Broker, id: &IdPrefix) -> Result<ToolOutput, Refusal> {
+    async fn ack(&self, broker: &mut Broker, id: &IdPrefix) -> Result<ToolOutput, BrokerToolRefusal> {
         let (session, me) = (self.identity.session.id, self.identity.me.id);
         match broker.ack(session, &me.into(), id, Stamp::now()).await {
             Ok(task) => Ok(ToolOutput::text(format!("message {} is acknowledged", task.id), "acknowledged")),
@@ -329,30 +341,44 @@ impl Desk {
         }
     }
 
-    async fn framed(&self, broker: &mut Broker, task: &Task, offset: usize) -> Result<String, Refusal> {
+    async fn framed(
+        &self,
+        broker: &mut Broker,
+        task: &Task,
+        offset: usize,
+    ) -> Result<String, BrokerToolRefusal> {
         let session: &Session = &self.identity.session;
         let sender = match broker.member(session.id, &task.from.into()).await {
             Ok(sender) => Some(sender),
             Err(BrokerError::NotAMember { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let role = sender.as_ref().map_or(Role::Agent, |sender| Role::of(sender.id, sender.kind, session));
+        let role = sender
+            .as_ref()
+            .map_or(SenderRole::Agent, |sender| SenderRole::of(sender.id, sender.kind, session));
         Ok(frame::message(task, sender.as_ref(), role, offset))
     }
 }
 
 /// Who is meant: a name that one active agent has, or an id.
-fn recipient(agents: Vec<Agent>, to: &str) -> Result<IdPrefix, Refusal> {
+fn recipient(agents: Vec<Agent>, to: &str) -> Result<IdPrefix, BrokerToolRefusal> {
     let to = to.trim();
     let named: Vec<&Agent> = agents.iter().filter(|agent| agent.name == to).collect();
     match named[..] {
         [agent] => Ok(agent.id.into()),
         [] => IdPrefix::parse(to).map_err(|_| {
-            Refusal::Said(format!("no agent is called {}; BrokerAgents lists them", inert::quoted(to)))
+            BrokerToolRefusal::Said(format!(
+                "no agent is called {}; BrokerAgents lists them",
+                inert::quoted(to)
+            ))
         }),
         _ => {
             let ids: Vec<String> = named.iter().map(|agent| agent.id.to_string()).collect();
-            Err(Refusal::Said(format!("several agents are called {}: {}", inert::quoted(to), ids.join(", "))))
+            Err(BrokerToolRefusal::Said(format!(
+                "several agents are called {}: {}",
+                inert::quoted(to),
+                ids.join(", ")
+            )))
         }
     }
 }

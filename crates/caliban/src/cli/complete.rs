@@ -19,7 +19,7 @@ pub(crate) const MODE: &str = "__complete";
 
 /// What an `ID` is the id of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum IdKind {
     Agent,
     Session,
     Job,
@@ -30,7 +30,7 @@ pub(crate) fn print(arguments: &[OsString]) {
     let Some((index, words)) = arguments.split_first() else { return };
     let words = words.strip_prefix(&[OsString::from("--")]).unwrap_or(words).to_vec();
     let Some(index) = index.to_str().and_then(|index| index.parse::<usize>().ok()) else { return };
-    let mut command = with_ids(super::with_short_verbs(), Kind::Agent);
+    let mut command = with_ids(super::with_short_verbs(), IdKind::Agent);
     let here = std::env::current_dir().ok();
     let found = complete(&mut command, words, index, here.as_deref()).unwrap_or_default();
     let mut out = std::io::stdout().lock();
@@ -43,18 +43,18 @@ pub(crate) fn print(arguments: &[OsString]) {
 }
 
 /// The command with completers for every `ID`, and without files where a prompt is meant.
-fn with_ids(command: Command, kind: Kind) -> Command {
+fn with_ids(command: Command, kind: IdKind) -> Command {
     let command = command.mut_args(|arg| {
         if arg.get_id() == "prompt" {
             return arg.value_hint(ValueHint::Other);
         }
-        let kind = if arg.get_long() == Some("resume") { Kind::Session } else { kind };
+        let kind = if arg.get_long() == Some("resume") { IdKind::Session } else { kind };
         if is_id(&arg) { arg.add(ArgValueCandidates::new(move || ids(kind))) } else { arg }
     });
     command.mut_subcommands(|below| {
         let kind = match below.get_name() {
-            "sessions" => Kind::Session,
-            "jobs" => Kind::Job,
+            "sessions" => IdKind::Session,
+            "jobs" => IdKind::Job,
             _ => kind,
         };
         with_ids(below, kind)
@@ -67,21 +67,21 @@ fn is_id(arg: &Arg) -> bool {
         && arg.get_long() != Some("session")
 }
 
-fn ids(kind: Kind) -> Vec<CompletionCandidate> {
+fn ids(kind: IdKind) -> Vec<CompletionCandidate> {
     let Some(base) = base() else { return Vec::new() };
     let candidate = |id: String, help: Option<String>| {
         let help = help.map(|help| caliban_core::inert::line(&help).into_owned().into());
         CompletionCandidate::new(id).help(help)
     };
     let shelves: &[Shelf] = match kind {
-        Kind::Job => {
+        IdKind::Job => {
             let jobs = base.join(detached::DIRECTORY);
             let left = detached::list(&jobs).into_iter();
             let left = left.filter(|record| record.state(&jobs) != DetachedState::Ended);
             return left.map(|record| candidate(record.id, Some(record.command))).collect();
         }
-        Kind::Agent => &[Shelf::Agents],
-        Kind::Session => &[Shelf::Sessions, Shelf::Agents],
+        IdKind::Agent => &[Shelf::Agents],
+        IdKind::Session => &[Shelf::Sessions, Shelf::Agents],
     };
     let sessions = Sessions::new(base);
     let found = shelves.iter().flat_map(|shelf| sessions.on(*shelf));

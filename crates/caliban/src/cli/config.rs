@@ -11,7 +11,7 @@ use crate::{
     settings::{
         self, Environment, Loaded,
         provider::Choice,
-        show::{Row, inline, rows},
+        show::{SettingRow, inline, rows},
     },
     trust::{RepoFile, Trust},
 };
@@ -86,7 +86,7 @@ fn show(args: &ShowArgs, environment: &Environment, cwd: &Path, out: &mut dyn Wr
         }
     };
     loaded.notes.iter().for_each(|note| report::note(note));
-    let rows: Vec<Row> =
+    let rows: Vec<SettingRow> =
         rows(&loaded, choice.as_ref()).into_iter().filter(|row| args.all || row.is_set()).collect();
     if args.json {
         return print_json(out, &rows);

@@ -24,7 +24,7 @@ use crate::{
     report::{Code, Failure},
     settings::{
         self, Environment, Loaded, Paths, SettingsError, file,
-        provider::{Choice, Endpoint, Target, nothing_set},
+        provider::{Choice, Endpoint, ModelTarget, nothing_set},
     },
     trust::{Trust, quoted},
 };
@@ -57,7 +57,7 @@ pub(crate) struct DoctorArgs {
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     Ok,
     Warn,
     Fail,
@@ -67,7 +67,7 @@ enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Check {
     name: &'static str,
-    state: State,
+    state: CheckState,
     found: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,24 +76,29 @@ struct Check {
 
 impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, found: found.into(), advice: None }
+        Self { name, state: CheckState::Ok, found: found.into(), advice: None }
     }
 
-    fn bad(name: &'static str, state: State, found: impl Into<String>, advice: impl Into<String>) -> Self {
+    fn bad(
+        name: &'static str,
+        state: CheckState,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self { name, state, found: found.into(), advice: Some(advice.into()) }
     }
 
     fn error(name: &'static str, error: &SettingsError) -> Self {
-        Self { name, state: State::Fail, found: error.to_string(), advice: error.hint.clone() }
+        Self { name, state: CheckState::Fail, found: error.to_string(), advice: error.hint.clone() }
     }
 }
 
 impl fmt::Display for Check {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, color) = match self.state {
-            State::Ok => ("ok", AnsiColor::Green),
-            State::Warn => ("warn", AnsiColor::Yellow),
-            State::Fail => ("fail", AnsiColor::Red),
+            CheckState::Ok => ("ok", AnsiColor::Green),
+            CheckState::Warn => ("warn", AnsiColor::Yellow),
+            CheckState::Fail => ("fail", AnsiColor::Red),
         };
         let style = Style::new().bold().fg_color(Some(color.into()));
         write!(out, "{style}{word:4}{style:#}  {:9} {}", self.name, self.found)?;
@@ -135,7 +140,7 @@ pub(crate) fn doctor(
             writeln!(out, "{check}")?;
         }
     }
-    let failed = checks.iter().any(|check| check.state == State::Fail);
+    let failed = checks.iter().any(|check| check.state == CheckState::Fail);
     Ok(if failed { Code::Failed } else { Code::Done })
 }
 
@@ -143,11 +148,11 @@ fn git(environment: &Environment) -> Check {
     const NAME: &str = "git";
     let install = "install git 2.38 or newer: worktrees, sub-agents and reviews need it";
     let Some(line) = version_line(environment, "git") else {
-        return Check::bad(NAME, State::Fail, "git is not on PATH, or does not run", install);
+        return Check::bad(NAME, CheckState::Fail, "git is not on PATH, or does not run", install);
     };
     match git_version(&line) {
         Some(version) if version >= OLDEST_GIT => Check::ok(NAME, line),
-        _ => Check::bad(NAME, State::Fail, format!("{line} is too old"), install),
+        _ => Check::bad(NAME, CheckState::Fail, format!("{line} is too old"), install),
     }
 }
 
@@ -162,7 +167,7 @@ fn bash(environment: &Environment) -> Check {
         Some(line) => Check::ok(NAME, line),
         None => Check::bad(
             NAME,
-            State::Fail,
+            CheckState::Fail,
             "bash is not on PATH, or does not run",
             "install bash: commands run in it",
         ),
@@ -184,7 +189,12 @@ fn data(paths: &Paths) -> Check {
     let shown = paths.data.display();
     // The directory is made when it is first needed: what counts is the part of the path that exists.
     let Some(existing) = paths.data.ancestors().find(|dir| dir.exists()) else {
-        return Check::bad(NAME, State::Fail, format!("{shown} cannot be made"), "set XDG_DATA_HOME or HOME");
+        return Check::bad(
+            NAME,
+            CheckState::Fail,
+            format!("{shown} cannot be made"),
+            "set XDG_DATA_HOME or HOME",
+        );
     };
     let writable = existing.is_dir()
         && rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
@@ -197,7 +207,7 @@ fn data(paths: &Paths) -> Check {
         );
         Check::bad(
             NAME,
-            State::Fail,
+            CheckState::Fail,
             format!("{shown} cannot be written: sessions could not be kept"),
             advice,
         )
@@ -208,14 +218,16 @@ fn disk(paths: &Paths) -> Check {
     const NAME: &str = "disk";
     let existing = paths.data.ancestors().find(|dir| dir.exists());
     let Some(free) = existing.and_then(room::left) else {
-        return Check::bad(NAME, State::Warn, "the free space is not known", "look with `df -h`");
+        return Check::bad(NAME, CheckState::Warn, "the free space is not known", "look with `df -h`");
     };
     let found = format!("{} MiB free at {}", free >> 20, paths.data.display());
     match free {
         _ if free < DISK_FAIL_BYTES => {
-            Check::bad(NAME, State::Fail, found, "make room: sessions could not be written")
+            Check::bad(NAME, CheckState::Fail, found, "make room: sessions could not be written")
         }
-        _ if free < DISK_WARN_BYTES => Check::bad(NAME, State::Warn, found, "make room: worktrees need some"),
+        _ if free < DISK_WARN_BYTES => {
+            Check::bad(NAME, CheckState::Warn, found, "make room: worktrees need some")
+        }
         _ => Check::ok(NAME, found),
     }
 }
@@ -237,7 +249,7 @@ fn sandbox(loaded: &Loaded) -> Check {
         Ok(()) => Check::ok(NAME, format!("commands are fenced (tried; sandbox: {words})")),
         Err(reason) => Check::bad(
             NAME,
-            if wanted == Some(Sandbox::Required) { State::Fail } else { State::Warn },
+            if wanted == Some(Sandbox::Required) { CheckState::Fail } else { CheckState::Warn },
             format!("commands cannot be fenced: {reason}"),
             format!(
                 "agents in the background do not start, and in the foreground nearly every command asks\n{}\n\
@@ -263,7 +275,7 @@ fn settings_files(loaded: &Loaded) -> Check {
         let found = format!("{} holds a key and others can read it", user.display());
         return Check::bad(
             NAME,
-            State::Warn,
+            CheckState::Warn,
             found,
             format!("chmod 600 {}", quoted(&user.display().to_string())),
         );
@@ -278,7 +290,7 @@ fn trust(loaded: &Loaded) -> Check {
         (Trust::Trusted(files), _) => Check::ok(NAME, format!("trusted: {}", files.names().join(", "))),
         (Trust::Untrusted(_) | Trust::Changed(_), note) => {
             let advice = format!("caliban trust {}", quoted(&loaded.root.display().to_string()));
-            Check::bad(NAME, State::Warn, note.unwrap_or_default(), advice)
+            Check::bad(NAME, CheckState::Warn, note.unwrap_or_default(), advice)
         }
     }
 }
@@ -289,21 +301,21 @@ fn provider(loaded: &Loaded, environment: &Environment) -> Check {
         Err(error) => Check::error(NAME, &error),
         Ok(Choice::Use(target)) => reach(&target, environment),
         Ok(Choice::IfRunning(target)) => match reach(&target, environment) {
-            check if check.state == State::Ok => check,
+            check if check.state == CheckState::Ok => check,
             _ => Check::error(NAME, &nothing_set()),
         },
     }
 }
 
 /// Whether somebody listens at the provider's address. Sends nothing, so a wrong key is not noticed here.
-fn reach(target: &Target, environment: &Environment) -> Check {
+fn reach(target: &ModelTarget, environment: &Environment) -> Check {
     const NAME: &str = "provider";
     let provider = target.provider.value;
     let Endpoint::Http { base_url, key } = &target.endpoint else {
         return match &target.endpoint {
             Endpoint::Script(Some(script)) if !script.value.is_file() => Check::bad(
                 NAME,
-                State::Fail,
+                CheckState::Fail,
                 format!("the script {} is not there", script.value.display()),
                 format!("it is named by: {}", script.source),
             ),
@@ -322,7 +334,7 @@ fn reach(target: &Target, environment: &Environment) -> Check {
         Ok(()) => Check::ok(NAME, format!("{provider} at {url} answers, {key}")),
         Err(reason) => Check::bad(
             NAME,
-            State::Fail,
+            CheckState::Fail,
             format!("{provider} at {url} cannot be reached: {reason}"),
             format!("check the network and the address (it is set by: {})", base_url.source),
         ),
@@ -372,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_check_says_what_to_do_below_what_was_found() {
-        let check = Check::bad("git", State::Fail, "too old", "install it\nsoon");
+        let check = Check::bad("git", CheckState::Fail, "too old", "install it\nsoon");
         assert_eq!(
             anstream::adapter::strip_str(&check.to_string()).to_string(),
             "fail  git       too old\n                -> install it\n                -> soon"

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use caliban_acp_host::{Answer, SessionHost};
+use caliban_acp_host::{CommandAnswer, SessionHost};
 use caliban_agent::{blueprint::Blueprint, hooks::CommandHook, spawner::Spawner, subagent::rights};
 use caliban_core::{
     setup::AgentSetup,
@@ -34,7 +34,7 @@ impl Handover {
 
     /// Sends the conversation away; its background agents go on as agents of their own. When nobody takes it, the session
     /// is as it was, but for a turn that was interrupted.
-    pub(super) async fn detach(&self, directory: &Path, host: &SessionHost) -> Result<Answer, String> {
+    pub(super) async fn detach(&self, directory: &Path, host: &SessionHost) -> Result<CommandAnswer, String> {
         let title = crate::sessions::title(&host.records());
         if title.is_empty() {
             return Err("nothing was said yet: there is nothing to send".to_owned());
@@ -77,6 +77,6 @@ impl Handover {
             tracing::warn!(%error, "that the session was sent to the fleet is not in its transcript");
         }
         kept.push(format!("this conversation goes on as agent {id}: `caliban attach {id}`"));
-        Ok(Answer::Leave { text: kept.join("\n") })
+        Ok(CommandAnswer::Leave { text: kept.join("\n") })
     }
 }

@@ -11,9 +11,9 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use caliban_acp_host::{Answer, CommandInfo, Commands, SessionHost, sessions::BoxFuture};
+use caliban_acp_host::{CommandAnswer, CommandInfo, Commands, SessionHost, sessions::BoxFuture};
 use caliban_agent::{
-    Agent, Change, background::Background, checkpoint, definitions::Definition, event::Author, fork,
+    Agent, AgentChange, background::Background, checkpoint, definitions::Definition, event::Author, fork,
 };
 use caliban_control::Client;
 use caliban_core::{alias, background::BackgroundStatus, message::Effort};
@@ -25,7 +25,7 @@ use self::custom::Custom;
 use crate::{
     compose::{Composition, Resources},
     fleet::Fleet,
-    place::{Found, Sessions},
+    place::{FoundSession, Sessions},
     settings::Environment,
 };
 
@@ -123,7 +123,7 @@ impl SessionCommands {
         self.forks == Forks::Possible || !matches!(name, "rewind" | "fork" | "sessions" | "detach")
     }
 
-    async fn own(&self, name: &str, arguments: &str, host: &SessionHost) -> Result<Answer, String> {
+    async fn own(&self, name: &str, arguments: &str, host: &SessionHost) -> Result<CommandAnswer, String> {
         let text = match name {
             "model" => self.model(arguments, host).await?,
             "effort" => effort(arguments, host).await?,
@@ -143,17 +143,17 @@ impl SessionCommands {
                 &self.memory,
                 "The model was given no instruction file. /init writes AGENTS.md.",
             ),
-            "init" => return Ok(Answer::Prompt(with(INIT, "What matters most: ", arguments))),
+            "init" => return Ok(CommandAnswer::Prompt(with(INIT, "What matters most: ", arguments))),
             _ => {
                 let what = if arguments.is_empty() {
                     "the uncommitted changes (git status, git diff HEAD)"
                 } else {
                     arguments
                 };
-                return Ok(Answer::Prompt(with(REVIEW, "What to review: ", what)));
+                return Ok(CommandAnswer::Prompt(with(REVIEW, "What to review: ", what)));
             }
         };
-        Ok(Answer::Text(text))
+        Ok(CommandAnswer::Text(text))
     }
 
     async fn model(&self, name: &str, host: &SessionHost) -> Result<String, String> {
@@ -167,7 +167,7 @@ impl SessionCommands {
             return Ok(format!("{now} answers. /model NAME changes that.\n{}", lines.join("\n")));
         }
         let name = alias::resolved(name, &now);
-        host.configure(Change { model: Some(name.clone()), effort: None }).await?;
+        host.configure(AgentChange { model: Some(name.clone()), effort: None }).await?;
         let is_known = known.is_ok_and(|known| known.is_empty() || known.contains(&name));
         let doubt = if is_known {
             ""
@@ -193,7 +193,7 @@ impl SessionCommands {
         ))
     }
 
-    async fn fork(&self, arguments: &str, host: &SessionHost, files: Files) -> Result<Answer, String> {
+    async fn fork(&self, arguments: &str, host: &SessionHost, files: Files) -> Result<CommandAnswer, String> {
         match files {
             Files::Back => check_rest(host)?,
             Files::Stay if host.is_running() => {
@@ -211,7 +211,7 @@ impl SessionCommands {
                 Some(point.ok_or_else(|| report::points(&points))?.turn)
             }
         };
-        let found = Found {
+        let found = FoundSession {
             id: host.id().parse().map_err(|_| "this session has no id")?,
             directory: self.directory.clone(),
             changed: std::time::SystemTime::now(),
@@ -224,7 +224,7 @@ impl SessionCommands {
         if let Some(undone) = &forked.undone {
             text = format!("{}\n{text}", report::undone(undone, host.cwd()));
         }
-        Ok(Answer::Load { session: forked.id, draft: forked.prompt.unwrap_or_default(), text })
+        Ok(CommandAnswer::Load { session: forked.id, draft: forked.prompt.unwrap_or_default(), text })
     }
 
     async fn approvals(&self) -> Result<String, String> {
@@ -263,13 +263,13 @@ impl Commands for SessionCommands {
         name: &'a str,
         arguments: &'a str,
         host: &'a SessionHost,
-    ) -> BoxFuture<'a, Result<Answer, String>> {
+    ) -> BoxFuture<'a, Result<CommandAnswer, String>> {
         Box::pin(async move {
             if OWN.iter().any(|(own, ..)| *own == name) {
                 return self.own(name, arguments, host).await;
             }
             match self.custom.iter().find(|custom| custom.name == name) {
-                Some(custom) => Ok(Answer::Prompt(custom.prompt(arguments))),
+                Some(custom) => Ok(CommandAnswer::Prompt(custom.prompt(arguments))),
                 None => Err(format!("there is no command /{name}")),
             }
         })
@@ -300,7 +300,7 @@ pub(crate) struct Forked {
 /// `caliban sessions fork` and `caliban sessions rewind` are all this.
 pub(crate) fn take_back(
     sessions: &Sessions,
-    found: &Found,
+    found: &FoundSession,
     repo: &std::path::Path,
     before: Option<u32>,
     files: Files,
@@ -341,7 +341,7 @@ async fn effort(word: &str, host: &SessionHost) -> Result<String, String> {
     }
     let effort: Effort =
         serde_json::from_value(word.into()).map_err(|_| format!("there is no effort {word}: {}", words()))?;
-    host.configure(Change { model: None, effort: Some(effort) }).await?;
+    host.configure(AgentChange { model: None, effort: Some(effort) }).await?;
     Ok(format!("From the next request on the effort is {}.", effort.word()))
 }
 

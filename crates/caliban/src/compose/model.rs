@@ -12,7 +12,7 @@ use crate::{
     report::Failure,
     settings::{
         Environment, Loaded,
-        provider::{Choice, Endpoint, Patience, Target, nothing_set},
+        provider::{Choice, Endpoint, ModelTarget, Patience, nothing_set},
     },
 };
 
@@ -23,7 +23,7 @@ pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -
         .map(drop)
 }
 
-pub(super) async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
+pub(super) async fn decide(loaded: &Loaded) -> Result<ModelTarget, Failure> {
     match loaded.choose()? {
         Choice::Use(target) => Ok(target),
         Choice::IfRunning(target) => match &target.endpoint {
@@ -41,7 +41,7 @@ pub(super) async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
 pub(super) const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
 pub(super) fn provider(
     loaded: &Loaded,
-    target: &Target,
+    target: &ModelTarget,
     environment: &Environment,
     patience: Patience,
     limit: Option<Duration>,
@@ -57,7 +57,7 @@ pub(super) fn provider(
 /// How a provider is reached, behind the governor of all who use the same key.
 pub(crate) fn governed(
     loaded: &Loaded,
-    target: &Target,
+    target: &ModelTarget,
     environment: &Environment,
     patience: Patience,
     (ledger, standing): (&MachineLedger, Standing),
@@ -71,7 +71,7 @@ pub(crate) fn governed(
 }
 
 /// How the names of Claude's models begin there.
-pub(super) fn claude_names(target: &Target) -> &'static str {
+pub(super) fn claude_names(target: &ModelTarget) -> &'static str {
     match target.provider.value {
         ProviderKind::Anthropic => "claude-",
         ProviderKind::OpenRouter => "anthropic/",
@@ -79,7 +79,7 @@ pub(super) fn claude_names(target: &Target) -> &'static str {
     }
 }
 
-pub(super) async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failure> {
+pub(super) async fn model(target: &ModelTarget, provider: &dyn Provider) -> Result<String, Failure> {
     if let Some(model) = &target.model {
         return Ok(alias::resolved(&model.value, claude_names(target)));
     }
@@ -99,7 +99,7 @@ pub(crate) fn is_free(loaded: &Loaded) -> bool {
 }
 
 /// A model on the user's own machine costs nothing; neither does a script.
-pub(crate) fn billing(target: &Target) -> Billing {
+pub(crate) fn billing(target: &ModelTarget) -> Billing {
     let kind = target.provider.value;
     if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
         Billing::Local

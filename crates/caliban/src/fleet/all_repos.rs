@@ -23,7 +23,7 @@ use super::{
     approvals, json_line,
     list::{self, NEEDS_YOU},
     place_sources,
-    row::{self, Shown},
+    row::{self, ShownAgent},
     say,
 };
 use crate::report::{Code, Failure};
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const REPO: Style = Style::new().bold();
 
 /// The fleet of one repo.
-struct Found {
+struct RepoFleet {
     repo: PathBuf,
     base: PathBuf,
     told_by: ToldBy,
@@ -57,7 +57,7 @@ struct There<'a> {
     /// Whether a daemon says so. Else it is what was last recorded.
     daemon: bool,
     #[serde(flatten)]
-    agent: Shown<'a>,
+    agent: ShownAgent<'a>,
 }
 
 pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -65,9 +65,9 @@ pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> 
     let now = caliban_contract::wall_ms();
     if json {
         let mut all = Vec::new();
-        for Found { repo, told_by, rows, .. } in &fleets {
+        for RepoFleet { repo, told_by, rows, .. } in &fleets {
             let daemon = *told_by == ToldBy::Daemon;
-            all.extend(rows.iter().map(|row| There { repo, daemon, agent: Shown::new(row, now) }));
+            all.extend(rows.iter().map(|row| There { repo, daemon, agent: ShownAgent::new(row, now) }));
         }
         json_line(&all, out)?;
         return Ok(Code::Done);
@@ -123,8 +123,8 @@ pub(super) async fn questions(
     Ok(open_in(find(fleet, only, &mut tell).await?))
 }
 
-fn open_in(fleets: Vec<Found>) -> Vec<(PathBuf, Vec<Numbered>)> {
-    let numbered = |found: Found| {
+fn open_in(fleets: Vec<RepoFleet>) -> Vec<(PathBuf, Vec<Numbered>)> {
+    let numbered = |found: RepoFleet| {
         let open = approval_numbers::number(&found.base, &found.rows, Showing::All).open;
         (found.repo, open)
     };
@@ -136,12 +136,12 @@ fn say_all(line: &str) {
 }
 
 /// The list: each repo with its agents below it, and how many of all need a person.
-fn lines(fleets: &[Found], now: u64, width: Option<usize>) -> Vec<String> {
+fn lines(fleets: &[RepoFleet], now: u64, width: Option<usize>) -> Vec<String> {
     if fleets.is_empty() {
         return vec!["No agents in any repo. Start one: caliban --bg \"<task>\"".to_owned()];
     }
     let mut lines = Vec::new();
-    for Found { repo, told_by, rows, .. } in fleets {
+    for RepoFleet { repo, told_by, rows, .. } in fleets {
         let repo = inert::line(&repo.to_string_lossy()).into_owned();
         let left = if *told_by == ToldBy::Disk { " (no daemon: as it was left)" } else { "" };
         lines.push(format!("{REPO}{repo}{REPO:#}{left}"));
@@ -160,7 +160,7 @@ fn lines(fleets: &[Found], now: u64, width: Option<usize>) -> Vec<String> {
 /// The agents of all repos, with the places of those whose daemon runs. For the agent view.
 pub(super) async fn rows(fleet: &Fleet<'_>) -> Vec<(PathBuf, Option<Places>, Vec<AgentRow>)> {
     let Ok(sources) = place_sources(fleet.environment) else { return Vec::new() };
-    let with_places = |Found { repo, told_by, rows, .. }: Found| {
+    let with_places = |RepoFleet { repo, told_by, rows, .. }: RepoFleet| {
         let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == ToldBy::Daemon);
         (repo, places, rows)
     };
@@ -172,7 +172,7 @@ async fn find(
     fleet: &Fleet<'_>,
     only: Option<&Path>,
     tell: &mut (dyn FnMut(&str) + Send),
-) -> Result<Vec<Found>, Failure> {
+) -> Result<Vec<RepoFleet>, Failure> {
     let sources = place_sources(fleet.environment)?;
     let parent = sources.data.join("repos");
     let mut found = Vec::new();
@@ -187,7 +187,7 @@ async fn find(
         };
         match one(fleet, &sources, &base, &repo, tell).await {
             Ok((_, rows)) if rows.is_empty() => {}
-            Ok((told_by, rows)) => found.push(Found { repo, base, told_by, rows }),
+            Ok((told_by, rows)) => found.push(RepoFleet { repo, base, told_by, rows }),
             Err(why) => {
                 tell(&format!("left out: the agents of {} ({}): {why}", repo.display(), base.display()))
             }

@@ -135,7 +135,7 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
 pub(super) async fn give(
     fleet: &Fleet<'_>,
     agent: &str,
-    asked: &records::Ask,
+    asked: &records::AskRecord,
     answer: Answer,
 ) -> Result<(), Failure> {
     let mut client = fleet.client().await?;

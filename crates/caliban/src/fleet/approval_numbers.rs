@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_contract::records::{self, Ask};
+use caliban_contract::records::{self, AskRecord};
 use caliban_control::{protocol::AgentRow, words};
 use caliban_core::ids::AgentId;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub(super) struct Numbered {
     pub dir: PathBuf,
     /// What it asks.
     #[serde(flatten)]
-    pub ask: Ask,
+    pub ask: AskRecord,
     /// Whether it was shown to somebody before.
     #[serde(skip)]
     pub was_shown: bool,
@@ -153,11 +153,11 @@ pub(super) fn shown(base: &Path, rows: &[AgentRow]) {
     }
 }
 
-fn asks(rows: &[AgentRow]) -> Vec<(&AgentRow, &Ask)> {
+fn asks(rows: &[AgentRow]) -> Vec<(&AgentRow, &AskRecord)> {
     rows.iter().flat_map(|row| row.asks.iter().map(move |ask| (row, ask))).collect()
 }
 
-fn key(row: &AgentRow, ask: &Ask) -> String {
+fn key(row: &AgentRow, ask: &AskRecord) -> String {
     format!("{}/{}/{}", row.id, ask.id, ask.opened_at)
 }
 
@@ -187,9 +187,10 @@ mod tests {
     #[test]
     fn a_number_stays_with_its_question() {
         let dir = tempfile::tempdir().unwrap();
-        let ask = |id: &str, opened_at| Ask { id: id.into(), opened_at, ..Ask::default() };
-        let row = |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..crate::fleet::tests::row(State::Running) };
-        let numbers = |asks: &[Ask]| {
+        let ask = |id: &str, opened_at| AskRecord { id: id.into(), opened_at, ..AskRecord::default() };
+        let row =
+            |asks: &[AskRecord]| AgentRow { asks: asks.to_vec(), ..crate::fleet::tests::row(State::Running) };
+        let numbers = |asks: &[AskRecord]| {
             let listed = number(dir.path(), &[row(asks)], Showing::None).open;
             listed.into_iter().map(|it| (it.number.unwrap(), it.ask.id)).collect::<Vec<_>>()
         };
@@ -215,7 +216,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let row = |id: &str, ask: &str| AgentRow {
             id: id.parse().unwrap(),
-            asks: vec![Ask { id: ask.into(), ..Ask::default() }],
+            asks: vec![AskRecord { id: ask.into(), ..AskRecord::default() }],
             ..crate::fleet::tests::row(State::Running)
         };
         let (one, two) = (row("00000001", "a"), row("00000002", "b"));
@@ -234,8 +235,9 @@ mod tests {
     #[test]
     fn numbers_that_were_given_hold_where_no_other_can_be_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let ask = |id: &str, opened_at| Ask { id: id.into(), opened_at, ..Ask::default() };
-        let row = |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..crate::fleet::tests::row(State::Running) };
+        let ask = |id: &str, opened_at| AskRecord { id: id.into(), opened_at, ..AskRecord::default() };
+        let row =
+            |asks: &[AskRecord]| AgentRow { asks: asks.to_vec(), ..crate::fleet::tests::row(State::Running) };
         number(dir.path(), &[row(&[ask("a", 2)])], Showing::All);
         fs::remove_file(dir.path().join(LOCK)).unwrap();
         fs::create_dir(dir.path().join(LOCK)).unwrap();

@@ -38,7 +38,7 @@ const HOW: &str =
 
 /// Whose questions they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum ApprovalScope {
     Here,
     AllRepos,
 }
@@ -60,7 +60,7 @@ impl There {
 
 /// What has changed, as a line of JSON.
 #[derive(Serialize)]
-struct Change<'a> {
+struct ApprovalChange<'a> {
     /// `asked` or `closed`.
     event: &'static str,
     repo: &'a Path,
@@ -70,7 +70,7 @@ struct Change<'a> {
 
 /// The questions that are open, under the numbers that they were shown with.
 #[derive(Debug, Default)]
-struct Board {
+struct ApprovalBoard {
     open: BTreeMap<u64, There>,
     /// The last number that was given over all repos.
     last: u64,
@@ -80,10 +80,10 @@ struct Board {
     answered: BTreeSet<u64>,
 }
 
-impl Board {
+impl ApprovalBoard {
     /// Takes in what is open now: what is new, and what is not open any more. Within one repo the numbers are the repo's; over
     /// all of them they are this watch's.
-    fn take(&mut self, now: Vec<There>, scope: Scope) -> (Vec<u64>, Vec<(u64, There)>) {
+    fn take(&mut self, now: Vec<There>, scope: ApprovalScope) -> (Vec<u64>, Vec<(u64, There)>) {
         let keys: BTreeSet<_> = now.iter().map(There::key).collect();
         let (open, closed) =
             std::mem::take(&mut self.open).into_iter().partition(|(_, there)| keys.contains(&there.key()));
@@ -92,7 +92,7 @@ impl Board {
         let mut new = Vec::new();
         for mut there in now.into_iter().filter(|there| !known.contains(&there.key())) {
             let number = match (scope, there.asked.number) {
-                (Scope::Here, Some(number)) => number,
+                (ApprovalScope::Here, Some(number)) => number,
                 _ => self.last + 1,
             };
             self.last = self.last.max(number);
@@ -149,8 +149,8 @@ pub(super) async fn watch(
     args: &ApprovalsArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let scope = if args.all_repos { Scope::AllRepos } else { Scope::Here };
-    if scope == Scope::Here {
+    let scope = if args.all_repos { ApprovalScope::AllRepos } else { ApprovalScope::Here };
+    if scope == ApprovalScope::Here {
         fleet.client().await?;
     }
     let is_terminal = !args.json && list::size().is_some();
@@ -158,7 +158,7 @@ pub(super) async fn watch(
     if keyboard.is_some() {
         say(HOW);
     }
-    let mut board = Board::default();
+    let mut board = ApprovalBoard::default();
     let mut told = BTreeSet::new();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -180,7 +180,7 @@ pub(super) async fn watch(
             Some(Said::View(number)) => view(&mut board, number, out)?,
             Some(Said::Nothing) | None => {}
         }
-        let only = (scope == Scope::Here).then(|| fleet.places().base().to_owned());
+        let only = (scope == ApprovalScope::Here).then(|| fleet.places().base().to_owned());
         let found = all_repos::questions(fleet, only.as_deref(), &mut told).await?;
         let found = found
             .into_iter()
@@ -188,7 +188,7 @@ pub(super) async fn watch(
         let (new, closed) = board.take(found.collect(), scope);
         for (number, there) in closed {
             if args.json {
-                json_line(&Change { event: "closed", repo: &there.repo, asked: &there.asked }, out)?;
+                json_line(&ApprovalChange { event: "closed", repo: &there.repo, asked: &there.asked }, out)?;
             } else {
                 writeln!(out, "{number}  not asked any more: {}", what(&there.asked))?;
             }
@@ -196,10 +196,10 @@ pub(super) async fn watch(
         for number in &new {
             let Some(there) = board.open.get(number) else { continue };
             if args.json {
-                json_line(&Change { event: "asked", repo: &there.repo, asked: &there.asked }, out)?;
+                json_line(&ApprovalChange { event: "asked", repo: &there.repo, asked: &there.asked }, out)?;
                 continue;
             }
-            if scope == Scope::AllRepos {
+            if scope == ApprovalScope::AllRepos {
                 writeln!(out, "{}", inert::line(&there.repo.to_string_lossy()))?;
             }
             approvals::print(std::slice::from_ref(&there.asked), out)?;
@@ -222,7 +222,7 @@ async fn typed(keyboard: &mut Option<Keyboard>) -> Option<String> {
 /// What goes wrong with one answer is said, and the watch goes on.
 async fn give(
     fleet: &Fleet<'_>,
-    board: &mut Board,
+    board: &mut ApprovalBoard,
     number: u64,
     answer: Answer,
     out: &mut dyn Write,
@@ -254,7 +254,7 @@ async fn give(
 }
 
 /// All of the call, as the transcript has it.
-fn view(board: &mut Board, number: u64, out: &mut dyn Write) -> Result<(), Failure> {
+fn view(board: &mut ApprovalBoard, number: u64, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(there) = board.open.get(&number) else {
         say(&format!("{number} is not open"));
         return Ok(());
@@ -271,7 +271,7 @@ fn view(board: &mut Board, number: u64, out: &mut dyn Write) -> Result<(), Failu
 
 #[cfg(test)]
 mod tests {
-    use caliban_contract::records::Ask;
+    use caliban_contract::records::AskRecord;
     use caliban_core::lifecycle::State;
 
     use super::*;
@@ -303,20 +303,20 @@ mod tests {
     fn a_number_means_one_question_for_as_long_as_the_watch_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let there = |repo: &str, id: &str| {
-            let asks = vec![Ask { id: id.into(), ..Ask::default() }];
+            let asks = vec![AskRecord { id: id.into(), ..AskRecord::default() }];
             let row =
                 caliban_control::protocol::AgentRow { asks, ..crate::fleet::tests::row(State::Running) };
             let asked = approval_numbers::number(dir.path(), &[row], Showing::All).open.remove(0);
             There { repo: repo.into(), asked }
         };
         let (a, b, c) = (there("/x", "a"), there("/y", "b"), there("/z", "c"));
-        let mut board = Board::default();
-        assert_eq!(board.take(vec![a.clone(), b.clone()], Scope::AllRepos).0, [1, 2]);
-        let (new, closed) = board.take(vec![b.clone(), c.clone()], Scope::AllRepos);
+        let mut board = ApprovalBoard::default();
+        assert_eq!(board.take(vec![a.clone(), b.clone()], ApprovalScope::AllRepos).0, [1, 2]);
+        let (new, closed) = board.take(vec![b.clone(), c.clone()], ApprovalScope::AllRepos);
         assert_eq!((new, closed.iter().map(|(number, _)| *number).collect::<Vec<_>>()), (vec![3], vec![1]));
         // What was answered here is no news; a question that comes again is another one.
         board.answered.insert(2);
-        let (new, closed) = board.take(vec![a, c], Scope::AllRepos);
+        let (new, closed) = board.take(vec![a, c], ApprovalScope::AllRepos);
         assert_eq!((new, closed.len()), (vec![4], 0));
     }
 }

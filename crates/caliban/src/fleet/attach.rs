@@ -20,12 +20,12 @@ use super::{
     Fleet,
     logs::{replay, verdict},
     row, say,
-    watch::{Daemons, Left},
+    watch::{DaemonEnd, Daemons},
     worded, worded_agent,
 };
 use crate::{
     cli::fleet::AttachArgs,
-    keyboard::{Keyboard, Line},
+    keyboard::{Keyboard, TypedLine},
     report::{Code, Failure},
 };
 
@@ -76,7 +76,7 @@ pub(super) async fn attach(
     let id = agent.id.to_string();
     let mut keyboard = if has_screen { None } else { Keyboard::open()? };
     // What was typed before the agent could hear it.
-    let mut early: VecDeque<Line> = VecDeque::new();
+    let mut early: VecDeque<TypedLine> = VecDeque::new();
     loop {
         if row::has_ended(agent.state) {
             replay(&agent, out)?;
@@ -171,7 +171,7 @@ pub(super) async fn attach(
 }
 
 /// Shows the agent on the screen until the person leaves.
-async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::Left, Failure> {
+async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::ScreenEnd, Failure> {
     use crate::screen::{facts, look, machine, place, theme, ui};
     let environment = fleet.environment;
     let ui = ui(environment, &fleet.cwd);
@@ -181,13 +181,13 @@ async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<calib
         no_say: link.client.no_say().map(str::to_owned),
         ..facts(&link.cwd)
     };
-    let options = caliban_tui::Options {
+    let options = caliban_tui::ScreenOptions {
         facts,
         theme: theme(environment, &ui),
         look: look(environment, &ui),
         machine: machine(environment, &ui),
         cwd: link.cwd,
-        open: caliban_tui::Open::Load(link.session),
+        open: caliban_tui::SessionChoice::Load(link.session),
         prompt: None,
         history: None,
         redactor: caliban_core::redact::Redactor::default(),
@@ -205,7 +205,7 @@ async fn begun(
     client: &mut Client,
     agent: &AgentRow,
     keyboard: &mut Option<Keyboard>,
-    early: &mut VecDeque<Line>,
+    early: &mut VecDeque<TypedLine>,
 ) -> Result<Option<AgentRow>, Failure> {
     let has_begun = |row: &AgentRow| row.state != State::Spawning || row.queued_behind.is_none();
     let waiting = until(fleet, client, agent, has_begun);
@@ -263,7 +263,7 @@ async fn until(
     let mut daemons = Daemons::new(fleet);
     loop {
         let left = match client.events().await {
-            Err(_) => Left::Gone,
+            Err(_) => DaemonEnd::Gone,
             Ok(mut events) => {
                 let mut is_there = false;
                 loop {
@@ -278,8 +278,8 @@ async fn until(
                         Ok(Some(FleetEvent::Ready {})) if !is_there => return Err(removed()),
                         Ok(Some(FleetEvent::Ready {})) => daemons.is_well(),
                         Ok(Some(FleetEvent::Gap { .. })) => is_there = false,
-                        Ok(Some(FleetEvent::Bye {})) => break Left::Stopped,
-                        Ok(None) | Err(_) => break Left::Gone,
+                        Ok(Some(FleetEvent::Bye {})) => break DaemonEnd::Stopped,
+                        Ok(None) | Err(_) => break DaemonEnd::Gone,
                         Ok(Some(_)) => {}
                     }
                 }

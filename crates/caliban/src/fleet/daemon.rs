@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io::Write, path::Path, time::Duration};
 
-use caliban_control::{Client, ClientError, Ended, end_by_signal, protocol::DaemonStatus};
+use caliban_control::{Client, ClientError, SignalResult, end_by_signal, protocol::DaemonStatus};
 use caliban_core::inert;
 use tokio::time::sleep;
 
@@ -137,16 +137,16 @@ async fn stop(fleet: &Fleet<'_>) -> Result<Stopped, Failure> {
             | ClientError::Broken(_)
             | ClientError::Deaf { .. }),
         ) => match end_by_signal(fleet.places()).await.map_err(worded)? {
-            Ended::Left => Ok(Stopped::Left { queued }),
-            Ended::Killed => {
+            SignalResult::Left => Ok(Stopped::Left { queued }),
+            SignalResult::Killed => {
                 say("the daemon did not leave when it was told to, and was killed");
                 Ok(Stopped::Left { queued })
             }
             // It left between our question and our look.
-            Ended::None if matches!(error, ClientError::Broken(_) | ClientError::Deaf { .. }) => {
+            SignalResult::None if matches!(error, ClientError::Broken(_) | ClientError::Deaf { .. }) => {
                 Ok(Stopped::Left { queued })
             }
-            Ended::None => Err(worded(error)),
+            SignalResult::None => Err(worded(error)),
         },
         Err(error) => Err(worded(error)),
     }

@@ -11,7 +11,7 @@ use caliban_supervisor::landing::{
     self,
     words::{self, listed},
 };
-use caliban_worktrees::{Change, Changes, GitOptions, Patch, Repo};
+use caliban_worktrees::{Changes, GitOptions, Patch, PathChange, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -101,7 +101,7 @@ fn say_if_cut(patch: &Patch) {
 }
 
 /// The same that a merge leaves.
-fn say_what_is_left(left: &[Change]) {
+fn say_what_is_left(left: &[PathChange]) {
     if !left.is_empty() {
         let paths: Vec<&str> = left.iter().map(|change| change.path.as_str()).collect();
         say(&format!("left out, because no commit is meant to have it: {}", listed(&paths)));

@@ -10,7 +10,7 @@ use caliban_core::lifecycle::State;
 
 use super::{
     Fleet, json_line,
-    row::{self, Shown},
+    row::{self, ShownAgent},
     worded,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
     }
     if args.json {
         let now = caliban_contract::wall_ms();
-        json_line(&rows.iter().map(|row| Shown::new(row, now)).collect::<Vec<_>>(), out)?;
+        json_line(&rows.iter().map(|row| ShownAgent::new(row, now)).collect::<Vec<_>>(), out)?;
     }
     failed.map_or(Ok(Code::Done), Err)
 }

@@ -15,7 +15,7 @@ use caliban_core::{
 use crate::{
     cli::fleet::ResumeArgs,
     report::Failure,
-    settings::{Environment, schema::Limits, values::Usd},
+    settings::{Environment, schema::LimitSettings, values::Usd},
 };
 
 /// What the reason of an end says that is about the limit of a day, which nobody raises for one agent.
@@ -67,7 +67,12 @@ pub(super) fn check(
 }
 
 /// Why an agent that has done and spent this much cannot go on with these limits. Pure.
-fn refusal(row: &AgentRow, after_turn: AfterTurn, limits: &Limits, is_as_before: bool) -> Option<Failure> {
+fn refusal(
+    row: &AgentRow,
+    after_turn: AfterTurn,
+    limits: &LimitSettings,
+    is_as_before: bool,
+) -> Option<Failure> {
     let id = row.id;
     let raise = |flags: String| format!("raise it: caliban resume {id} {flags}");
     let max_turns = u64::from(limits.max_turns.get());

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     Fleet, approval_numbers, json_line,
-    row::{self, Shown},
+    row::{self, ShownAgent},
     width::{Side, columns, cut, padded},
     worded,
 };
@@ -52,9 +52,9 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
     let jobs = fleet.places().base().join(detached::DIRECTORY);
     let left = left_running(&jobs);
     if args.json {
-        let listed = |row| Listed {
-            agent: Shown::new(row, now),
-            left_running: of(row, &left).map(|record| jobs::Listed::new(record, &jobs)).collect(),
+        let listed = |row| ListedAgent {
+            agent: ShownAgent::new(row, now),
+            left_running: of(row, &left).map(|record| jobs::ListedJob::new(record, &jobs)).collect(),
         };
         json_line(&rows.iter().map(listed).collect::<Vec<_>>(), out)?;
         return Ok(Code::Done);
@@ -70,11 +70,11 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
 
 /// An agent of the list, with the commands that it left running.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedAgent<'a> {
     #[serde(flatten)]
-    agent: Shown<'a>,
+    agent: ShownAgent<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    left_running: Vec<jobs::Listed<'a>>,
+    left_running: Vec<jobs::ListedJob<'a>>,
 }
 
 /// The detached commands that run.
@@ -137,7 +137,7 @@ pub(super) fn agents(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Ve
     let joined = |cells: &[String; COLUMNS]| joined(cells, &widths, &shown);
     let mut lines = vec![format!("{DIM}{}{DIM:#}", whole(&format!("  {}  DOING", joined(&head)), width))];
     for (row, cells) in rows.iter().zip(&cells) {
-        let shown = Shown::new(row, now_ms);
+        let shown = ShownAgent::new(row, now_ms);
         let (mark, style) = match (shown.needs_you, row::has_ended(row.state)) {
             (true, _) => ("! ", NEEDS_YOU),
             (false, true) => ("  ", DIM),
@@ -229,13 +229,13 @@ fn joined(cells: &[String; COLUMNS], widths: &[usize; COLUMNS], shown: &[usize])
 
 #[cfg(test)]
 mod tests {
-    use caliban_contract::records::Ask;
+    use caliban_contract::records::AskRecord;
     use caliban_core::lifecycle::{Ending, State};
 
     use super::*;
 
     fn rows() -> [AgentRow; 2] {
-        let asks = vec![Ask { what: "Bash make install".into(), ..Ask::default() }];
+        let asks = vec![AskRecord { what: "Bash make install".into(), ..AskRecord::default() }];
         [
             AgentRow {
                 label: Some("auth".into()),

@@ -20,13 +20,13 @@ use caliban_core::{inert, lifecycle::State};
 
 use super::{
     Fleet, json_escape, row, say,
-    watch::{self, Daemons, Left},
+    watch::{self, DaemonEnd, Daemons},
     worded,
 };
 use crate::{
     cli::fleet::LogsArgs,
     report::{Code, Failure},
-    sessions::replay::{Length, Reader},
+    sessions::replay::{Length, ReplayReader},
 };
 
 /// The part of a transcript that is read for its last lines.
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LogsForm {
     Text,
     Records,
     Raw,
@@ -49,18 +49,18 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
         return session(&agent, out);
     }
     let form = match (args.raw, args.json) {
-        (true, _) => Form::Raw,
-        (false, true) => Form::Records,
-        (false, false) => Form::Text,
+        (true, _) => LogsForm::Raw,
+        (false, true) => LogsForm::Records,
+        (false, false) => LogsForm::Text,
     };
-    let file = if form == Form::Raw { records::WORKER_LOG } else { transcript::FILE_NAME };
+    let file = if form == LogsForm::Raw { records::WORKER_LOG } else { transcript::FILE_NAME };
     let mut tail = Tail::new(agent.dir.join(file));
-    let mut reader = Reader::new(if args.whole { Length::Whole } else { Length::Short });
-    if form == Form::Raw {
+    let mut reader = ReplayReader::new(if args.whole { Length::Whole } else { Length::Short });
+    if form == LogsForm::Raw {
         // The part that was put aside when the log grew too large.
         let mut older = Tail::new(agent.dir.join(format!("{file}.1")));
         print(&older.all()?, &mut reader, form, out)?;
-    } else if form == Form::Text {
+    } else if form == LogsForm::Text {
         writeln!(out, "agent {}: {}", row::name(&agent), inert::line(&agent.prompt))?;
     }
     let lines = tail.all()?;
@@ -71,7 +71,7 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
         finish(&agent, form, &mut reader, out)?;
         return Ok(Code::Done);
     }
-    if form == Form::Raw {
+    if form == LogsForm::Raw {
         write!(out, "{}", tail.rest())?;
     }
     if lines.is_empty() {
@@ -84,8 +84,8 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
 /// Prints a transcript as far as it goes; for attach, too.
 pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
     let mut tail = Tail::new(agent.dir.join(transcript::FILE_NAME));
-    let mut reader = Reader::default();
-    print(&tail.all()?, &mut reader, Form::Text, out)?;
+    let mut reader = ReplayReader::default();
+    print(&tail.all()?, &mut reader, LogsForm::Text, out)?;
     Ok(reader.finish(out)?)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn last_lines(agent: &AgentRow, count: usize) -> Result<Vec<String>, 
     let whole = text.rsplit_once('\n').map(|(whole, _)| whole).unwrap_or_default();
     let lines: Vec<String> = whole.lines().skip(skipped).map(str::to_owned).collect();
     let mut out = Vec::new();
-    print(&lines, &mut Reader::default(), Form::Text, &mut out)?;
+    print(&lines, &mut ReplayReader::default(), LogsForm::Text, &mut out)?;
     let text = String::from_utf8_lossy(&out);
     let lines: Vec<&str> = text.lines().collect();
     let first = lines.len().saturating_sub(count);
@@ -128,8 +128,13 @@ pub(super) fn verdict(agent: &AgentRow) -> String {
     )
 }
 
-fn finish(agent: &AgentRow, form: Form, reader: &mut Reader, out: &mut dyn Write) -> Result<(), Failure> {
-    if form == Form::Text {
+fn finish(
+    agent: &AgentRow,
+    form: LogsForm,
+    reader: &mut ReplayReader,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if form == LogsForm::Text {
         reader.finish(out)?;
         writeln!(out, "\n{}", verdict(agent))?;
     }
@@ -195,13 +200,13 @@ async fn follow(
             None => alone(fleet, &agent, &mut look, tail, print).await?,
         };
         next = match left {
-            Heard::Ended => break,
-            Heard::Removed => {
+            LogsEnd::Ended => break,
+            LogsEnd::Removed => {
                 say(&format!("agent {} was removed", agent.id));
                 break;
             }
-            Heard::Running(client) => Some(*client),
-            Heard::Left(left) => daemons.next(left).await?,
+            LogsEnd::Running(client) => Some(*client),
+            LogsEnd::Left(left) => daemons.next(left).await?,
         };
         if next.is_none() {
             say("the daemon was stopped; the agent goes on, and what it does is printed on");
@@ -213,10 +218,10 @@ async fn follow(
 }
 
 /// Why one stops listening to a daemon, or doing without one.
-enum Heard {
+enum LogsEnd {
     Ended,
     Removed,
-    Left(Left),
+    Left(DaemonEnd),
     /// There is a daemon.
     Running(Box<Client>),
 }
@@ -229,10 +234,10 @@ async fn listen(
     look: &mut tokio::time::Interval,
     tail: &mut Tail,
     print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
-) -> Result<Heard, Failure> {
+) -> Result<LogsEnd, Failure> {
     let mut events = match watch::events(client).await {
         Ok(events) => events,
-        Err(left) => return Ok(Heard::Left(left)),
+        Err(left) => return Ok(LogsEnd::Left(left)),
     };
     let mut is_there = false;
     loop {
@@ -242,16 +247,16 @@ async fn listen(
                     *agent = *row;
                     is_there = true;
                     if row::has_ended(agent.state) {
-                        return Ok(Heard::Ended);
+                        return Ok(LogsEnd::Ended);
                     }
                 }
-                Ok(Some(FleetEvent::Removed { id })) if id == agent.id => return Ok(Heard::Removed),
-                Ok(Some(FleetEvent::Ready {})) if !is_there => return Ok(Heard::Removed),
+                Ok(Some(FleetEvent::Removed { id })) if id == agent.id => return Ok(LogsEnd::Removed),
+                Ok(Some(FleetEvent::Ready {})) if !is_there => return Ok(LogsEnd::Removed),
                 Ok(Some(FleetEvent::Ready {})) => daemons.is_well(),
                 Ok(Some(FleetEvent::Gap { .. })) => is_there = false,
-                Ok(Some(FleetEvent::Bye {})) => return Ok(Heard::Left(Left::Stopped)),
+                Ok(Some(FleetEvent::Bye {})) => return Ok(LogsEnd::Left(DaemonEnd::Stopped)),
                 Ok(Some(FleetEvent::Agent(_) | FleetEvent::Removed { .. })) => {}
-                Ok(None) | Err(_) => return Ok(Heard::Left(Left::Gone)),
+                Ok(None) | Err(_) => return Ok(LogsEnd::Left(DaemonEnd::Gone)),
             },
             _ = look.tick() => print(&tail.all()?)?,
         }
@@ -266,26 +271,31 @@ async fn alone(
     look: &mut tokio::time::Interval,
     tail: &mut Tail,
     print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
-) -> Result<Heard, Failure> {
+) -> Result<LogsEnd, Failure> {
     let has_begun = agent.pid.is_some();
     loop {
         look.tick().await;
         print(&tail.all()?)?;
         if let Some(client) = watch::running(fleet).await {
-            return Ok(Heard::Running(Box::new(client)));
+            return Ok(LogsEnd::Running(Box::new(client)));
         }
         if has_begun && tokio::net::UnixStream::connect(&agent.socket).await.is_err() {
-            return Ok(Heard::Left(Left::Gone));
+            return Ok(LogsEnd::Left(DaemonEnd::Gone));
         }
     }
 }
 
-fn print(lines: &[String], reader: &mut Reader, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
+fn print(
+    lines: &[String],
+    reader: &mut ReplayReader,
+    form: LogsForm,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     for line in lines {
         match form {
-            Form::Raw => writeln!(out, "{line}")?,
-            Form::Records => writeln!(out, "{}", json_escape::json(line.trim_end()))?,
-            Form::Text => match serde_json::from_str::<Record>(line) {
+            LogsForm::Raw => writeln!(out, "{line}")?,
+            LogsForm::Records => writeln!(out, "{}", json_escape::json(line.trim_end()))?,
+            LogsForm::Text => match serde_json::from_str::<Record>(line) {
                 Ok(record) => reader.event(&record.event, out)?,
                 Err(error) => writeln!(out, "note: a record cannot be read: {error}")?,
             },

@@ -9,7 +9,7 @@ use caliban_control::{
 };
 use caliban_supervisor::landing::{
     self, NotMerged,
-    words::{self, Kind, Words, listed},
+    words::{self, LandingError, LandingErrorKind, listed},
 };
 use caliban_worktrees::{GitOptions, LandNote, Repo, When};
 use tokio::signal::unix::{SignalKind, signal};
@@ -166,7 +166,7 @@ fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Wri
 
 /// A failure on the way to the merge.
 fn failed(failure: Failure) -> NotMerged {
-    Words { message: failure.message, hint: failure.hint, kind: Kind::Failed }.into()
+    LandingError { message: failure.message, hint: failure.hint, kind: LandingErrorKind::Failed }.into()
 }
 
 fn not_shown(error: ClientError) -> NotMerged {

@@ -60,7 +60,7 @@ use caliban_control::{
 };
 use caliban_core::{ids::AgentId, spec::SpawnSpec};
 
-use caliban_supervisor::landing::words::{Kind, Words};
+use caliban_supervisor::landing::words::{LandingError, LandingErrorKind};
 
 use self::caller_environment::Caller;
 use crate::{
@@ -481,11 +481,11 @@ fn worded_agent(error: impl Into<Unreached>) -> Failure {
 }
 
 /// What is said of work that lands or does not.
-fn worded_landing(words: Words) -> Failure {
+fn worded_landing(words: LandingError) -> Failure {
     let code = match words.kind {
-        Kind::Usage => Code::Usage,
-        Kind::Interrupted => Code::Interrupted,
-        Kind::Failed => Code::Failed,
+        LandingErrorKind::Usage => Code::Usage,
+        LandingErrorKind::Interrupted => Code::Interrupted,
+        LandingErrorKind::Failed => Code::Failed,
     };
     Failure { message: words.message, hint: words.hint, code }
 }

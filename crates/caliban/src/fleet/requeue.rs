@@ -6,7 +6,7 @@ use caliban_control::protocol::RequeueRequest;
 
 use super::{
     Fleet, json_line,
-    row::{self, Shown},
+    row::{self, ShownAgent},
     worded,
 };
 use crate::{
@@ -25,7 +25,7 @@ pub(super) async fn requeue(
     let row = client.requeue(&args.agent.id, request).await.map_err(worded)?;
     let now = caliban_contract::wall_ms();
     if args.json {
-        json_line(&Shown::new(&row, now), out)?;
+        json_line(&ShownAgent::new(&row, now), out)?;
     } else {
         writeln!(out, "{}: {}", row::name(&row), row::doing(&row, now))?;
     }

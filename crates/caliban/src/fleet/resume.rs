@@ -9,7 +9,7 @@ use caliban_control::protocol::ResumeRequest;
 use super::{
     Fleet, damage, json_line, limits,
     respawn::say_who_is_not_followed,
-    row::{Shown, has_ended, waits},
+    row::{ShownAgent, has_ended, waits},
     say, worded,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) async fn resume(
     say_who_is_not_followed(&mut client, &row, &now).await;
     let row = now;
     if args.json {
-        json_line(&Shown::new(&row, caliban_contract::wall_ms()), out)?;
+        json_line(&ShownAgent::new(&row, caliban_contract::wall_ms()), out)?;
         return Ok(Code::Done);
     }
     writeln!(out, "{}", row.id)?;

@@ -8,7 +8,7 @@ use caliban_control::{
     protocol::{AgentRow, Removed, RmRequest},
 };
 use caliban_core::{inert, lifecycle::State, names::Slug};
-use caliban_worktrees::{Change, ChangeKind, GitOptions, Repo};
+use caliban_worktrees::{ChangeKind, GitOptions, PathChange, Repo};
 use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
@@ -115,7 +115,7 @@ async fn unlanded(repo: Option<&Repo>, row: &AgentRow) -> Result<Option<String>,
     let name = Slug::from(row.id);
     let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
     // Ignored files are saved with the worktree's removal, and nobody will ever land them.
-    let is_work = |change: &Change| change.kind != ChangeKind::Ignored;
+    let is_work = |change: &PathChange| change.kind != ChangeKind::Ignored;
     if !changes.uncommitted.is_empty() || changes.left.iter().any(is_work) {
         return Ok(Some("it has work that is not committed".to_owned()));
     }

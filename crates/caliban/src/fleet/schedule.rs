@@ -120,10 +120,10 @@ fn named_after(prompt: &str) -> Slug {
 
 /// What `list --json` prints.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedSchedule<'a> {
     schedules: &'a [ScheduleRow],
     /// Agents that start at a time.
-    planned: Vec<row::Shown<'a>>,
+    planned: Vec<row::ShownAgent<'a>>,
 }
 
 async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -134,8 +134,8 @@ async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code
     let is_planned = |row: &&AgentRow| matches!(row.queued_for, Some(QueuedFor::Time { .. }));
     let planned: Vec<&AgentRow> = agents.iter().filter(is_planned).collect();
     if json {
-        let planned = planned.into_iter().map(|row| row::Shown::new(row, now)).collect();
-        json_line(&Listed { schedules: &schedules, planned }, out)?;
+        let planned = planned.into_iter().map(|row| row::ShownAgent::new(row, now)).collect();
+        json_line(&ListedSchedule { schedules: &schedules, planned }, out)?;
         return Ok(Code::Done);
     }
     if schedules.is_empty() && planned.is_empty() {

@@ -23,7 +23,7 @@ use crate::{
 
 /// What came of one; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Outcome {
+struct WaitOutcome {
     id: AgentId,
     label: Option<String>,
     /// None when it was removed while we waited.
@@ -41,7 +41,8 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
     }
     drop(client);
     let waiting = rows.iter().map(|row| row.id).collect();
-    let mut seen = Seen { waiting, ended: BTreeMap::new(), told: BTreeSet::new(), labels: BTreeMap::new() };
+    let mut seen =
+        WaitState { waiting, ended: BTreeMap::new(), told: BTreeSet::new(), labels: BTreeMap::new() };
     // Before the time runs: who has ended has ended, however little time is given.
     rows.iter().for_each(|row| seen.look(row));
     let all = async {
@@ -55,8 +56,8 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
                 return Ok(());
             }
             client = match left {
-                Left::Gone => fleet.client().await?,
-                Left::Stopped => watch::again(fleet).await.ok_or_else(|| {
+                WatchEnd::Gone => fleet.client().await?,
+                WatchEnd::Stopped => watch::again(fleet).await.ok_or_else(|| {
                     Failure::new("the daemon was stopped while we waited; agents that run go on")
                         .hint("wait again: that starts the next daemon")
                 })?,
@@ -71,7 +72,7 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
         None => all.await.map(|()| true)?,
     };
     // In the order in which they were asked for.
-    let outcomes: Vec<Outcome> = rows.iter().filter_map(|row| seen.ended.remove(&row.id)).collect();
+    let outcomes: Vec<WaitOutcome> = rows.iter().filter_map(|row| seen.ended.remove(&row.id)).collect();
     if args.json {
         json_line(&outcomes, out)?;
     } else {
@@ -89,7 +90,7 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
 }
 
 /// How a watch came to its end.
-enum Left {
+enum WatchEnd {
     /// The daemon was asked to leave: somebody wants it so, and we start no other.
     Stopped,
     /// It is gone without a word: the next one knows as much. Or all is over.
@@ -97,7 +98,7 @@ enum Left {
 }
 
 /// Watches until it is over, or until the daemon leaves.
-async fn follow(mut client: Client, seen: &mut Seen, any: bool) -> Result<Left, Failure> {
+async fn follow(mut client: Client, seen: &mut WaitState, any: bool) -> Result<WatchEnd, Failure> {
     let mut events = client.events().await.map_err(worded)?;
     let mut present = BTreeSet::new();
     loop {
@@ -115,24 +116,24 @@ async fn follow(mut client: Client, seen: &mut Seen, any: bool) -> Result<Left, 
                 }
             }
             Some(FleetEvent::Gap { .. }) => present.clear(),
-            Some(FleetEvent::Bye {}) => return Ok(Left::Stopped),
-            None => return Ok(Left::Gone),
+            Some(FleetEvent::Bye {}) => return Ok(WatchEnd::Stopped),
+            None => return Ok(WatchEnd::Gone),
         }
         if seen.is_over(any) {
-            return Ok(Left::Gone);
+            return Ok(WatchEnd::Gone);
         }
     }
 }
 
-struct Seen {
+struct WaitState {
     waiting: BTreeSet<AgentId>,
-    ended: BTreeMap<AgentId, Outcome>,
+    ended: BTreeMap<AgentId, WaitOutcome>,
     /// Those whose person was told that they are needed.
     told: BTreeSet<AgentId>,
     labels: BTreeMap<AgentId, Option<String>>,
 }
 
-impl Seen {
+impl WaitState {
     fn is_over(&self, any: bool) -> bool {
         self.waiting.is_empty() || (any && !self.ended.is_empty())
     }
@@ -147,7 +148,7 @@ impl Seen {
             self.waiting.remove(&row.id);
             self.ended.insert(
                 row.id,
-                Outcome {
+                WaitOutcome {
                     id: row.id,
                     label: row.label.clone(),
                     state: Some(row.state),
@@ -172,7 +173,7 @@ impl Seen {
         if self.waiting.remove(&id) {
             let label = self.labels.remove(&id).flatten();
             let how = "removed while we waited".to_owned();
-            self.ended.insert(id, Outcome { id, label, state: None, ending: None, how });
+            self.ended.insert(id, WaitOutcome { id, label, state: None, ending: None, how });
         }
     }
 
@@ -189,14 +190,14 @@ impl Seen {
 }
 
 /// The worst of them.
-fn code(outcomes: &[Outcome]) -> Code {
-    let is_limit = |outcome: &Outcome| {
+fn code(outcomes: &[WaitOutcome]) -> Code {
+    let is_limit = |outcome: &WaitOutcome| {
         matches!(
             outcome.ending,
             Some(Ending::TurnLimit { .. } | Ending::BudgetExceeded { .. } | Ending::TimedOut { .. })
         )
     };
-    let is_well = |outcome: &Outcome| matches!(outcome.state, Some(State::Done | State::Idle));
+    let is_well = |outcome: &WaitOutcome| matches!(outcome.state, Some(State::Done | State::Idle));
     if outcomes.iter().any(|outcome| !is_well(outcome) && !is_limit(outcome)) {
         Code::Failed
     } else if outcomes.iter().any(|outcome| !is_well(outcome)) {
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_worst_outcome_is_the_exit_code() {
-        let of = |state, ending| Outcome {
+        let of = |state, ending| WaitOutcome {
             id: "a3f8b2c1".parse().unwrap(),
             label: None,
             state,

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 use caliban_control::{
-    Client, ClientError, Events,
+    Client, ClientError, DaemonEvents,
     protocol::{AgentRow, FleetEvent},
 };
 use caliban_core::{ids::AgentId, lifecycle::State};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::{
     Fleet, approval_numbers, json_line,
     list::{agents, need, size, table},
-    row::{self, Shown},
+    row::{self, ShownAgent},
     say,
     watch_keys::Keys,
     width::cut,
@@ -38,7 +38,7 @@ const NEWS: usize = 3;
 pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     let is_dumb = fleet.environment.raw("TERM").is_none_or(|term| term == "dumb");
     let terminal = if json || is_dumb { None } else { size() };
-    let mut view = View {
+    let mut view = WatchView {
         rows: Rows::default(),
         news: Vec::new(),
         drawn: 0,
@@ -79,10 +79,10 @@ pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) ->
 /// Shows what happens until the daemon leaves.
 async fn follow(
     client: &Client,
-    view: &mut View,
+    view: &mut WatchView,
     daemons: &mut Daemons<'_>,
     out: &mut dyn Write,
-) -> Result<Left, Failure> {
+) -> Result<DaemonEnd, Failure> {
     let mut events = match events(client).await {
         Ok(events) => events,
         Err(left) => return Ok(left),
@@ -108,8 +108,8 @@ async fn follow(
                 }
                 // All agents follow anew.
                 Ok(Some(FleetEvent::Gap { .. })) => ready = false,
-                Ok(Some(FleetEvent::Bye {})) => return Ok(Left::Stopped),
-                Ok(None) | Err(_) => return Ok(Left::Gone),
+                Ok(Some(FleetEvent::Bye {})) => return Ok(DaemonEnd::Stopped),
+                Ok(None) | Err(_) => return Ok(DaemonEnd::Gone),
             },
             _ = age.tick(), if view.in_place && ready => {
                 draw_at.get_or_insert_with(Instant::now);
@@ -128,7 +128,7 @@ async fn follow(
 
 /// How a daemon left that was listened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum DaemonEnd {
     /// It was asked to leave: somebody wants it so, and we start no other.
     Stopped,
     /// It is gone without a word: the next one knows as much.
@@ -153,7 +153,7 @@ impl<'f> Daemons<'f> {
     }
 
     /// The next daemon; none when the last was stopped and nobody has started another.
-    pub(super) async fn next(&mut self, left: Left) -> Result<Option<Client>, Failure> {
+    pub(super) async fn next(&mut self, left: DaemonEnd) -> Result<Option<Client>, Failure> {
         self.lost += 1;
         if self.lost > LOST_CAP {
             return Err(
@@ -161,8 +161,8 @@ impl<'f> Daemons<'f> {
             );
         }
         match left {
-            Left::Stopped => Ok(again(self.fleet).await),
-            Left::Gone => {
+            DaemonEnd::Stopped => Ok(again(self.fleet).await),
+            DaemonEnd::Gone => {
                 sleep(LOOK).await;
                 self.fleet.client().await.map(Some)
             }
@@ -186,10 +186,10 @@ pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
 
 /// What the daemon says from now on; else how it left. One that answered a moment ago and does not listen was stopped by
 /// somebody: none is started against their will.
-pub(super) async fn events(client: &Client) -> Result<Events, Left> {
+pub(super) async fn events(client: &Client) -> Result<DaemonEvents, DaemonEnd> {
     client.events().await.map_err(|error| match error {
-        ClientError::NotRunning(_) => Left::Stopped,
-        _ => Left::Gone,
+        ClientError::NotRunning(_) => DaemonEnd::Stopped,
+        _ => DaemonEnd::Gone,
     })
 }
 
@@ -229,7 +229,7 @@ impl Rows {
     }
 }
 
-struct View {
+struct WatchView {
     rows: Rows,
     news: Vec<String>,
     /// Lines that were drawn the last time.
@@ -240,7 +240,7 @@ struct View {
     base: PathBuf,
 }
 
-impl View {
+impl WatchView {
     /// All agents as they are now.
     fn all(&mut self, fresh: Rows, out: &mut dyn Write) -> Result<(), Failure> {
         let known = self.rows.in_order().map(|row| row.id);
@@ -259,13 +259,13 @@ impl View {
     fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
         approval_numbers::shown(&self.base, std::slice::from_ref(&row));
         let known = self.rows.get(row.id);
-        let shown = Shown::new(&row, caliban_contract::wall_ms());
+        let shown = ShownAgent::new(&row, caliban_contract::wall_ms());
         if self.json {
             json_line(&shown, out)?;
         } else if !self.in_place {
             let mark = if shown.needs_you { "! " } else { "  " };
             let line = format!("{mark}{}  {}  {}", row::name(&row), row.state, shown.doing);
-            let before = known.map(|known| (known.state, Shown::new(known, 0).doing));
+            let before = known.map(|known| (known.state, ShownAgent::new(known, 0).doing));
             // Turns and tokens change all the time; as lines they would bury the rest.
             if before.is_none_or(|before| before != (row.state, shown.doing.clone())) {
                 writeln!(out, "{line}")?;
@@ -393,7 +393,10 @@ mod tests {
         let running = crate::fleet::tests::row(State::Running);
         let asks = AgentRow {
             waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
-            asks: vec![caliban_contract::records::Ask { what: "Bash make".into(), ..Default::default() }],
+            asks: vec![caliban_contract::records::AskRecord {
+                what: "Bash make".into(),
+                ..Default::default()
+            }],
             ..running.clone()
         };
         let done = AgentRow { ending: Some(Ending::Finished), ..crate::fleet::tests::row(State::Done) };
@@ -456,8 +459,14 @@ mod tests {
     #[test]
     fn changes_are_lines_where_there_is_no_terminal() {
         let base = PathBuf::new();
-        let mut view =
-            View { rows: Rows::default(), news: Vec::new(), drawn: 0, json: false, in_place: false, base };
+        let mut view = WatchView {
+            rows: Rows::default(),
+            news: Vec::new(),
+            drawn: 0,
+            json: false,
+            in_place: false,
+            base,
+        };
         let mut out = Vec::new();
         let running = crate::fleet::tests::row(State::Running);
         let mut all = Rows::default();

@@ -16,7 +16,9 @@ use caliban_core::{
     priority::{Priority, Standing},
     setup::AgentSetup,
 };
-use caliban_gateway::{Gateway, Keys, NewToken, Options, StartError, Token, Tokens, Upstream, Upstreams};
+use caliban_gateway::{
+    Gateway, GatewayOptions, Keys, NewToken, StartError, Token, Tokens, Upstream, Upstreams,
+};
 use caliban_providers::{ProviderKind, relay::Relay};
 
 use crate::{
@@ -69,7 +71,7 @@ async fn bind(
     environment: &Environment,
 ) -> Result<Gateway, Failure> {
     let (fallback, of_caller) = (loaded.clone(), environment.clone());
-    let options = Options {
+    let options = GatewayOptions {
         port,
         max_wait: Duration::from_secs(max_wait),
         keys,

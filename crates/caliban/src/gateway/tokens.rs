@@ -31,7 +31,7 @@ struct Made<'a> {
 
 /// A token as it is listed.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedToken {
     id: String,
     label: String,
     account: String,
@@ -104,7 +104,7 @@ fn find(loaded: &Loaded, name: &str) -> Result<Token, Failure> {
     }
 }
 
-async fn listed(loaded: &Loaded) -> Result<Vec<Listed>, Failure> {
+async fn listed(loaded: &Loaded) -> Result<Vec<ListedToken>, Failure> {
     let mut ledger = Ledger::open(&StoreUrl::sqlite(loaded.paths.data.join(FILE))).await?;
     crate::budget::settle_dead(&mut ledger).await?;
     let mut listed = Vec::new();
@@ -112,7 +112,7 @@ async fn listed(loaded: &Loaded) -> Result<Vec<Listed>, Failure> {
         let account = AccountId::new(&caliban_contract::repo_hash(&token.repo), &token.account());
         let state = ledger.pool(&Pool::Tree(account), Limits::NONE).await?;
         let limits: Limits = state.limits.unwrap_or(token.limits());
-        listed.push(Listed {
+        listed.push(ListedToken {
             account: token.account(),
             created_at: At::seconds(i64::try_from(token.created_ms / 1_000).unwrap_or(i64::MAX)),
             tokens: state.meter.spent.usage.total(),
@@ -129,7 +129,7 @@ async fn listed(loaded: &Loaded) -> Result<Vec<Listed>, Failure> {
     Ok(listed)
 }
 
-fn show(listed: &[Listed], out: &mut dyn std::io::Write) -> Result<(), Failure> {
+fn show(listed: &[ListedToken], out: &mut dyn std::io::Write) -> Result<(), Failure> {
     if listed.is_empty() {
         writeln!(out, "There are no tokens.")?;
         return Ok(());

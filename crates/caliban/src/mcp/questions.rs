@@ -11,16 +11,16 @@ use caliban_agent::{
     event::{Answer, Ask},
 };
 use caliban_core::inert;
-use caliban_mcp::{Elicit, Form, Question, Reply};
+use caliban_mcp::{Elicit, ElicitationForm, ElicitationReply, Question};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 /// Where the questions of a composition's servers go: to the first agent that is made of it.
 #[derive(Clone, Default)]
-pub(crate) struct Questions(Arc<Inner>);
+pub(crate) struct Questions(Arc<QuestionsInner>);
 
 #[derive(Default)]
-struct Inner {
+struct QuestionsInner {
     asks: OnceLock<Asks>,
     asked: AtomicU64,
 }
@@ -42,15 +42,17 @@ impl Questions {
         })
     }
 
-    async fn put(&self, question: Question) -> Reply {
-        let Some(asks) = self.0.asks.get() else { return Reply::No };
+    async fn put(&self, question: Question) -> ElicitationReply {
+        let Some(asks) = self.0.asks.get() else { return ElicitationReply::No };
         let how = match &question.form {
-            Form::Confirm(_) => String::new(),
-            Form::Text { name, choices, .. } if choices.is_empty() => {
+            ElicitationForm::Confirm(_) => String::new(),
+            ElicitationForm::Text { name, choices, .. } if choices.is_empty() => {
                 format!("; type the {}", inert::line(name))
             }
-            Form::Text { choices, .. } => format!("; type one of {}", inert::line(&choices.join(", "))),
-            Form::Other => return Reply::No,
+            ElicitationForm::Text { choices, .. } => {
+                format!("; type one of {}", inert::line(&choices.join(", ")))
+            }
+            ElicitationForm::Other => return ElicitationReply::No,
         };
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let server = inert::line(&question.server).into_owned();
@@ -65,9 +67,9 @@ impl Questions {
         };
         // A server that goes away with its agent drops the question.
         match asks.put(ask, &CancellationToken::new()).await {
-            Some(Answer::Once | Answer::Always) => Reply::Yes,
-            Some(Answer::No(Some(text))) => Reply::Text(text),
-            Some(Answer::No(None)) | None => Reply::No,
+            Some(Answer::Once | Answer::Always) => ElicitationReply::Yes,
+            Some(Answer::No(Some(text))) => ElicitationReply::Text(text),
+            Some(Answer::No(None)) | None => ElicitationReply::No,
         }
     }
 }

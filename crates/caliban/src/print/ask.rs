@@ -11,7 +11,7 @@ use std::{
 
 use caliban_agent::{
     event::{Answer, Ask, Event},
-    feed::Entry,
+    feed::FeedEntry,
     handle::Handle,
 };
 use caliban_core::inert;
@@ -19,7 +19,7 @@ use caliban_core::inert;
 use crate::{
     consent::Consent,
     fleet::questions::READING_TIME,
-    keyboard::{Keyboard, Line},
+    keyboard::{Keyboard, TypedLine},
 };
 
 /// Puts questions to the person, in the order in which they come.
@@ -48,10 +48,10 @@ impl Asker {
     }
 
     /// Takes the question of this entry, if it is one.
-    pub(super) fn entry(&self, entry: &Entry) {
+    pub(super) fn entry(&self, entry: &FeedEntry) {
         let ask = match entry {
-            Entry::SubAsked(ask) => ask,
-            Entry::Record(record) => match &record.event {
+            FeedEntry::SubAsked(ask) => ask,
+            FeedEntry::Record(record) => match &record.event {
                 Event::AskOpened(ask) => ask,
                 _ => return,
             },
@@ -78,19 +78,19 @@ fn question(ask: &Ask, keyboard: &mut Option<Keyboard>) -> Answer {
             is_hidden,
             line.at.saturating_duration_since(since),
         ) {
-            Taken::Answer(answer) => return answer,
-            Taken::View => {
+            AskLine::Answer(answer) => return answer,
+            AskLine::View => {
                 shown.clone_from(&whole);
                 (is_hidden, since) = (false, Instant::now());
             }
-            Taken::Not(why) => why.clone_into(&mut shown),
+            AskLine::Not(why) => why.clone_into(&mut shown),
         }
     }
 }
 
 /// What a line is taken for.
 #[derive(Debug, PartialEq, Eq)]
-enum Taken {
+enum AskLine {
     Answer(Answer),
     View,
     /// No answer, for this reason.
@@ -99,25 +99,25 @@ enum Taken {
 
 /// What is meant by a line that came so long after there was last something new to read. Only what was shown whole, and can
 /// have been read, is allowed.
-fn taken(consent: Consent, is_hidden: bool, age: Duration) -> Taken {
+fn taken(consent: Consent, is_hidden: bool, age: Duration) -> AskLine {
     match consent {
         Consent::Once | Consent::Always if is_hidden => {
-            Taken::Not("a part of the call is not shown: v shows all of it, then y allows it")
+            AskLine::Not("a part of the call is not shown: v shows all of it, then y allows it")
         }
         Consent::Once | Consent::Always if age < READING_TIME => {
-            Taken::Not("typed too soon to have read the question, and no answer to it")
+            AskLine::Not("typed too soon to have read the question, and no answer to it")
         }
-        Consent::Once => Taken::Answer(Answer::Once),
-        Consent::Always => Taken::Answer(Answer::Always),
-        Consent::No => Taken::Answer(Answer::No(None)),
-        Consent::Instead(reason) => Taken::Answer(Answer::No(Some(reason))),
-        Consent::View => Taken::View,
-        Consent::NoAlways => Taken::Not("there is no rule for that: y allows it once"),
+        Consent::Once => AskLine::Answer(Answer::Once),
+        Consent::Always => AskLine::Answer(Answer::Always),
+        Consent::No => AskLine::Answer(Answer::No(None)),
+        Consent::Instead(reason) => AskLine::Answer(Answer::No(Some(reason))),
+        Consent::View => AskLine::View,
+        Consent::NoAlways => AskLine::Not("there is no rule for that: y allows it once"),
     }
 }
 
 /// The first whole line that was begun after the question was shown; none at the end of input.
-fn answer(keyboard: &mut Keyboard) -> Option<Line> {
+fn answer(keyboard: &mut Keyboard) -> Option<TypedLine> {
     let (shown, _) = keyboard.look();
     loop {
         let line = keyboard.blocking_next()?;
@@ -160,14 +160,14 @@ mod tests {
         let soon = READING_TIME / 2;
         let is_allowed = |is_hidden, age| {
             let both = [Consent::Once, Consent::Always].map(|consent| taken(consent, is_hidden, age));
-            both == [Taken::Answer(Answer::Once), Taken::Answer(Answer::Always)]
+            both == [AskLine::Answer(Answer::Once), AskLine::Answer(Answer::Always)]
         };
         assert!(is_allowed(false, READING_TIME));
         assert!(!is_allowed(false, soon) && !is_allowed(true, READING_TIME));
         // A refusal harms nobody.
-        assert_eq!(taken(Consent::No, true, soon), Taken::Answer(Answer::No(None)));
+        assert_eq!(taken(Consent::No, true, soon), AskLine::Answer(Answer::No(None)));
         let instead = Consent::Instead("make".into());
-        assert_eq!(taken(instead, true, soon), Taken::Answer(Answer::No(Some("make".into()))));
-        assert_eq!(taken(Consent::View, true, soon), Taken::View);
+        assert_eq!(taken(instead, true, soon), AskLine::Answer(Answer::No(Some("make".into()))));
+        assert_eq!(taken(Consent::View, true, soon), AskLine::View);
     }
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use caliban_agent::{
     Kit, TurnReport,
     event::{Event, Outcome},
-    feed::Entry,
+    feed::FeedEntry,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ impl Json {
 }
 
 impl Printer for Json {
-    fn entry(&mut self, _entry: &Entry) -> std::io::Result<()> {
+    fn entry(&mut self, _entry: &FeedEntry) -> std::io::Result<()> {
         Ok(())
     }
 
@@ -60,7 +60,7 @@ impl StreamJson {
 }
 
 impl Printer for StreamJson {
-    fn entry(&mut self, entry: &Entry) -> std::io::Result<()> {
+    fn entry(&mut self, entry: &FeedEntry) -> std::io::Result<()> {
         self.greet()?;
         event(entry, &self.json.session).map_or(Ok(()), |event| line(&event))
     }
@@ -71,7 +71,7 @@ impl Printer for StreamJson {
     }
 }
 
-fn event(entry: &Entry, session: &str) -> Option<Value> {
+fn event(entry: &FeedEntry, session: &str) -> Option<Value> {
     let delta = |delta: Value| {
         json!({
             "type": "stream_event",
@@ -80,22 +80,25 @@ fn event(entry: &Entry, session: &str) -> Option<Value> {
         })
     };
     Some(match entry {
-        Entry::Text(text) => delta(json!({"type": "text_delta", "text": text})),
-        Entry::Thinking(text) => delta(json!({"type": "thinking_delta", "thinking": text})),
-        Entry::ToolOutput { id, text } => {
+        FeedEntry::Text(text) => delta(json!({"type": "text_delta", "text": text})),
+        FeedEntry::Thinking(text) => delta(json!({"type": "thinking_delta", "thinking": text})),
+        FeedEntry::ToolOutput { id, text } => {
             json!({"type": "tool_output", "session_id": session, "tool_use_id": id, "text": text})
         }
-        Entry::Restart { reason } => {
+        FeedEntry::Restart { reason } => {
             json!({"type": "system", "subtype": "restart", "session_id": session, "reason": reason})
         }
-        Entry::Waiting(wait) => {
+        FeedEntry::Waiting(wait) => {
             let ms = wait.pause().map_or(0, |pause| pause.ms);
             let reason = wait.to_string();
             json!({"type": "system", "subtype": "waiting", "session_id": session, "reason": reason, "ms": ms})
         }
-        Entry::Record(record) => return recorded(&record.event, session),
+        FeedEntry::Record(record) => return recorded(&record.event, session),
         // A broken transcript ends the turn, and the result says why.
-        Entry::ToolUse { .. } | Entry::SubAsked(_) | Entry::SubAnswered { .. } | Entry::Broken { .. } => {
+        FeedEntry::ToolUse { .. }
+        | FeedEntry::SubAsked(_)
+        | FeedEntry::SubAnswered { .. }
+        | FeedEntry::Broken { .. } => {
             return None;
         }
     })

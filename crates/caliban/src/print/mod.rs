@@ -16,7 +16,7 @@ use std::{
 use caliban_agent::{
     Agent, Attendance, TurnReport,
     event::{Author, Outcome},
-    feed::{Cursor, Entry},
+    feed::{Cursor, FeedEntry},
 };
 use caliban_core::{message::Message, setup::AgentSetup, wait::Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::{Cli, run::OutputFormat},
-    compose::{Composition, Request, Which, compose},
+    compose::{ComposeRequest, Composition, Which, compose},
     place::Sessions,
     report::{self, Code, Failure},
     settings::Environment,
@@ -39,7 +39,7 @@ const STDIN_PATIENCE: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 /// What print mode shows, as it happens and at the end.
 trait Printer {
     /// Something happened.
-    fn entry(&mut self, entry: &Entry) -> std::io::Result<()>;
+    fn entry(&mut self, entry: &FeedEntry) -> std::io::Result<()>;
     /// The turn is over.
     fn end(&mut self, report: &TurnReport) -> std::io::Result<()>;
 }
@@ -57,7 +57,7 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
     let setup =
         AgentSetup { system_prompt_append: cli.run.system_prompt_append.clone(), ..cli.agent.setup(cwd) };
     let form = cli.run.output_schema.as_ref().map(|path| schema::form(&cwd.join(path))).transpose()?;
-    let mut composition = compose(environment, Request::here(cwd, &setup, attendance)).await?;
+    let mut composition = compose(environment, ComposeRequest::here(cwd, &setup, attendance)).await?;
     composition.form = form;
     for note in &composition.notes {
         report::note(note);
@@ -193,9 +193,9 @@ struct Disk {
 
 impl Disk {
     /// Whether this is something else than that; what is recorded shows that there is room again.
-    fn has_room_for(&mut self, entry: &Entry) -> bool {
+    fn has_room_for(&mut self, entry: &FeedEntry) -> bool {
         match entry {
-            Entry::Waiting(wait @ Wait::DiskFull { .. }) => {
+            FeedEntry::Waiting(wait @ Wait::DiskFull { .. }) => {
                 if !std::mem::replace(&mut self.is_full, true) {
                     report::note(&format!(
                         "{wait}: waiting for room; nothing is lost, and it goes on by itself\n\
@@ -204,7 +204,7 @@ impl Disk {
                 }
                 false
             }
-            Entry::Record(_) if std::mem::take(&mut self.is_full) => {
+            FeedEntry::Record(_) if std::mem::take(&mut self.is_full) => {
                 report::note("there is room again: going on");
                 true
             }
@@ -219,7 +219,7 @@ fn drain(printer: &mut dyn Printer, feed: &caliban_agent::feed::Feed, cursor: &m
     }
 }
 
-fn show(printer: &mut dyn Printer, entry: &Entry) {
+fn show(printer: &mut dyn Printer, entry: &FeedEntry) {
     let _gone = printer.entry(entry);
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use caliban_agent::answer::{Form, json_of};
+use caliban_agent::answer::{AnswerForm, json_of};
 use serde_json::Value;
 
 use crate::{report::Failure, settings::file};
@@ -13,7 +13,7 @@ const MAX_SCHEMA_BYTES: u64 = 256 * 1024;
 const ERRORS: usize = 5;
 
 /// The form that a schema's file asks for.
-pub(super) fn form(path: &Path) -> Result<Form, Failure> {
+pub(super) fn form(path: &Path) -> Result<AnswerForm, Failure> {
     let shown = path.display();
     let wrong = |why: String| {
         Failure::usage(format!("--output-schema: {shown} cannot be used: {why}"))
@@ -43,5 +43,5 @@ pub(super) fn form(path: &Path) -> Result<Form, Failure> {
         "# The form of your last message\nYour last message is read by a program: it must be one JSON value, without a code \
          fence or other words, that this JSON Schema allows:\n{schema}"
     );
-    Ok(Form { instructions, check: Arc::new(check) })
+    Ok(AnswerForm { instructions, check: Arc::new(check) })
 }

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use caliban_agent::{
     TurnReport,
     event::{Event, Outcome},
-    feed::Entry,
+    feed::FeedEntry,
 };
 use caliban_core::{inert, message::Message};
 
@@ -124,19 +124,19 @@ impl Text {
 }
 
 impl Printer for Text {
-    fn entry(&mut self, entry: &Entry) -> std::io::Result<()> {
-        if let Entry::ToolOutput { text, .. } = entry {
+    fn entry(&mut self, entry: &FeedEntry) -> std::io::Result<()> {
+        if let FeedEntry::ToolOutput { text, .. } = entry {
             return if self.is_live { self.live(text) } else { Ok(()) };
         }
         self.end_live()?;
         match entry {
-            Entry::Text(text) if self.streams => {
+            FeedEntry::Text(text) if self.streams => {
                 let text = self.pieces.block(text);
                 if text.is_empty() { Ok(()) } else { self.out(&text) }
             }
-            Entry::Record(record) => self.record(&record.event),
-            Entry::Restart { reason } => self.talk(YELLOW, &format!("{reason}; trying again")),
-            Entry::Waiting(wait) => match wait.pause() {
+            FeedEntry::Record(record) => self.record(&record.event),
+            FeedEntry::Restart { reason } => self.talk(YELLOW, &format!("{reason}; trying again")),
+            FeedEntry::Waiting(wait) => match wait.pause() {
                 Some(pause) => {
                     self.talk(YELLOW, &format!("{wait}; waiting {:.1} s", pause.ms as f64 / 1000.0))
                 }

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fleet::json_line, place::Found, report::Failure};
+use crate::{fleet::json_line, place::FoundSession, report::Failure};
 
 /// One call; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
-struct Row {
+struct AuditRow {
     at: Timestamp,
     id: String,
     tool: String,
@@ -25,7 +25,7 @@ struct Row {
     result: &'static str,
 }
 
-pub(super) fn audit(found: &Found, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let rows = rows(&super::records(found)?);
     if json {
         return json_line(&rows, out);
@@ -59,11 +59,11 @@ pub(super) fn audit(found: &Found, json: bool, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-fn rows(records: &[Record]) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows(records: &[Record]) -> Vec<AuditRow> {
+    let mut rows: Vec<AuditRow> = Vec::new();
     for record in records {
         match &record.event {
-            Event::CallStarted { id, name, input, decision } => rows.push(Row {
+            Event::CallStarted { id, name, input, decision } => rows.push(AuditRow {
                 at: record.at,
                 id: id.clone(),
                 tool: name.clone(),
@@ -81,7 +81,7 @@ fn rows(records: &[Record]) -> Vec<Row> {
                     row.result = if *is_error { "failed" } else { "ok" };
                 }
             }
-            Event::CallRefused { id, name, input, decision, .. } => rows.push(Row {
+            Event::CallRefused { id, name, input, decision, .. } => rows.push(AuditRow {
                 at: record.at,
                 id: id.clone(),
                 tool: name.clone(),

@@ -7,14 +7,14 @@ use caliban_core::setup::AgentSetup;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    compose::{Request, Which, compose},
-    place::Found,
+    compose::{ComposeRequest, Which, compose},
+    place::FoundSession,
     report::{Code, Failure},
     settings::Environment,
 };
 
 /// The session's own provider and model make the summary.
-fn as_before(found: &Found) -> Result<AgentSetup, Failure> {
+fn as_before(found: &FoundSession) -> Result<AgentSetup, Failure> {
     let records = super::records(found)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header();
@@ -26,14 +26,14 @@ fn as_before(found: &Found) -> Result<AgentSetup, Failure> {
 }
 
 pub(super) fn compact(
-    found: &Found,
+    found: &FoundSession,
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
         let setup = as_before(found)?;
-        let composition = compose(environment, Request::here(cwd, &setup, Attendance::Nobody)).await?;
+        let composition = compose(environment, ComposeRequest::here(cwd, &setup, Attendance::Nobody)).await?;
         let mut agent = composition.open(Which::Old(found.clone()), None).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;

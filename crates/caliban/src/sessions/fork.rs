@@ -7,13 +7,13 @@ use caliban_agent::fork::points;
 pub(super) use crate::commands::Files;
 use crate::{
     commands::{report, take_back},
-    place::{Found, Sessions},
+    place::{FoundSession, Sessions},
     report::Failure,
 };
 
 pub(super) fn fork(
     sessions: &Sessions,
-    found: &Found,
+    found: &FoundSession,
     before: Option<NonZeroUsize>,
     files: Files,
     json: bool,

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    place::{Found, Sessions, Shelf, label_of},
+    place::{FoundSession, Sessions, Shelf, label_of},
     report::Failure,
 };
 
 /// One row; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
-struct Row {
+struct SessionRow {
     id: String,
     changed: Timestamp,
     state: &'static str,
@@ -34,7 +34,7 @@ struct Archived {
     label: Option<String>,
     /// None when an older version has archived it.
     archived_at: Option<Timestamp>,
-    why: Option<archive::Why>,
+    why: Option<archive::ArchiveReason>,
     directory: std::path::PathBuf,
 }
 
@@ -45,10 +45,10 @@ pub(super) fn list(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<SessionRow> = Vec::new();
     for sessions in repos {
         let repo = sessions.repo();
-        let of = |found: &Found| Row {
+        let of = |found: &FoundSession| SessionRow {
             archived: (shelf == Shelf::Archive).then(|| archived(found)),
             ..row(found, repo.clone())
         };
@@ -87,13 +87,13 @@ pub(super) fn list(
     Ok(())
 }
 
-fn row(found: &Found, repo: Option<std::path::PathBuf>) -> Row {
+fn row(found: &FoundSession, repo: Option<std::path::PathBuf>) -> SessionRow {
     let changed = Timestamp::try_from(found.changed).unwrap_or_default();
     let records = match caliban_agent::transcript::read(&found.directory) {
         Ok(records) => records,
         Err(error) => {
             let title = format!("unreadable: {error}");
-            return Row {
+            return SessionRow {
                 id: found.id.to_string(),
                 changed,
                 state: "unreadable",
@@ -107,7 +107,7 @@ fn row(found: &Found, repo: Option<std::path::PathBuf>) -> Row {
         }
     };
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-    Row {
+    SessionRow {
         id: found.id.to_string(),
         changed,
         state: super::ending(&records),
@@ -120,7 +120,7 @@ fn row(found: &Found, repo: Option<std::path::PathBuf>) -> Row {
     }
 }
 
-fn archived(found: &Found) -> Archived {
+fn archived(found: &FoundSession) -> Archived {
     let record: Option<archive::Archived> = records::read(&found.directory, archive::RECORD);
     let at = record.as_ref().and_then(|record| i64::try_from(record.at).ok());
     Archived {

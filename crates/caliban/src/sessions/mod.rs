@@ -19,7 +19,7 @@ use caliban_core::usage::Usage;
 
 use crate::{
     cli::sessions::SessionsCommand,
-    place::{Found, Sessions, Shelf},
+    place::{FoundSession, Sessions, Shelf},
     report::{Code, Failure},
     settings::Environment,
 };
@@ -63,14 +63,14 @@ pub(crate) fn sessions(
 }
 
 /// The records of a session.
-fn records(found: &Found) -> Result<Vec<Record>, Failure> {
+fn records(found: &FoundSession) -> Result<Vec<Record>, Failure> {
     transcript::read(&found.directory).map_err(|error| {
         Failure::new(error.to_string()).hint(format!("`caliban sessions rm {}` removes it", found.id))
     })
 }
 
 /// What the session has spent, its sub-agents and background agents included: its money and its budget count them, too.
-fn usage(found: &Found, conversation: &Conversation) -> Usage {
+fn usage(found: &FoundSession, conversation: &Conversation) -> Usage {
     conversation.usage() + spent::usage_below(&found.directory)
 }
 

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 use caliban_agent::event::{Answer, Author, Event, Outcome};
 use caliban_core::{inert, message::ResultPart};
 
-use crate::{place::Found, report::Failure};
+use crate::{place::FoundSession, report::Failure};
 
 /// Of a tool's output, so many lines are shown.
 const OUTPUT_LINES: usize = 12;
 /// A pause between two records is never waited for longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> Result<(), Failure> {
-    let (mut before, mut reader) = (None, Reader::default());
+pub(super) fn replay(found: &FoundSession, speed: Option<f64>, out: &mut dyn Write) -> Result<(), Failure> {
+    let (mut before, mut reader) = (None, ReplayReader::default());
     for record in super::records(found)? {
         if let (Some(speed), Some(before)) = (speed, before.replace(record.at)) {
             let pause: Duration = record.at.duration_since(before).unsigned_abs();
@@ -33,7 +33,7 @@ fn at_speed(pause: Duration, speed: f64) -> Duration {
 
 /// Reads a conversation aloud, one event after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct ReplayReader {
     /// The calls that have begun and not ended, in words.
     calls: BTreeMap<String, String>,
     /// The call that was shown last: output below it is taken for its own.
@@ -53,7 +53,7 @@ pub(crate) enum Length {
     Whole,
 }
 
-impl Reader {
+impl ReplayReader {
     pub(crate) fn new(length: Length) -> Self {
         Self { length, ..Self::default() }
     }

@@ -9,7 +9,7 @@ use caliban_agent::{
 use caliban_core::redact::Redactor;
 
 use crate::{
-    place::{Found, Sessions},
+    place::{FoundSession, Sessions},
     report::Failure,
 };
 
@@ -28,7 +28,7 @@ pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Re
 
 /// Holds a session, so that nobody goes on with it meanwhile. Refused while somebody writes to it; a damaged transcript can
 /// be held by nobody and hinders nothing.
-pub(super) fn hold(session: &Found, hint: &str) -> Result<Option<Transcript>, Failure> {
+pub(super) fn hold(session: &FoundSession, hint: &str) -> Result<Option<Transcript>, Failure> {
     match Transcript::resume(&session.directory, Redactor::default(), Feed::default()) {
         Ok((transcript, _)) => Ok(Some(transcript)),
         Err(error @ TranscriptError::Busy { .. }) => {

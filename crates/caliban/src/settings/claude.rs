@@ -28,7 +28,7 @@ pub(crate) struct Understood {
 
 /// Everything of a file that we understand.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Understood {
-    let mut reader = Reader::new(path);
+    let mut reader = ClaudeSettingsReader::new(path);
     match object(path, bytes) {
         Ok(settings) => {
             for (key, value) in &settings {
@@ -48,7 +48,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Understood {
 
 /// The denials of a file, and nothing else: they only narrow, so they hold without trust.
 pub(crate) fn denials(path: &Path, bytes: &[u8]) -> Understood {
-    let mut reader = Reader::new(path);
+    let mut reader = ClaudeSettingsReader::new(path);
     let settings = match object(path, bytes) {
         Ok(settings) => settings,
         // A denial that does nothing is worse than none.
@@ -84,14 +84,14 @@ fn object(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-struct Reader<'a> {
+struct ClaudeSettingsReader<'a> {
     path: &'a Path,
     layer: Layer,
     rules: usize,
     left: Vec<String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ClaudeSettingsReader<'a> {
     fn new(path: &'a Path) -> Self {
         Self { path, layer: Layer::default(), rules: 0, left: Vec::new() }
     }

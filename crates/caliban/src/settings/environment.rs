@@ -13,7 +13,7 @@ use caliban_permissions::Mode;
 use caliban_providers::ProviderKind;
 
 use super::{
-    error::{Place, SettingsError},
+    error::{SettingPlace, SettingsError},
     layer::{Layer, Source},
     values::{BaseUrl, close_match, provider_names},
 };
@@ -73,7 +73,7 @@ impl Environment {
                 .map(|base| base.join("caliban"))
                 .ok_or_else(|| {
                     SettingsError::new(
-                        Place::Nowhere,
+                        SettingPlace::Nowhere,
                         format!(
                             "neither HOME nor {variable} is set, so there is no place for Caliban's files"
                         ),
@@ -272,7 +272,7 @@ pub(crate) fn repo_hash(root: &Path) -> String {
 }
 
 fn wrong(variable: &str, message: String) -> SettingsError {
-    SettingsError::new(Place::Variable(variable.to_owned()), message)
+    SettingsError::new(SettingPlace::Variable(variable.to_owned()), message)
 }
 
 fn one_of(variable: &str, value: &str, words: &[&str]) -> Result<(), SettingsError> {

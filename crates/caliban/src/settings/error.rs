@@ -10,7 +10,7 @@ use super::{layer::Source, values::close_match};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettingsError {
     /// Where it is.
-    pub place: Place,
+    pub place: SettingPlace,
     /// What was found and what was expected.
     pub message: String,
     /// What to do about it.
@@ -19,7 +19,7 @@ pub(crate) struct SettingsError {
 
 /// Where a wrong setting is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SettingPlace {
     /// In a file, as a whole.
     File(PathBuf),
     /// At a position in a file, both counted from one.
@@ -36,7 +36,7 @@ pub(crate) enum Place {
 
 impl SettingsError {
     /// An error without a hint.
-    pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn new(place: SettingPlace, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
 
@@ -51,16 +51,16 @@ impl SettingsError {
         let place = match error.span() {
             Some(span) => {
                 let (line, column) = position(text, span.start);
-                Place::Position { path, line, column }
+                SettingPlace::Position { path, line, column }
             }
-            None => Place::File(path),
+            None => SettingPlace::File(path),
         };
         let (message, hint) = plain_words(error.message());
         Self { place, message, hint }
     }
 }
 
-impl From<Source> for Place {
+impl From<Source> for SettingPlace {
     fn from(source: Source) -> Self {
         match source {
             Source::Default => Self::Nowhere,
@@ -75,14 +75,14 @@ impl From<Source> for Place {
 impl fmt::Display for SettingsError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::File(path) => write!(out, "{}: {}", path.display(), self.message),
-            Place::Position { path, line, column } => {
+            SettingPlace::File(path) => write!(out, "{}: {}", path.display(), self.message),
+            SettingPlace::Position { path, line, column } => {
                 write!(out, "{}:{line}:{column}: {}", path.display(), self.message)
             }
-            Place::Line { path, line } => write!(out, "{}:{line}: {}", path.display(), self.message),
-            Place::Flag(name) => write!(out, "{name}: {}", self.message),
-            Place::Variable(name) => write!(out, "the environment variable {name}: {}", self.message),
-            Place::Nowhere => out.write_str(&self.message),
+            SettingPlace::Line { path, line } => write!(out, "{}:{line}: {}", path.display(), self.message),
+            SettingPlace::Flag(name) => write!(out, "{name}: {}", self.message),
+            SettingPlace::Variable(name) => write!(out, "the environment variable {name}: {}", self.message),
+            SettingPlace::Nowhere => out.write_str(&self.message),
         }
     }
 }

@@ -7,14 +7,14 @@ use std::{
     path::Path,
 };
 
-use super::error::{Place, SettingsError};
+use super::error::{SettingPlace, SettingsError};
 
 /// The largest settings file that is read.
 pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The bytes of a file; `None` when there is none.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
-    let wrong = |message: String| SettingsError::new(Place::File(path.to_owned()), message);
+    let wrong = |message: String| SettingsError::new(SettingPlace::File(path.to_owned()), message);
     // Without NONBLOCK a named pipe at this path would hang the start for ever.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(nonblocking).open(path) {
@@ -57,7 +57,7 @@ pub(crate) fn text<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Settings
             .unwrap_or_default();
         let (line, column) = super::error::position(good, good.len());
         SettingsError::new(
-            Place::Position { path: path.to_owned(), line, column },
+            SettingPlace::Position { path: path.to_owned(), line, column },
             "found bytes that are not UTF-8, expected text in UTF-8",
         )
     })

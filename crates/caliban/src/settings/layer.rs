@@ -13,7 +13,7 @@ use serde::Deserialize as _;
 use toml::{Table, Value, de::DeTable, de::DeValue};
 
 use super::{
-    error::{Place, SettingsError, position},
+    error::{SettingPlace, SettingsError, position},
     file,
     schema::Settings,
 };
@@ -162,7 +162,7 @@ impl Layer {
         for name in servers.keys() {
             if let Some(message) = bad_server_name(name) {
                 let line = self.line_below(&["mcp", "servers", name]).unwrap_or(1);
-                return Err(SettingsError::new(Place::Line { path: path.to_owned(), line }, message));
+                return Err(SettingsError::new(SettingPlace::Line { path: path.to_owned(), line }, message));
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::{
-    error::{Place, SettingsError},
+    error::{SettingPlace, SettingsError},
     file,
     layer::{Layer, Source, bad_server_name},
     values::BaseUrl,
@@ -22,7 +22,7 @@ struct Document {
 }
 
 #[derive(Deserialize)]
-struct Server {
+struct McpJsonServer {
     #[serde(rename = "type")]
     kind: Option<String>,
     command: Option<String>,
@@ -39,7 +39,8 @@ struct Server {
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<(Layer, Vec<String>), SettingsError> {
     let text = file::text(path, bytes)?;
     let document: Document = serde_json::from_str(text).map_err(|error| {
-        let place = Place::Position { path: path.to_owned(), line: error.line(), column: error.column() };
+        let place =
+            SettingPlace::Position { path: path.to_owned(), line: error.line(), column: error.column() };
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or_default().to_owned();
         SettingsError::new(place, message).hint(
@@ -61,11 +62,11 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<(Layer, Vec<String>), S
     Ok((layer, left_out))
 }
 
-fn server(name: &str, value: serde_json::Value) -> Result<Server, String> {
+fn server(name: &str, value: serde_json::Value) -> Result<McpJsonServer, String> {
     if let Some(message) = bad_server_name(name) {
         return Err(message);
     }
-    let server: Server =
+    let server: McpJsonServer =
         serde_json::from_value(value).map_err(|error| format!("server `{name}`: {error}"))?;
     if let Some(kind) = server.kind.as_deref()
         && !matches!(kind, "stdio" | "http" | "streamable-http" | "sse")
@@ -83,7 +84,7 @@ fn server(name: &str, value: serde_json::Value) -> Result<Server, String> {
 }
 
 /// The fields that are set, under the names of our own settings.
-fn fields(server: Server) -> Vec<(&'static str, Value)> {
+fn fields(server: McpJsonServer) -> Vec<(&'static str, Value)> {
     let strings = |map: BTreeMap<String, String>| {
         (!map.is_empty()).then(|| {
             Value::Table(map.into_iter().map(|(name, value)| (name, Value::String(value))).collect::<Table>())

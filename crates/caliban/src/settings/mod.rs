@@ -35,7 +35,7 @@ use serde::Deserialize as _;
 
 pub(crate) use self::{
     environment::{Environment, Paths},
-    error::{Place, SettingsError},
+    error::{SettingPlace, SettingsError},
     files::Files,
     layer::{Layer, Source},
     permissions::parse_rule,
@@ -193,7 +193,7 @@ pub(crate) fn repo_layers(
 pub(crate) fn project_root(cwd: &Path) -> Result<PathBuf, SettingsError> {
     let cwd = cwd.canonicalize().map_err(|error| {
         SettingsError::new(
-            Place::Nowhere,
+            SettingPlace::Nowhere,
             format!("the working directory {} cannot be used: {}", cwd.display(), file::words(&error)),
         )
     })?;
@@ -205,7 +205,7 @@ pub(crate) fn project_root(cwd: &Path) -> Result<PathBuf, SettingsError> {
 /// layers do not fit together.
 pub(crate) fn typed(layer: &Layer) -> Result<Settings, SettingsError> {
     Settings::deserialize(layer.table.clone())
-        .map_err(|error| SettingsError::new(Place::Nowhere, error.message().to_owned()))
+        .map_err(|error| SettingsError::new(SettingPlace::Nowhere, error.message().to_owned()))
 }
 
 /// The source of a value, or of the nearest thing around it that was set as a whole.

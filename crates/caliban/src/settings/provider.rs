@@ -6,7 +6,7 @@ use caliban_providers::{Config, ProviderKind, ScriptSource};
 
 use super::{
     Environment, Loaded, Settings,
-    error::{Place, SettingsError},
+    error::{SettingPlace, SettingsError},
     layer::{Source, Sourced},
     schema::ApiProvider,
     values::{BaseUrl, Secret},
@@ -20,14 +20,14 @@ const BY_KEY: [ProviderKind; 4] =
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Choice {
     /// This one.
-    Use(Target),
+    Use(ModelTarget),
     /// Nothing names one: this local one if it runs, else [`nothing_set`] is the error.
-    IfRunning(Target),
+    IfRunning(ModelTarget),
 }
 
 /// A provider, a model, and how to get there.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Target {
+pub(crate) struct ModelTarget {
     /// Which provider, and what chose it.
     pub provider: Sourced<ProviderKind>,
     /// The model; `None` where the first one that the user's own server has is to be used.
@@ -52,7 +52,7 @@ pub(crate) enum Endpoint {
 
 /// The three lines that say how to get going.
 pub(crate) fn nothing_set() -> SettingsError {
-    SettingsError::new(Place::Nowhere, "no model provider is set up").hint(
+    SettingsError::new(SettingPlace::Nowhere, "no model provider is set up").hint(
         "with a key: export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY)\n\
          on this machine: start Ollama (https://ollama.com) and `ollama pull` a model; it is found by itself\n\
          just to look around: caliban --provider scripted -p hello",
@@ -68,7 +68,7 @@ pub(crate) enum Patience {
     Short,
 }
 
-impl Target {
+impl ModelTarget {
     /// What `caliban_providers::build` needs. An address that nobody set is left to the provider.
     pub(crate) fn config(
         &self,
@@ -132,14 +132,14 @@ impl Loaded {
     }
 
     /// The target for a provider that has been decided on.
-    pub(crate) fn target(&self, provider: Sourced<ProviderKind>) -> Result<Target, SettingsError> {
+    pub(crate) fn target(&self, provider: Sourced<ProviderKind>) -> Result<ModelTarget, SettingsError> {
         let kind = provider.value;
         let usual = kind.default_model().map(|model| default(model.to_owned()));
         let Some(api) = self.settings.providers.api(kind) else {
             let source = self.source_of(&["providers", "scripted", "script"]);
             let script = self.settings.providers.scripted.script.clone();
             let endpoint = Endpoint::Script(script.map(|value| Sourced { value, source }));
-            return Ok(Target { provider, model: self.named_model().or(usual), endpoint });
+            return Ok(ModelTarget { provider, model: self.named_model().or(usual), endpoint });
         };
         let at = |key: &str| self.source_of(&["providers", kind.name(), key]);
         let (base_url, key) = self.reached(kind, api)?;
@@ -153,17 +153,17 @@ impl Loaded {
         if model.is_none() && kind.key_variable().is_some() && !elsewhere {
             return Err(no_model(kind));
         }
-        Ok(Target { provider, model, endpoint: Endpoint::Http { base_url, key } })
+        Ok(ModelTarget { provider, model, endpoint: Endpoint::Http { base_url, key } })
     }
 
     /// A provider that other programs use through us: which model is theirs to say.
-    pub(crate) fn endpoint(&self, kind: ProviderKind) -> Result<Target, SettingsError> {
+    pub(crate) fn endpoint(&self, kind: ProviderKind) -> Result<ModelTarget, SettingsError> {
         let Some(api) = self.settings.providers.api(kind) else {
             let message = format!("the provider `{kind}` is not reached over HTTP");
-            return Err(SettingsError::new(Place::Nowhere, message));
+            return Err(SettingsError::new(SettingPlace::Nowhere, message));
         };
         let (base_url, key) = self.reached(kind, api)?;
-        Ok(Target { provider: default(kind), model: None, endpoint: Endpoint::Http { base_url, key } })
+        Ok(ModelTarget { provider: default(kind), model: None, endpoint: Endpoint::Http { base_url, key } })
     }
 
     /// The address and the key of a provider.
@@ -177,7 +177,7 @@ impl Loaded {
             Some(url) => Sourced { value: url.clone(), source: at("base_url") },
             None => {
                 let usual = BaseUrl::parse(kind.default_base_url());
-                default(usual.map_err(|message| SettingsError::new(Place::Nowhere, message))?)
+                default(usual.map_err(|message| SettingsError::new(SettingPlace::Nowhere, message))?)
             }
         };
         let key = api.api_key.clone().map(|value| Sourced { value, source: at("api_key") });
@@ -194,17 +194,16 @@ impl Loaded {
     }
 
     fn no_key(&self, provider: ProviderKind, variable: &str) -> SettingsError {
-        SettingsError::new(Place::Nowhere, format!("there is no key for the provider `{provider}`")).hint(
-            format!(
+        SettingsError::new(SettingPlace::Nowhere, format!("there is no key for the provider `{provider}`"))
+            .hint(format!(
                 "export {variable}=…, or set api_key under [providers.{provider}] in {}",
                 self.paths.user_settings().display()
-            ),
-        )
+            ))
     }
 }
 
 fn no_model(provider: ProviderKind) -> SettingsError {
-    SettingsError::new(Place::Nowhere, format!("no model is named for the provider `{provider}`"))
+    SettingsError::new(SettingPlace::Nowhere, format!("no model is named for the provider `{provider}`"))
         .hint(format!("name one with --model, or set model under [providers.{provider}]"))
 }
 

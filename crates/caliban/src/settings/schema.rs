@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     /// Keys and addresses, one table for each provider.
     pub providers: Providers,
     /// Where a run ends.
-    pub limits: Limits,
+    pub limits: LimitSettings,
     /// What agents may spend, over the whole fleet.
     pub budget: Budget,
     /// What the agent may do.
@@ -95,7 +95,7 @@ impl Default for Settings {
             context_window: None,
             sub_agents: true,
             providers: Providers::default(),
-            limits: Limits::default(),
+            limits: LimitSettings::default(),
             budget: Budget::default(),
             permissions: Permissions::default(),
             approvals: Approvals::default(),
@@ -185,7 +185,7 @@ pub(crate) struct ScriptedProvider {
 /// `[limits]`: where a run ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Limits {
+pub(crate) struct LimitSettings {
     /// Model requests in one run.
     pub max_turns: NonZeroU32,
     /// Tokens, cache reads and writes included.
@@ -196,7 +196,7 @@ pub(crate) struct Limits {
     pub wall_seconds: Option<NonZeroU64>,
 }
 
-impl Default for Limits {
+impl Default for LimitSettings {
     fn default() -> Self {
         Self { max_turns: nonzero32::<200>(), budget_tokens: None, budget_usd: None, wall_seconds: None }
     }
@@ -452,7 +452,7 @@ pub(crate) struct Bash {
 
 impl Default for Bash {
     fn default() -> Self {
-        let time = caliban_tools::Limits::default().command_time.as_millis();
+        let time = caliban_tools::ToolLimits::default().command_time.as_millis();
         let time = u64::try_from(time).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
         Self { timeout_ms: time, job_wait_seconds: 120, env_allow: Vec::new(), env: BTreeMap::new() }
     }
@@ -503,7 +503,7 @@ pub(crate) struct BackgroundAgents {
 impl Default for BackgroundAgents {
     /// The defaults of the agent crate, which are written there.
     fn default() -> Self {
-        let limits = background::Limits::default();
+        let limits = background::BackgroundLimits::default();
         let tokens = |tokens| NonZeroU64::new(tokens).unwrap_or(NonZeroU64::MIN);
         Self {
             max_agents: NonZeroU32::new(limits.max_agents).unwrap_or(NonZeroU32::MIN),
@@ -515,8 +515,8 @@ impl Default for BackgroundAgents {
 }
 
 impl BackgroundAgents {
-    pub(crate) fn limits(&self) -> background::Limits {
-        background::Limits {
+    pub(crate) fn limits(&self) -> background::BackgroundLimits {
+        background::BackgroundLimits {
             max_agents: self.max_agents.get(),
             per_agent: self.per_agent_budget.get(),
             global: self.global_budget.get(),

@@ -11,7 +11,7 @@ use super::{
 
 /// One value and where it was set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct SettingRow {
     /// The key with its sections: `limits.max_turns`; elements of lists have an index: `permissions.allow[0]`.
     pub key: String,
     /// The value; `null` when it is not set. Secrets are `"set"`.
@@ -20,7 +20,7 @@ pub(crate) struct Row {
     pub source: String,
 }
 
-impl Row {
+impl SettingRow {
     /// Whether there is a value to show.
     pub(crate) fn is_set(&self) -> bool {
         match &self.value {
@@ -32,7 +32,7 @@ impl Row {
 }
 
 /// Every row, in the order of the schema. `choice` fills in what the provider's defaults decide.
-pub(crate) fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<Row> {
+pub(crate) fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<SettingRow> {
     let mut rows = Vec::new();
     if let Ok(Value::Object(sections)) = serde_json::to_value(&loaded.settings) {
         for (key, value) in sections {
@@ -42,7 +42,7 @@ pub(crate) fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<Row> {
     if let Some(Choice::Use(target)) = choice {
         let mut fill = |key: String, value: &str, source: &Source| {
             if let Some(row) = rows.iter_mut().find(|row| row.key == key) {
-                *row = Row { key, value: value.into(), source: source.to_string() };
+                *row = SettingRow { key, value: value.into(), source: source.to_string() };
             }
         };
         fill("provider".to_owned(), target.provider.value.name(), &target.provider.source);
@@ -57,7 +57,7 @@ pub(crate) fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<Row> {
     rows
 }
 
-fn collect(loaded: &Loaded, path: &mut KeyPath, value: Value, rows: &mut Vec<Row>) {
+fn collect(loaded: &Loaded, path: &mut KeyPath, value: Value, rows: &mut Vec<SettingRow>) {
     let source = |path: &[String]| {
         let steps: Vec<&str> = path.iter().map(String::as_str).collect();
         loaded.source_of(&steps).to_string()
@@ -74,10 +74,14 @@ fn collect(loaded: &Loaded, path: &mut KeyPath, value: Value, rows: &mut Vec<Row
             for (index, value) in list.into_iter().enumerate() {
                 let mut element = path.clone();
                 element.push(index.to_string());
-                rows.push(Row { key: format!("{}[{index}]", dotted(path)), value, source: source(&element) });
+                rows.push(SettingRow {
+                    key: format!("{}[{index}]", dotted(path)),
+                    value,
+                    source: source(&element),
+                });
             }
         }
-        value => rows.push(Row { key: dotted(path), value, source: source(path) }),
+        value => rows.push(SettingRow { key: dotted(path), value, source: source(path) }),
     }
 }
 

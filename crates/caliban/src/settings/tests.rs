@@ -6,8 +6,8 @@ use caliban_providers::ProviderKind;
 use proptest::prelude::*;
 
 use super::{
-    provider::{Choice, Endpoint, Target},
-    show::{Row, rows},
+    provider::{Choice, Endpoint, ModelTarget},
+    show::{SettingRow, rows},
     *,
 };
 use crate::trust::{RepoFiles, TrustStore};
@@ -169,7 +169,7 @@ fn rows_show_values_with_their_sources_and_no_secret() {
     world.set("ANTHROPIC_API_KEY", "canary-variable");
     let loaded = world.load().unwrap();
     let choice = loaded.choose().unwrap();
-    let rows: Vec<Row> = rows(&loaded, Some(&choice)).into_iter().filter(Row::is_set).collect();
+    let rows: Vec<SettingRow> = rows(&loaded, Some(&choice)).into_iter().filter(SettingRow::is_set).collect();
     let text = serde_json::to_string(&rows).unwrap();
     assert!(!text.contains("canary"), "{text}");
     let row = |key: &str| {
@@ -406,7 +406,7 @@ fn mcp_json_errors_have_a_position() {
     assert!(loaded.notes[0].ends_with("expected struct Server; it is left out"), "{:?}", loaded.notes);
 }
 
-fn target(choice: &Choice) -> &Target {
+fn target(choice: &Choice) -> &ModelTarget {
     match choice {
         Choice::Use(target) | Choice::IfRunning(target) => target,
     }

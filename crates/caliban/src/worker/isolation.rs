@@ -12,7 +12,7 @@ use caliban_supervisor::git_programs;
 use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, When, Worktree};
 use tokio_util::sync::CancellationToken;
 
-use super::status::Status;
+use super::status::StatusFile;
 use crate::{
     compose,
     report::Failure,
@@ -30,7 +30,7 @@ pub(super) async fn worktree(
     directory: &Path,
     loaded: &Loaded,
     environment: &Environment,
-    status: &mut Status,
+    status: &mut StatusFile,
 ) -> Result<Option<Worktree>, Failure> {
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(None) };
     let cancel = CancellationToken::new();

@@ -27,13 +27,13 @@ use std::{
 use caliban_acp_host::{Clients, SessionHost, Sessions};
 use caliban_agent::{
     Agent, Attendance, EarlierAnswers, TurnCount,
-    blueprint::Wanted,
+    blueprint::WantedAgent,
     event::{Author, Outcome},
     transcript,
 };
 use caliban_contract::{limits::RaisedLimits, variables::VEILED_TASK};
 use caliban_contract::{
-    records::Notice,
+    records::EndNotice,
     records::{self, WorkerStatus},
 };
 use caliban_core::{
@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     commands::{Forks, SessionCommands},
-    compose::{self, Composition, Request, chain, compose},
+    compose::{self, ComposeRequest, Composition, chain, compose},
     fleet::{caller_environment::unveiled, damage},
     report::Failure,
     settings::{
@@ -57,7 +57,7 @@ use crate::{
     },
 };
 use notify::{News, Notifier};
-use status::{Mailbox, Status};
+use status::{Mailbox, StatusFile};
 
 /// The most that the daemon says of an end.
 const NOTICE_CAP: u64 = 64 * 1024;
@@ -70,14 +70,14 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// What the shim says.
 #[derive(Debug)]
-struct Order {
+struct ShimOrder {
     directory: PathBuf,
     nonce: String,
     socket: PathBuf,
 }
 
 /// How the worker ends.
-enum End {
+enum WorkerEnd {
     /// For good; the status says how.
     Finished,
     /// It leaves memory, and wants to be woken.
@@ -86,7 +86,7 @@ enum End {
 
 /// Runs the mode.
 pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
-    let order = match Order::parse(args) {
+    let order = match ShimOrder::parse(args) {
         Ok(order) => order,
         Err(problem) => {
             Failure::usage(problem).show();
@@ -106,8 +106,8 @@ pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
         worked
     });
     match worked {
-        Ok(End::Finished) => ExitCode::SUCCESS,
-        Ok(End::Hibernated) => ExitCode::from(u8::try_from(records::HIBERNATED).unwrap_or(u8::MAX)),
+        Ok(WorkerEnd::Finished) => ExitCode::SUCCESS,
+        Ok(WorkerEnd::Hibernated) => ExitCode::from(u8::try_from(records::HIBERNATED).unwrap_or(u8::MAX)),
         Err(failure) => {
             // Also in worker.log, for whoever looks there.
             failure.show();
@@ -116,7 +116,7 @@ pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
     }
 }
 
-impl Order {
+impl ShimOrder {
     fn parse(args: &[OsString]) -> Result<Self, String> {
         let (mut directory, mut nonce, mut socket) = (None, None, None);
         let mut args = args.iter();
@@ -135,9 +135,9 @@ impl Order {
     }
 }
 
-async fn work(order: &Order) -> Result<End, Failure> {
+async fn work(order: &ShimOrder) -> Result<WorkerEnd, Failure> {
     let waking = Waking::of(&order.directory, &order.nonce);
-    let mut status = Status::new(&order.directory, &order.nonce);
+    let mut status = StatusFile::new(&order.directory, &order.nonce);
     match run(order, waking, &mut status).await {
         Ok(end) => Ok(end),
         Err(failure) => {
@@ -152,7 +152,7 @@ async fn work(order: &Order) -> Result<End, Failure> {
 /// Runs the mode of [`caliban_contract::modes::NOTIFY`]: tells of an end that only the daemon saw.
 pub(crate) fn notify_main() -> ExitCode {
     let notice = serde_json::from_reader(std::io::stdin().take(NOTICE_CAP));
-    let Ok(Notice { directory, event, text }) = notice else { return ExitCode::from(2) };
+    let Ok(EndNotice { directory, event, text }) = notice else { return ExitCode::from(2) };
     let (Some(news), Ok(runtime)) = (News::named(&event), crate::runtime()) else { return ExitCode::from(2) };
     runtime.block_on(tell_outside(&directory, news, &text));
     ExitCode::SUCCESS
@@ -177,7 +177,7 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
     notifier.finish().await;
 }
 
-async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, Failure> {
+async fn run(order: &ShimOrder, waking: Waking, status: &mut StatusFile) -> Result<WorkerEnd, Failure> {
     status.write();
     let spec = read_spec(&order.directory)?;
     if let Some(what) = damage::found(&order.directory, status.turns_before()) {
@@ -219,7 +219,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let commands = SessionCommands::of(&environment, &composition)(&agent, Forks::Not);
     let host = SessionHost::start_with(Box::new(agent), Clients::Many, Some(commands));
     let sessions = Arc::new(Sessions::only(host.clone()));
-    let server = serve::Server::listen(&order.socket, &order.directory, sessions, redactor)?;
+    let server = serve::WorkerServer::listen(&order.socket, &order.directory, sessions, redactor)?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));
@@ -234,7 +234,9 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let stay = Stay { after_turn: spec.after_turn, idle, workspace: &workspace };
     let end = watch(&host, status, &mut notifier, stay, &server, postman.as_mut()).await;
     if let Some(postman) = postman {
-        postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
+        postman
+            .finish(if matches!(end, WorkerEnd::Finished) { Farewell::Leave } else { Farewell::Stay })
+            .await;
     }
     // No new clients; those that are attached see the end of the session, and leave.
     tokio::join!(server.finish(), host.close(), notifier.finish());
@@ -264,7 +266,7 @@ fn files(
     waking: Waking,
     environment: &Environment,
     cwd: &Path,
-    status: &Status,
+    status: &StatusFile,
 ) -> Option<Files> {
     let asked = asked?;
     if waking == Waking::First {
@@ -317,18 +319,18 @@ impl Stay<'_> {
 
 /// Everything up to an agent that can work.
 async fn prepare(
-    order: &Order,
+    order: &ShimOrder,
     spec: &SpawnSpec,
     worktree: Option<&Path>,
     (environment, files): (&Environment, Option<Files>),
-    status: &mut Status,
+    status: &mut StatusFile,
 ) -> Result<(Agent, Composition, Option<Identity>), Failure> {
     let mut now = spec.clone();
     RaisedLimits::read(&order.directory).apply_to(&mut now);
     let setup = now.setup;
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let (cwd, missing) = isolation::ground(spec);
-    let request = Request {
+    let request = ComposeRequest {
         cwd,
         worktree,
         missing,
@@ -375,7 +377,7 @@ async fn prepare(
 }
 
 /// The agent, new or as its transcript has it.
-async fn begin(composition: &mut Composition, wanted: Wanted) -> Result<Agent, Failure> {
+async fn begin(composition: &mut Composition, wanted: WantedAgent) -> Result<Agent, Failure> {
     let is_old = wanted.directory.join(transcript::FILE_NAME).exists();
     let kit = composition.kit(wanted)?;
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
@@ -393,12 +395,12 @@ fn read_spec(directory: &Path) -> Result<SpawnSpec, Failure> {
 /// nobody else would see that mail has come.
 async fn watch(
     host: &SessionHost,
-    status: &mut Status,
+    status: &mut StatusFile,
     notifier: &mut Notifier,
     stay: Stay<'_>,
-    server: &serve::Server,
+    server: &serve::WorkerServer,
     mut postman: Option<&mut Postman>,
-) -> End {
+) -> WorkerEnd {
     let no_mail = postman.as_ref().map_or_else(
         || {
             let none = CancellationToken::new();
@@ -422,7 +424,7 @@ async fn watch(
                 .hint("caliban resume goes on after the last record that is on the disk");
             status.failed(&failure).await;
             notifier.tell(News::Failed, status.ending_text());
-            return End::Finished;
+            return WorkerEnd::Finished;
         }
         status.asks(&host.handle().asks().open(), |ask| host.listed(ask));
         let is_over = status.is_turn_over() && !host.is_running();
@@ -455,7 +457,7 @@ async fn watch(
                 notifier.tell(News::Budget, &notice);
             }
             notifier.tell(if is_done { News::Done } else { News::Failed }, status.ending_text());
-            return End::Finished;
+            return WorkerEnd::Finished;
         }
         if let Some(postman) = &mut postman {
             postman.go_on();
@@ -486,7 +488,7 @@ async fn watch(
                 None => {
                     let crash = Failure::new("the agent has crashed").hint("its worker.log may say why");
                     status.failed(&crash).await;
-                    return End::Finished;
+                    return WorkerEnd::Finished;
                 }
             },
             // The record of a turn's end comes a moment before the host has let go of the turn, and a message may be
@@ -499,7 +501,7 @@ async fn watch(
                 let is_needed = server.has_clients() || !stay.jobs().is_empty() || !no_mail.is_cancelled();
                 if is_time && !is_needed && status.is_room_to_sleep() && host.retire().is_ok() {
                     status.hibernated().await;
-                    return End::Hibernated;
+                    return WorkerEnd::Hibernated;
                 }
             }
         }

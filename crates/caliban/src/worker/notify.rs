@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 
 use caliban_agent::Agent;
 use caliban_fence::Fence;
-use caliban_keeper::{Keep, Launch, Streams, Supervised, SupervisedEnd, Variables, Why};
+use caliban_keeper::{CommandEnd, KeptOutput, Launch, Streams, Supervised, SupervisedEnd, Variables};
 use caliban_tools::WorkspaceOptions;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -109,12 +109,12 @@ impl Notifier {
                 ..Launch::shell(command, self.cwd.clone(), env.collect(), Streams::Joined)
             },
             limit: LIMIT,
-            keep: Keep::Last(0),
+            keep: KeptOutput::Last(0),
         };
         self.running.spawn(async move {
             match command.run(&CancellationToken::new()).await {
-                Ok(SupervisedEnd { why: Why::Itself, code: Some(0), .. }) => {}
-                Ok(SupervisedEnd { why: Why::Itself, code, .. }) => {
+                Ok(SupervisedEnd { why: CommandEnd::Itself, code: Some(0), .. }) => {}
+                Ok(SupervisedEnd { why: CommandEnd::Itself, code, .. }) => {
                     tracing::warn!(code, "the notify command failed");
                 }
                 Ok(_) => tracing::warn!("the notify command took too long"),

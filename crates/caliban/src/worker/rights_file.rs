@@ -13,7 +13,7 @@ use caliban_core::{budget::Limits, mode::Mode};
 use caliban_permissions::Policy;
 
 /// Keeps the file.
-pub(super) struct Kept {
+pub(super) struct RightsFile {
     directory: PathBuf,
     nonce: String,
     budget: Limits,
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     written: Option<(Mode, usize)>,
 }
 
-impl Kept {
+impl RightsFile {
     /// For the agent in this directory, in this run.
     pub(super) fn new(
         directory: &Path,
@@ -75,7 +75,7 @@ mod tests {
         let policy = Arc::new(RwLock::new(Policy::new("/work", "/home/me")));
         policy.write().unwrap().mode = Mode::Unattended;
         let budget = Limits { tokens: Some(7), ..Limits::NONE };
-        let mut kept = Kept::new(dir.path(), "n", (budget, 9), policy.clone());
+        let mut kept = RightsFile::new(dir.path(), "n", (budget, 9), policy.clone());
         let read = || -> Option<Rights> { records::read(dir.path(), RIGHTS) };
         let is = |mode: Mode| Rights {
             nonce: "n".into(),

@@ -38,13 +38,13 @@ const MAX_CLIENTS: usize = 64;
 const ENVIRONMENT_CAP: u64 = 4 * 1024 * 1024;
 
 /// The listening end.
-pub(super) struct Server {
+pub(super) struct WorkerServer {
     clients: Arc<AtomicUsize>,
     ending: CancellationToken,
     accepting: Option<AbortOnDropHandle<()>>,
 }
 
-impl Server {
+impl WorkerServer {
     /// Listens at `path`, which becomes visible only when it is ready. `directory` and `redactor` are the agent's.
     pub(super) fn listen(
         path: &Path,
@@ -55,7 +55,7 @@ impl Server {
         let cannot =
             |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
         let (listener, bound) = sockets::bind(path).map_err(cannot)?;
-        let place = Place { listener, bound, told: path.to_owned() };
+        let place = ListeningSocket { listener, bound, told: path.to_owned() };
         let (clients, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
         // `<base>/agents/<id>` is the agent's directory.
         let base = directory.ancestors().nth(2).unwrap_or(directory);
@@ -80,14 +80,14 @@ impl Server {
 }
 
 /// Where we listen.
-struct Place {
+struct ListeningSocket {
     listener: UnixListener,
     bound: Bound,
     /// Where we were told to.
     told: std::path::PathBuf,
 }
 
-impl Place {
+impl ListeningSocket {
     /// Makes sure that we can be found.
     fn keep(&mut self) {
         if self.bound.is_there() {
@@ -104,7 +104,7 @@ impl Place {
 }
 
 async fn accept(
-    mut place: Place,
+    mut place: ListeningSocket,
     sessions: Arc<Sessions>,
     door: Door,
     clients: Arc<AtomicUsize>,

@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp_host::permission::Listed;
+use caliban_acp_host::permission::ListedAsk;
 use caliban_agent::{
     Kit,
     budget::Purse,
     event::{Ask, Event, Outcome},
-    feed::Entry,
+    feed::FeedEntry,
 };
 use caliban_contract::{
     records::{
-        self, Ask as ShownAsk, EndingKind, LAST_STATUS_ROOM, STATUS, STATUS_ROOM, STATUS_VERSION, Waiting,
+        self, AskRecord, EndingKind, LAST_STATUS_ROOM, STATUS, STATUS_ROOM, STATUS_VERSION, Waiting,
         WorkerEnding, WorkerState, WorkerStatus,
     },
     room::{self, is_full},
@@ -24,7 +24,7 @@ use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usa
 use caliban_tools::JobInfo;
 use jiff::Timestamp;
 
-use super::rights_file::Kept;
+use super::rights_file::RightsFile;
 use crate::report::Failure;
 
 /// What is shown of the last text.
@@ -37,7 +37,7 @@ const WAKE_BYTES: usize = 64 * 1024;
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 
 /// Keeps the file; written only when it differs.
-pub(super) struct Status {
+pub(super) struct StatusFile {
     directory: PathBuf,
     now: WorkerStatus,
     written: Option<WorkerStatus>,
@@ -46,14 +46,14 @@ pub(super) struct Status {
     /// Knows what was spent.
     purse: Option<Purse>,
     /// Writes down what the agent may hand on.
-    rights: Option<Kept>,
+    rights: Option<RightsFile>,
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
     is_disk_full: bool,
     /// Why the transcript takes no more records.
     broken: Option<String>,
     /// The open calls as they were shown.
-    listed: Vec<(Ask, Listed)>,
+    listed: Vec<(Ask, ListedAsk)>,
     told: BTreeSet<String>,
     untold: Vec<String>,
 }
@@ -65,7 +65,7 @@ pub(super) enum Mailbox {
     Open,
 }
 
-impl Status {
+impl StatusFile {
     /// Begins with what the run before has left: its work stays to be found and its cost to be seen, however early this
     /// run ends.
     pub(super) fn new(directory: &Path, nonce: &str) -> Self {
@@ -110,7 +110,7 @@ impl Status {
         self.redactor = kit.redactor.clone();
         self.purse = Some(kit.purse.clone());
         let limits = (budget, kit.limits.max_turns);
-        self.rights = Some(Kept::new(&self.directory, &self.now.nonce, limits, kit.policy.clone()));
+        self.rights = Some(RightsFile::new(&self.directory, &self.now.nonce, limits, kit.policy.clone()));
         self.cost();
     }
 
@@ -163,44 +163,44 @@ impl Status {
     }
 
     /// Takes in what happened.
-    pub(super) fn take(&mut self, entry: &Entry) {
+    pub(super) fn take(&mut self, entry: &FeedEntry) {
         match entry {
-            Entry::Record(record) => {
+            FeedEntry::Record(record) => {
                 self.record(&record.event);
                 self.cost();
             }
-            Entry::Waiting(Wait::DiskFull { path }) => {
+            FeedEntry::Waiting(Wait::DiskFull { path }) => {
                 self.is_disk_full = true;
                 self.now.waiting_for = None;
                 self.now.activity = Some(waiting_for_room(path));
             }
-            Entry::Waiting(Wait::RateLimit(pause)) => {
+            FeedEntry::Waiting(Wait::RateLimit(pause)) => {
                 self.now.waiting_for = Some(Waiting::RateLimit { until: pause.until_ms });
                 self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
-            Entry::Waiting(Wait::Outage(pause) | Wait::Retry(pause)) => {
+            FeedEntry::Waiting(Wait::Outage(pause) | Wait::Retry(pause)) => {
                 self.now.waiting_for = Some(Waiting::Model { until: pause.until_ms });
                 self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
-            Entry::Waiting(Wait::QuietHours(pause)) => {
+            FeedEntry::Waiting(Wait::QuietHours(pause)) => {
                 self.now.waiting_for = Some(Waiting::QuietHours { until: pause.until_ms });
                 self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
-            Entry::Text(_) | Entry::Thinking(_) | Entry::ToolUse { .. } => {
+            FeedEntry::Text(_) | FeedEntry::Thinking(_) | FeedEntry::ToolUse { .. } => {
                 if matches!(self.now.waiting_for, Some(Waiting::RateLimit { .. } | Waiting::Model { .. })) {
                     self.now.waiting_for = None;
                     self.now.activity = Some("asking the model".to_owned());
                 }
             }
-            Entry::Waiting(wait @ (Wait::Jobs { .. } | Wait::Budget { .. })) => {
+            FeedEntry::Waiting(wait @ (Wait::Jobs { .. } | Wait::Budget { .. })) => {
                 self.now.activity = Some(inert::line(&wait.to_string()).into_owned());
             }
-            Entry::Broken { reason } => self.broken = Some(reason.clone()),
-            Entry::Waiting(Wait::Summary)
-            | Entry::ToolOutput { .. }
-            | Entry::Restart { .. }
-            | Entry::SubAsked(_)
-            | Entry::SubAnswered { .. } => {}
+            FeedEntry::Broken { reason } => self.broken = Some(reason.clone()),
+            FeedEntry::Waiting(Wait::Summary)
+            | FeedEntry::ToolOutput { .. }
+            | FeedEntry::Restart { .. }
+            | FeedEntry::SubAsked(_)
+            | FeedEntry::SubAnswered { .. } => {}
         }
     }
 
@@ -260,7 +260,7 @@ impl Status {
     }
 
     /// The calls that wait for a person now.
-    pub(super) fn asks(&mut self, open: &[Ask], listed: impl Fn(&Ask) -> Listed) {
+    pub(super) fn asks(&mut self, open: &[Ask], listed: impl Fn(&Ask) -> ListedAsk) {
         let before = std::mem::take(&mut self.now.asks);
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let mut room = CALLS_BYTES;
@@ -268,17 +268,18 @@ impl Status {
         for ask in open {
             let old = before.iter().find(|old| old.id == ask.id);
             let known = self.listed.iter().find(|(known, _)| known == ask);
-            let Listed { what, mut call, digest } = known.map_or_else(|| listed(ask), |(_, it)| it.clone());
+            let ListedAsk { what, mut call, digest } =
+                known.map_or_else(|| listed(ask), |(_, it)| it.clone());
             shown.push((
                 ask.clone(),
-                Listed { what: what.clone(), call: call.clone(), digest: digest.clone() },
+                ListedAsk { what: what.clone(), call: call.clone(), digest: digest.clone() },
             ));
             match room.checked_sub(call.len()) {
                 Some(left) => room = left,
                 // The transcript has it whole.
                 None => call = format!("{what}\n[… the rest is not shown …]"),
             }
-            self.now.asks.push(ShownAsk {
+            self.now.asks.push(AskRecord {
                 id: ask.id.clone(),
                 by: ask.agent.as_deref().map(|agent| inert::line(agent).into_owned()),
                 name: ask.name.clone(),
@@ -498,8 +499,8 @@ mod tests {
     #[test]
     fn a_full_disk_is_called_so_until_something_could_be_written() {
         let place = tempfile::tempdir().unwrap();
-        let mut status = Status::new(place.path(), "n");
-        status.take(&Entry::Waiting(Wait::DiskFull { path: "/data/transcript.jsonl".into() }));
+        let mut status = StatusFile::new(place.path(), "n");
+        status.take(&FeedEntry::Waiting(Wait::DiskFull { path: "/data/transcript.jsonl".into() }));
         assert_eq!(
             (status.now.waiting_for.clone(), status.now.activity.as_deref()),
             (None, Some("disk full: waiting for room (/data/transcript.jsonl)"))
@@ -507,7 +508,7 @@ mod tests {
         status.record(&Event::Note { text: "x".into() });
         assert_eq!(status.now.activity, None);
         let pause = Pause { reason: "HTTP 529".into(), ms: 1000, until_ms: 5000 };
-        status.take(&Entry::Waiting(Wait::RateLimit(pause)));
+        status.take(&FeedEntry::Waiting(Wait::RateLimit(pause)));
         assert_eq!(status.now.waiting_for, Some(Waiting::RateLimit { until: 5000 }));
         assert_eq!(status.now.activity.as_deref(), Some("HTTP 529"));
     }
@@ -516,7 +517,7 @@ mod tests {
     async fn r11_room_for_a_status_is_taken_while_there_is_some_and_given_back_at_the_end() {
         let place = tempfile::tempdir().unwrap();
         let rooms = || [".status.reserved", ".status.last"].map(|name| place.path().join(name).exists());
-        let mut status = Status::new(place.path(), "n");
+        let mut status = StatusFile::new(place.path(), "n");
         status.write();
         assert_eq!(rooms(), [true, true]);
         status.ended().await;
@@ -526,10 +527,10 @@ mod tests {
     #[test]
     fn every_ask_is_told_once_also_when_several_come_at_once_or_an_id_comes_again() {
         let place = tempfile::tempdir().unwrap();
-        let mut status = Status::new(place.path(), "n");
+        let mut status = StatusFile::new(place.path(), "n");
         let listed = |ask: &Ask| {
             let command = ask.input["command"].as_str().unwrap();
-            Listed { what: format!("Bash {command}"), digest: command.into(), ..Listed::default() }
+            ListedAsk { what: format!("Bash {command}"), digest: command.into(), ..ListedAsk::default() }
         };
         status.asks(&[ask("1", "ls"), ask("2", "pwd")], listed);
         assert_eq!(status.new_asks(), ["Bash ls", "Bash pwd"]);
@@ -543,10 +544,10 @@ mod tests {
     #[test]
     fn many_long_calls_do_not_outgrow_the_file() {
         let place = tempfile::tempdir().unwrap();
-        let mut status = Status::new(place.path(), "n");
+        let mut status = StatusFile::new(place.path(), "n");
         let open: Vec<Ask> = (0..64).map(|id| ask(&id.to_string(), "ls")).collect();
         let call = "é".repeat(2000);
-        status.asks(&open, |_| Listed { what: "Bash".into(), call: call.clone(), digest: "d".into() });
+        status.asks(&open, |_| ListedAsk { what: "Bash".into(), call: call.clone(), digest: "d".into() });
         status.write();
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
         let whole = written.asks.iter().filter(|ask| ask.call == call).count();
@@ -557,24 +558,24 @@ mod tests {
     #[tokio::test]
     async fn the_limit_of_turns_is_told_and_not_the_turns_of_the_whole_session() {
         let place = tempfile::tempdir().unwrap();
-        let mut status = Status::new(place.path(), "one");
+        let mut status = StatusFile::new(place.path(), "one");
         status.now.turns = 17;
         status.outcome = Some(Outcome::TurnLimit { limit: 3 });
         status.ended().await;
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
         let limit = caliban_core::lifecycle::Outcome::TurnLimit { limit: 3 };
         assert_eq!(written.outcome(), Some(limit));
-        assert_eq!(Status::new(place.path(), "two").now.turn_limit, None);
+        assert_eq!(StatusFile::new(place.path(), "two").now.turn_limit, None);
     }
 
     #[tokio::test]
     async fn a_run_that_ends_early_keeps_what_is_known_of_the_work() {
         let place = tempfile::tempdir().unwrap();
-        let mut status = Status::new(place.path(), "one");
+        let mut status = StatusFile::new(place.path(), "one");
         status.worktree(Path::new("/w"), "caliban/x", "base");
         (status.now.turns, status.now.micro_usd) = (3, Some(MicroUsd(7)));
         status.ended().await;
-        let mut next = Status::new(place.path(), "two");
+        let mut next = StatusFile::new(place.path(), "two");
         next.write();
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
         let expected = WorkerStatus {

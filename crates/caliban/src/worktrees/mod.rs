@@ -9,7 +9,7 @@ mod sweep;
 use std::{io::Write, path::Path};
 
 use caliban_core::names::Slug;
-use caliban_worktrees::{GitOptions, Keep, RemoveOptions, RemoveReport, Repo};
+use caliban_worktrees::{GitOptions, KeepWorktrees, RemoveOptions, RemoveReport, Repo};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -57,7 +57,7 @@ fn options(environment: &Environment, cwd: &Path) -> Result<RemoveOptions, Failu
     for note in &loaded.notes {
         report::note(note);
     }
-    let keep = if loaded.settings.worktrees.keep { Keep::All } else { Keep::Remove };
+    let keep = if loaded.settings.worktrees.keep { KeepWorktrees::All } else { KeepWorktrees::Remove };
     Ok(RemoveOptions { keep, ..RemoveOptions::default() })
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use testkit::{Output, Run, StepExt, script, text, tool, tools};
+use testkit::{Output, ProgramRun, StepExt, script, text, tool, tools};
 
 use crate::place::Place;
 
@@ -85,7 +85,7 @@ fn a_directory_that_is_not_there_is_named() {
     fs::create_dir(&gone).unwrap();
     let program = place.env.cmd("caliban").get_program().to_owned();
     let script = format!("cd {0} && rmdir {0} && {1} -p hello", gone.display(), program.display());
-    let output = Run::new(place.env.program("sh")).args(["-c", &script]).output().expect_code(1);
+    let output = ProgramRun::new(place.env.program("sh")).args(["-c", &script]).output().expect_code(1);
     assert!(output.stderr.starts_with("error: the working directory cannot be used"), "{}", output.stderr);
 }
 

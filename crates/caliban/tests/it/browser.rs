@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::{Browser, Page, StepExt, script, text, tool, wait_until};
+use testkit::{Browser, BrowserTab, StepExt, script, text, tool, wait_until};
 
 use crate::dashboard::Dashboard;
 use crate::fleet::{Fleet, bash, write};
@@ -29,13 +29,13 @@ const AXE: &str = "axe.run(document, { resultTypes: ['violations'] }).then((foun
     .map((it) => it.id + ': ' + it.nodes.map((node) => node.target.join(' ')).join(', ')))";
 
 /// Opens the link and waits for the first agents.
-fn sign_in(page: &Page<'_>, dashboard: &Dashboard) {
+fn sign_in(page: &BrowserTab<'_>, dashboard: &Dashboard) {
     page.goto(&dashboard.link);
     page.see("[role=status]", "live");
     assert_eq!(page.eval("location.hash"), "", "the token is out of the address");
 }
 
-fn open(page: &Page<'_>, dashboard: &Dashboard, path: &str) {
+fn open(page: &BrowserTab<'_>, dashboard: &Dashboard, path: &str) {
     page.goto(&format!("http://{}{path}", dashboard.host));
 }
 
@@ -207,7 +207,7 @@ fn tabs_share_one_stream_and_live_on_when_the_server_comes_back() {
     let browser = Browser::start(&fleet.place.env);
     let page = browser.page();
     sign_in(&page, &dashboard);
-    let tabs: Vec<Page<'_>> = (0..12).map(|_| page.sibling()).collect();
+    let tabs: Vec<BrowserTab<'_>> = (0..12).map(|_| page.sibling()).collect();
     for tab in &tabs {
         open(tab, &dashboard, "/");
         tab.see("[role=status]", "live");

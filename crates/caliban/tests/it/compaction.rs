@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use testkit::{
-    Outcome, Protocol, Recorded, StepExt, script,
-    script::{Script, Step, When},
+    Protocol, Recorded, RequestOutcome, StepExt, script,
+    script::{Script, ScriptStep, When},
     text, tool,
 };
 
@@ -64,7 +64,7 @@ fn old_results_go_first_then_a_summary_and_the_task_and_todos_stay() {
     let output = place.ask(TASK, []).ok();
     assert_eq!(output.stdout, "The word is found.\n");
     let requests = place.server.model_requests();
-    assert!(requests.iter().all(|request| request.outcome == Outcome::Answered));
+    assert!(requests.iter().all(|request| request.outcome == RequestOutcome::Answered));
 
     // Never more than the window, whatever was read.
     let largest = requests.iter().map(|request| request.raw.len() / CHARS_PER_TOKEN).max().unwrap();
@@ -214,7 +214,7 @@ fn a_resumed_session_sends_what_the_running_one_would_have() {
 }
 
 /// Two long results, then a model that takes less than its window is said to be; so does the summary, if it is to.
-fn too_much(summary: Step) -> Place {
+fn too_much(summary: ScriptStep) -> Place {
     let body = Protocol::Anthropic.error_body(400, "prompt is too long: 250000 tokens > 200000 maximum");
     let result = |text: &str| When { tool_result_contains: Some(text.to_owned()), ..When::default() };
     let echo = |word: &str| tool("Bash", json!({"command": format!("echo {word} {}", "x".repeat(3_000))}));

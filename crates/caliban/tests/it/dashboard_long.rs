@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{Browser, Page, StepExt, script, text, wait_until};
+use testkit::{Browser, BrowserTab, StepExt, script, text, wait_until};
 
 use crate::dashboard::{Dashboard, Stream};
 use crate::fleet::{Fleet, bash, write};
@@ -44,7 +44,7 @@ impl Book {
     }
 }
 
-fn signed_in<'a>(browser: &'a Browser, dashboard: &Dashboard) -> Page<'a> {
+fn signed_in<'a>(browser: &'a Browser, dashboard: &Dashboard) -> BrowserTab<'a> {
     let page = browser.page();
     page.size(1600, 900);
     page.goto(&dashboard.link);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{Output, Run, script};
+use testkit::{Output, ProgramRun, script};
 
 use crate::{dashboard::Dashboard, fleet::Fleet};
 
@@ -23,7 +23,7 @@ impl Papers {
         let made =
             ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
         let names = ["-subj", "/CN=fleet.test", "-addext", "subjectAltName=DNS:fleet.test,DNS:other.test"];
-        let openssl = Run::new(fleet.place.env.program("openssl")).args(made).args(names);
+        let openssl = ProgramRun::new(fleet.place.env.program("openssl")).args(made).args(names);
         openssl.args(["-out", cert.to_str().unwrap(), "-keyout", key.to_str().unwrap()]).output().ok();
         let token = fleet.place.env.write(dir.join("token"), "0123456789abcdef0123456789abcdef\n");
         let papers = Self { fleet, token, cert, key };
@@ -32,7 +32,7 @@ impl Papers {
     }
 
     fn mode(&self, mode: &str) {
-        Run::new(self.fleet.place.env.program("chmod"))
+        ProgramRun::new(self.fleet.place.env.program("chmod"))
             .args([mode, self.token.to_str().unwrap()])
             .output()
             .ok();
@@ -61,7 +61,7 @@ impl Papers {
         let port = dashboard.address.rsplit(':').next().unwrap();
         let (url, at) = (format!("https://{name}:{port}{path}"), format!("{name}:{port}:127.0.0.1"));
         let args = ["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "--resolve", &at, "--cacert"];
-        let curl = Run::new(self.fleet.place.env.program("curl")).args(args).args([&self.cert]);
+        let curl = ProgramRun::new(self.fleet.place.env.program("curl")).args(args).args([&self.cert]);
         curl.args(more).args([url.as_str()]).output()
     }
 }

@@ -1,7 +1,7 @@
 //! Services that outlive their agent: by a rule or an approval of their own, reported, listed and ended.
 
 use serde_json::{Value, json};
-use testkit::{StepExt as _, script, script::Step, text, tool, wait_until};
+use testkit::{StepExt as _, script, script::ScriptStep, text, tool, wait_until};
 
 use crate::{
     commands::says,
@@ -12,7 +12,7 @@ use crate::{
 
 const SERVICE: &str = "echo $$ > pid; echo ready; exec sleep 1000";
 
-fn service() -> Step {
+fn service() -> ScriptStep {
     tool("Bash", json!({"command": SERVICE, "detach": true}))
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use testkit::{
     ModelServer, Protocol, StepExt, script,
-    script::{Script, Step, Stop},
+    script::{Script, ScriptStep, Stop},
     text, think, tool, tools,
 };
 
@@ -12,7 +12,7 @@ use crate::{fleet::bash, place::Place};
 
 const UNATTENDED: [&str; 2] = ["--permission-mode", "unattended"];
 
-fn stopped(step: Step, word: &str) -> Step {
+fn stopped(step: ScriptStep, word: &str) -> ScriptStep {
     step.stopping(Stop::Other(word.to_owned()))
 }
 
@@ -109,7 +109,7 @@ fn an_empty_answer_is_asked_again_and_then_a_failure() {
     assert!(output.stderr.contains(words), "{}", output.stderr);
 }
 
-fn background(command: &str) -> Step {
+fn background(command: &str) -> ScriptStep {
     tool("Bash", json!({"command": command, "run_in_background": true}))
 }
 
@@ -248,7 +248,7 @@ fn the_same_failing_call_is_told_at_the_third_and_ended_at_the_eighth_reply() {
 
 #[test]
 fn arguments_that_the_output_limit_cut_off_are_said_to_be() {
-    let cut = Step::default().and_broken_tool("Write", "{\"file_path\": \"a\", \"content\": \"lo");
+    let cut = ScriptStep::default().and_broken_tool("Write", "{\"file_path\": \"a\", \"content\": \"lo");
     let place = Place::new(script![cut.stopping(Stop::MaxTokens), text("in parts then")]);
     assert_eq!(place.ask("write it", UNATTENDED).ok().stdout, "in parts then\n");
     let told = last_message(&place, 1);

@@ -13,7 +13,7 @@ mod words;
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use serde_json::{Value, json};
-use testkit::{script::Script, script::Step, text, tool};
+use testkit::{script::Script, script::ScriptStep, text, tool};
 
 use crate::place::Place;
 
@@ -29,7 +29,7 @@ fn run_with(mode: &str, inputs: &[Value], flags: &[&str]) -> Place {
 }
 
 fn script(inputs: &[Value]) -> Script {
-    let calls: Vec<Step> = inputs.iter().map(|input| tool("Bash", input.clone())).collect();
+    let calls: Vec<ScriptStep> = inputs.iter().map(|input| tool("Bash", input.clone())).collect();
     Script { steps: calls.into_iter().chain([text("done")]).collect() }
 }
 

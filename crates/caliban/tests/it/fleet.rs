@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use testkit::{
     ModelServer, Output, Protocol, StepExt, script,
-    script::{Script, Step},
+    script::{Script, ScriptStep},
     status, text, tool, wait_until,
 };
 
@@ -86,11 +86,11 @@ pub(crate) fn id_of(output: &Output) -> String {
     id
 }
 
-pub(crate) fn bash(command: &str) -> Step {
+pub(crate) fn bash(command: &str) -> ScriptStep {
     tool("Bash", json!({"command": command}))
 }
 
-pub(crate) fn write(path: &str, content: &str) -> Step {
+pub(crate) fn write(path: &str, content: &str) -> ScriptStep {
     tool("Write", json!({"file_path": path, "content": content}))
 }
 

@@ -81,7 +81,7 @@ fn an_agent_without_a_daemon_is_told_by_what_it_left_and_its_registry_is_not_tou
     fleet.wait_for(&id, "running");
     let status: Value = fleet.run(["daemon", "status", "--json"]).ok().json();
     let kill = format!("kill -9 {}", status["pid"]);
-    testkit::Run::new(fleet.place.env.program("sh")).args(["-c", &kill]).output().ok();
+    testkit::ProgramRun::new(fleet.place.env.program("sh")).args(["-c", &kill]).output().ok();
     let base = std::path::PathBuf::from(status["base"].as_str().unwrap());
     let registry = || -> Vec<(String, Vec<u8>)> {
         let entries = std::fs::read_dir(&base).unwrap().map(|entry| entry.unwrap());

@@ -33,7 +33,7 @@ fn exit_codes_are_those_of_the_table() {
     code(0, &["agents", "wait", &asks, &done, "--any"]);
     let worker = i32::try_from(fleet.row(&asks)["pid"].as_i64().unwrap()).unwrap();
     let kill = format!("kill -9 {worker}");
-    testkit::Run::new(fleet.place.env.program("sh")).args(["-c", &kill]).output().ok();
+    testkit::ProgramRun::new(fleet.place.env.program("sh")).args(["-c", &kill]).output().ok();
     fleet.wait_for(&asks, "crashed");
     code(1, &["agents", "wait", &asks]);
     code(0, &["resume", &asks]);

@@ -351,7 +351,7 @@ fn a_later_hook_judges_what_an_earlier_one_made_of_a_call() {
 
 #[test]
 fn a06_a_sub_agent_in_a_worktree_cannot_rewrite_the_users_hooks() {
-    let task = |step: testkit::script::Step| step.on_first("the child's task");
+    let task = |step: testkit::script::ScriptStep| step.on_first("the child's task");
     let isolated = json!({"prompt": "the child's task", "isolation": "worktree", "label": "w"});
     let pwn = "#!/bin/sh\ntouch ~/pwned\n";
     let place = with_hooks(

@@ -17,7 +17,7 @@ fn a_lock_of_the_script_that_started_the_daemon_is_free_when_the_script_has_ende
         program.display(),
         lock = lock.display(),
     );
-    let bash = testkit::Run::new(fleet.place.env.program("bash")).args(["-c", &script, "bash"]);
+    let bash = testkit::ProgramRun::new(fleet.place.env.program("bash")).args(["-c", &script, "bash"]);
     let args = fleet.place.server.args(fleet.place.protocol);
     bash.args(args).args(["--bg", "the task"]).dir(&fleet.place.repo).output().ok();
     // The daemon, the shim and the worker live.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use testkit::{
     Signal, StepExt, script,
-    script::{Script, Step},
+    script::{Script, ScriptStep},
     text, tool, tools, wait_until,
 };
 
@@ -16,7 +16,7 @@ const EDITS: [&str; 2] = ["--permission-mode", "accept-edits"];
 const UNATTENDED: [&str; 2] = ["--permission-mode", "unattended"];
 
 /// A parent that gives one task to a sub-agent in a worktree named `w`, and says `parent done`.
-fn isolated(worktree: Value, child: Vec<Step>) -> Script {
+fn isolated(worktree: Value, child: Vec<ScriptStep>) -> Script {
     let input =
         json!({"prompt": "the child's task", "isolation": "worktree", "label": "w", "worktree": worktree});
     let mut steps = vec![tool("AgentTool", input).on_first(TASK), text("parent done").on_first(TASK)];
@@ -24,11 +24,11 @@ fn isolated(worktree: Value, child: Vec<Step>) -> Script {
     Script { steps }
 }
 
-fn write(path: &str, content: &str) -> Step {
+fn write(path: &str, content: &str) -> ScriptStep {
     tool("Write", json!({"file_path": path, "content": content}))
 }
 
-fn bash(command: &str) -> Step {
+fn bash(command: &str) -> ScriptStep {
     tool("Bash", json!({"command": command}))
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use testkit::{Output, Run, Signal, script, text, wait_until};
+use testkit::{Output, ProgramRun, Signal, script, text, wait_until};
 
 use crate::fleet::Fleet;
 
@@ -56,7 +56,7 @@ impl Merge {
         format!("caliban/{}", self.id)
     }
 
-    fn start(&self, more: &[&str]) -> Run {
+    fn start(&self, more: &[&str]) -> ProgramRun {
         self.fleet.place.env.start("caliban", ["agents", "merge", &self.id]).args(more).dir(self.repo())
     }
 
@@ -92,7 +92,7 @@ impl Merge {
 
 #[track_caller]
 pub(crate) fn sh_in(fleet: &Fleet, dir: &Path, script: &str) -> String {
-    let run = Run::new(fleet.place.env.program("sh")).args(["-ec", script]).dir(dir);
+    let run = ProgramRun::new(fleet.place.env.program("sh")).args(["-ec", script]).dir(dir);
     run.output().ok().stdout
 }
 

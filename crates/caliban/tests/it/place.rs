@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use testkit::{Env, ModelServer, Output, Protocol, Run, script::Script};
+use testkit::{Env, ModelServer, Output, ProgramRun, Protocol, script::Script};
 
 /// See the module.
 pub(crate) struct Place {
@@ -30,7 +30,7 @@ impl Place {
     }
 
     /// caliban with the provider's flags, ready for more.
-    pub(crate) fn caliban(&self) -> Run {
+    pub(crate) fn caliban(&self) -> ProgramRun {
         self.env.start("caliban", self.server.args(self.protocol)).dir(&self.repo)
     }
 

@@ -347,7 +347,10 @@ fn r16_r17_random_kills_lose_nothing_and_repeat_nothing() {
         .model_requests()
         .into_iter()
         .filter(|request| {
-            matches!(request.outcome, testkit::Outcome::Rejected(_) | testkit::Outcome::Unmatched(_))
+            matches!(
+                request.outcome,
+                testkit::RequestOutcome::Rejected(_) | testkit::RequestOutcome::Unmatched(_)
+            )
         })
         .collect();
     assert!(stray.is_empty(), "{story}: {stray:?}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use testkit::{
     Recorded, Signal, StepExt, script,
-    script::{Script, Step},
+    script::{Script, ScriptStep},
     text, tool, tools, wait_until,
 };
 
@@ -42,20 +42,20 @@ fn children(place: &Place) -> Vec<PathBuf> {
     found
 }
 
-fn agent(prompt: &str) -> Step {
+fn agent(prompt: &str) -> ScriptStep {
     tool("AgentTool", json!({"prompt": prompt}))
 }
 
-fn call(input: Value) -> Step {
+fn call(input: Value) -> ScriptStep {
     tool("AgentTool", input)
 }
 
 /// The parent makes one call and says `parent done`.
-fn parent(step: Step) -> Vec<Step> {
+fn parent(step: ScriptStep) -> Vec<ScriptStep> {
     vec![step.on_first("the parent's task"), text("parent done").on_first("the parent's task")]
 }
 
-fn with_child(step: Step, child: Vec<Step>) -> Script {
+fn with_child(step: ScriptStep, child: Vec<ScriptStep>) -> Script {
     Script { steps: parent(step).into_iter().chain(child).collect() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use testkit::{Env, Run, script, text};
+use testkit::{Env, ProgramRun, script, text};
 
 use crate::fleet::Fleet;
 
@@ -102,7 +102,7 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let script = env.run(["completions", shell]).ok().stdout;
         let script = env.write(format!("caliban.{shell}"), script);
-        Run::new(env.program(shell)).args(["-n", script.to_str().unwrap()]).output().ok();
+        ProgramRun::new(env.program(shell)).args(["-n", script.to_str().unwrap()]).output().ok();
     }
 }
 
@@ -126,7 +126,7 @@ fn offered(place: &Path, env: &Env, shell: &str, line: &str) -> Vec<String> {
     };
     let caliban = env.cmd("caliban").get_program().to_owned();
     let path = format!("{}:/usr/bin:/bin", Path::new(&caliban).parent().unwrap().display());
-    let run = Run::new(env.program(shell)).args(["-c", program.as_str()]).env("PATH", path).dir(place);
+    let run = ProgramRun::new(env.program(shell)).args(["-c", program.as_str()]).env("PATH", path).dir(place);
     let mut found: Vec<String> = run.output().ok().stdout.lines().map(str::to_owned).collect();
     found.retain(|word| !word.is_empty() && !word.starts_with('-'));
     found.sort();
@@ -180,6 +180,6 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let env = Env::new();
     let caliban = env.cmd("caliban").get_program().to_owned();
     let line = format!("set -o pipefail; '{}' man | head -n 1", caliban.to_str().unwrap());
-    let output = Run::new(env.program("bash")).args(["-c", &line]).output();
+    let output = ProgramRun::new(env.program("bash")).args(["-c", &line]).output();
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{
     ModelServer, Protocol, StepExt, script,
-    script::{Script, Step},
+    script::{Script, ScriptStep},
     text, tool, tools, wait_until,
 };
 
@@ -13,7 +13,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Anthropic, Protocol::Responses, Prot
 
 /// Five small programs with a bug each, a test for each; 50 turns that read, fix and test them.
 fn fifty_turns() -> Script {
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ScriptStep> = Vec::new();
     for number in 1..=5 {
         let file = format!("src/part{number}.sh");
         let test = format!("sh tests/part{number}.sh");

@@ -3,14 +3,14 @@
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Answer, Part, Refusal, halves, named_event, usual};
+use super::{StreamPart, WireAnswer, WireRefusal, halves, named_event, usual};
 
-pub(super) fn error(refusal: &Refusal<'_>) -> Value {
+pub(super) fn error(refusal: &WireRefusal<'_>) -> Value {
     match refusal {
-        Refusal::Status { status, message, .. } => body(kind(*status), message.unwrap_or(usual(*status))),
-        Refusal::WrongKey("") => body("authentication_error", "x-api-key header is required"),
-        Refusal::WrongKey(_) => body("authentication_error", "invalid x-api-key"),
-        Refusal::UnknownModel(model) => body("not_found_error", &format!("model: {model}")),
+        WireRefusal::Status { status, message, .. } => body(kind(*status), message.unwrap_or(usual(*status))),
+        WireRefusal::WrongKey("") => body("authentication_error", "x-api-key header is required"),
+        WireRefusal::WrongKey(_) => body("authentication_error", "invalid x-api-key"),
+        WireRefusal::UnknownModel(model) => body("not_found_error", &format!("model: {model}")),
     }
 }
 
@@ -18,15 +18,15 @@ pub(super) fn error_event(message: &str) -> String {
     named_event("error", &json!({"type": "error", "error": {"type": "overloaded_error", "message": message}}))
 }
 
-pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
+pub(super) fn stream(answer: &WireAnswer<'_>) -> Vec<StreamPart> {
     let start = json!({"type": "message_start", "message": message(answer, json!([]), Value::Null, 1)});
-    let mut parts = vec![Part::Frame(named_event("message_start", &start))];
+    let mut parts = vec![StreamPart::Frame(named_event("message_start", &start))];
     let mut index = 0;
-    let mut open = |parts: &mut Vec<Part>, block: Value| {
+    let mut open = |parts: &mut Vec<StreamPart>, block: Value| {
         let start = json!({"type": "content_block_start", "index": index, "content_block": block});
-        parts.push(Part::Frame(named_event("content_block_start", &start)));
+        parts.push(StreamPart::Frame(named_event("content_block_start", &start)));
         if index == 0 {
-            parts.push(Part::Frame(named_event("ping", &json!({"type": "ping"}))));
+            parts.push(StreamPart::Frame(named_event("ping", &json!({"type": "ping"}))));
         }
         index += 1;
         index - 1
@@ -34,37 +34,37 @@ pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
     if let Some(thought) = answer.thinking() {
         let index = open(&mut parts, json!({"type": "thinking", "thinking": "", "signature": ""}));
         for half in halves(thought) {
-            parts.push(Part::Frame(delta(index, json!({"type": "thinking_delta", "thinking": half}))));
+            parts.push(StreamPart::Frame(delta(index, json!({"type": "thinking_delta", "thinking": half}))));
         }
         let seal = json!({"type": "signature_delta", "signature": answer.seal()});
-        parts.push(Part::Frame(delta(index, seal)));
+        parts.push(StreamPart::Frame(delta(index, seal)));
         parts.push(stop_block(index));
     }
     if !answer.pieces.is_empty() {
         let index = open(&mut parts, json!({"type": "text", "text": ""}));
         for piece in &answer.pieces {
-            parts.push(Part::Text(delta(index, json!({"type": "text_delta", "text": piece}))));
+            parts.push(StreamPart::Text(delta(index, json!({"type": "text_delta", "text": piece}))));
         }
         parts.push(stop_block(index));
     }
     for (id, name, arguments) in &answer.calls {
         let index = open(&mut parts, json!({"type": "tool_use", "id": id, "name": name, "input": {}}));
-        parts.push(Part::Frame(delta(index, json!({"type": "input_json_delta", "partial_json": ""}))));
+        parts.push(StreamPart::Frame(delta(index, json!({"type": "input_json_delta", "partial_json": ""}))));
         for half in halves(arguments) {
             let json = json!({"type": "input_json_delta", "partial_json": half});
-            parts.push(Part::Arguments(delta(index, json)));
+            parts.push(StreamPart::Arguments(delta(index, json)));
         }
         parts.push(stop_block(index));
     }
     let end = json!({"type": "message_delta", "delta": {"stop_reason": stop(&answer.stop), "stop_sequence": null},
         "usage": {"input_tokens": answer.usage.input, "cache_creation_input_tokens": answer.usage.cache_write,
             "cache_read_input_tokens": answer.usage.cache_read, "output_tokens": answer.usage.output}});
-    parts.push(Part::End(named_event("message_delta", &end)));
-    parts.push(Part::End(named_event("message_stop", &json!({"type": "message_stop"}))));
+    parts.push(StreamPart::End(named_event("message_delta", &end)));
+    parts.push(StreamPart::End(named_event("message_stop", &json!({"type": "message_stop"}))));
     parts
 }
 
-pub(super) fn whole(answer: &Answer<'_>) -> Value {
+pub(super) fn whole(answer: &WireAnswer<'_>) -> Value {
     let mut content = Vec::new();
     if let Some(thought) = answer.thinking() {
         content.push(json!({"type": "thinking", "thinking": thought, "signature": answer.seal()}));
@@ -80,7 +80,7 @@ pub(super) fn whole(answer: &Answer<'_>) -> Value {
     message(answer, content.into(), stop(&answer.stop).into(), answer.usage.output)
 }
 
-fn message(answer: &Answer<'_>, content: Value, stop_reason: Value, output: u64) -> Value {
+fn message(answer: &WireAnswer<'_>, content: Value, stop_reason: Value, output: u64) -> Value {
     let usage = answer.usage;
     json!({"id": answer.id("msg_"), "type": "message", "role": "assistant", "model": answer.model,
         "content": content, "stop_reason": stop_reason, "stop_sequence": null,
@@ -95,9 +95,9 @@ fn delta(index: usize, delta: Value) -> String {
     named_event("content_block_delta", &event)
 }
 
-fn stop_block(index: usize) -> Part {
+fn stop_block(index: usize) -> StreamPart {
     let stop = json!({"type": "content_block_stop", "index": index});
-    Part::Frame(named_event("content_block_stop", &stop))
+    StreamPart::Frame(named_event("content_block_stop", &stop))
 }
 
 fn stop(stop: &StopReason) -> &str {

@@ -5,19 +5,19 @@
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Answer, CREATED, Part, Refusal, cached, data_event, halves, usual};
+use super::{CREATED, StreamPart, WireAnswer, WireRefusal, cached, data_event, halves, usual};
 
 /// How much of a long key the service repeats, at each end.
 const SHOWN_OF_KEY: usize = 4;
 
-pub(super) fn error(refusal: &Refusal<'_>) -> Value {
+pub(super) fn error(refusal: &WireRefusal<'_>) -> Value {
     match refusal {
-        Refusal::Status { status, message, .. } => {
+        WireRefusal::Status { status, message, .. } => {
             let (kind, code) = kind(*status);
             body(message.unwrap_or(usual(*status)), kind, code)
         }
-        Refusal::WrongKey(key) => body(&wrong_key(key), "invalid_request_error", Some("invalid_api_key")),
-        Refusal::UnknownModel(model) => body(
+        WireRefusal::WrongKey(key) => body(&wrong_key(key), "invalid_request_error", Some("invalid_api_key")),
+        WireRefusal::UnknownModel(model) => body(
             &format!("The model `{model}` does not exist or you do not have access to it."),
             "invalid_request_error",
             Some("model_not_found"),
@@ -29,7 +29,7 @@ pub(super) fn error_event(message: &str) -> String {
     data_event(&body(message, "server_error", None))
 }
 
-pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
+pub(super) fn stream(answer: &WireAnswer<'_>) -> Vec<StreamPart> {
     let with_usage = answer.asked["stream_options"]["include_usage"] == true;
     let chunk = |choices: Value, usage: Value| {
         let mut chunk = json!({"id": answer.id("chatcmpl-"), "object": "chat.completion.chunk", "created": CREATED,
@@ -45,31 +45,31 @@ pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
         chunk(choice, Value::Null)
     };
     let begin = json!({"role": "assistant", "content": "", "refusal": null});
-    let mut parts = vec![Part::Frame(delta(begin, Value::Null))];
+    let mut parts = vec![StreamPart::Frame(delta(begin, Value::Null))];
     for half in answer.thinking().map(halves).unwrap_or_default() {
-        parts.push(Part::Frame(delta(json!({"reasoning_content": half}), Value::Null)));
+        parts.push(StreamPart::Frame(delta(json!({"reasoning_content": half}), Value::Null)));
     }
     for piece in &answer.pieces {
-        parts.push(Part::Text(delta(json!({"content": piece}), Value::Null)));
+        parts.push(StreamPart::Text(delta(json!({"content": piece}), Value::Null)));
     }
     for (index, (id, name, arguments)) in answer.calls.iter().enumerate() {
         let call = json!({"tool_calls": [{"index": index, "id": id, "type": "function",
             "function": {"name": name, "arguments": ""}}]});
-        parts.push(Part::Frame(delta(call, Value::Null)));
+        parts.push(StreamPart::Frame(delta(call, Value::Null)));
         for half in halves(arguments) {
             let more = json!({"tool_calls": [{"index": index, "function": {"arguments": half}}]});
-            parts.push(Part::Arguments(delta(more, Value::Null)));
+            parts.push(StreamPart::Arguments(delta(more, Value::Null)));
         }
     }
-    parts.push(Part::End(delta(json!({}), finish(&answer.stop).into())));
+    parts.push(StreamPart::End(delta(json!({}), finish(&answer.stop).into())));
     if with_usage {
-        parts.push(Part::End(chunk(json!([]), usage(answer))));
+        parts.push(StreamPart::End(chunk(json!([]), usage(answer))));
     }
-    parts.push(Part::End("data: [DONE]\n\n".to_owned()));
+    parts.push(StreamPart::End("data: [DONE]\n\n".to_owned()));
     parts
 }
 
-pub(super) fn whole(answer: &Answer<'_>) -> Value {
+pub(super) fn whole(answer: &WireAnswer<'_>) -> Value {
     let content = if answer.text().is_empty() { Value::Null } else { answer.text().into() };
     let mut message = json!({"role": "assistant", "content": content, "refusal": null, "annotations": []});
     if let Some(thought) = answer.thinking() {
@@ -84,7 +84,7 @@ pub(super) fn whole(answer: &Answer<'_>) -> Value {
         "usage": usage(answer), "service_tier": "default", "system_fingerprint": "fp_testkit"})
 }
 
-fn usage(answer: &Answer<'_>) -> Value {
+fn usage(answer: &WireAnswer<'_>) -> Value {
     let usage = answer.usage;
     json!({"prompt_tokens": usage.prompt(), "completion_tokens": usage.output, "total_tokens": usage.total(),
         "prompt_tokens_details": cached(usage),

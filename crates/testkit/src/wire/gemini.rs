@@ -4,18 +4,18 @@
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Answer, Part, Refusal, halves, usual};
+use super::{StreamPart, WireAnswer, WireRefusal, halves, usual};
 
-pub(super) fn error(refusal: &Refusal<'_>) -> Value {
+pub(super) fn error(refusal: &WireRefusal<'_>) -> Value {
     match refusal {
-        Refusal::Status { status, message, retry_after } => {
+        WireRefusal::Status { status, message, retry_after } => {
             let mut error = body(*status, message.unwrap_or(usual(*status)), kind(*status));
             if let Some(seconds) = retry_after.filter(|value| value.bytes().all(|b| b.is_ascii_digit())) {
                 error["error"]["details"] = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s")}]);
             }
             error
         }
-        Refusal::WrongKey(_) => {
+        WireRefusal::WrongKey(_) => {
             let message = "API key not valid. Please pass a valid API key.";
             let mut error = body(400, message, "INVALID_ARGUMENT");
             error["error"]["details"] = json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -23,7 +23,7 @@ pub(super) fn error(refusal: &Refusal<'_>) -> Value {
                 "metadata": {"service": "generativelanguage.googleapis.com"}}]);
             error
         }
-        Refusal::UnknownModel(model) => body(
+        WireRefusal::UnknownModel(model) => body(
             404,
             &format!(
                 "models/{model} is not found for API version v1beta, or is not supported for generateContent. \
@@ -38,22 +38,22 @@ pub(super) fn error_event(message: &str) -> String {
     event(&body(503, message, "UNAVAILABLE"))
 }
 
-pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
+pub(super) fn stream(answer: &WireAnswer<'_>) -> Vec<StreamPart> {
     let mut parts = Vec::new();
     for half in answer.thinking().map(halves).unwrap_or_default() {
-        parts.push(Part::Frame(event(&chunk(answer, json!([{"text": half, "thought": true}]), None))));
+        parts.push(StreamPart::Frame(event(&chunk(answer, json!([{"text": half, "thought": true}]), None))));
     }
     for piece in &answer.pieces {
-        parts.push(Part::Text(event(&chunk(answer, json!([{"text": piece}]), None))));
+        parts.push(StreamPart::Text(event(&chunk(answer, json!([{"text": piece}]), None))));
     }
     for call in calls(answer) {
-        parts.push(Part::Arguments(event(&chunk(answer, json!([call]), None))));
+        parts.push(StreamPart::Arguments(event(&chunk(answer, json!([call]), None))));
     }
-    parts.push(Part::End(event(&chunk(answer, json!([{"text": ""}]), Some(finish(answer))))));
+    parts.push(StreamPart::End(event(&chunk(answer, json!([{"text": ""}]), Some(finish(answer))))));
     parts
 }
 
-pub(super) fn whole(answer: &Answer<'_>) -> Value {
+pub(super) fn whole(answer: &WireAnswer<'_>) -> Value {
     let mut parts = Vec::new();
     if let Some(thought) = answer.thinking() {
         parts.push(json!({"text": thought, "thought": true}));
@@ -66,7 +66,7 @@ pub(super) fn whole(answer: &Answer<'_>) -> Value {
 }
 
 /// The calls that can be said: Gemini never shows arguments that are no JSON object.
-fn calls(answer: &Answer<'_>) -> Vec<Value> {
+fn calls(answer: &WireAnswer<'_>) -> Vec<Value> {
     let mut signed = false;
     let sayable = answer.calls.iter().zip(&answer.step.tool_calls).filter_map(|(call, scripted)| {
         let (_, name, arguments) = call;
@@ -84,7 +84,7 @@ fn calls(answer: &Answer<'_>) -> Vec<Value> {
     sayable.collect()
 }
 
-fn chunk(answer: &Answer<'_>, parts: Value, finish: Option<&str>) -> Value {
+fn chunk(answer: &WireAnswer<'_>, parts: Value, finish: Option<&str>) -> Value {
     let usage = answer.usage;
     let mut candidate = json!({"content": {"parts": parts, "role": "model"}});
     let mut counts = json!({"promptTokenCount": usage.prompt()});
@@ -103,7 +103,7 @@ fn chunk(answer: &Answer<'_>, parts: Value, finish: Option<&str>) -> Value {
         "responseId": answer.id("gemini-")})
 }
 
-fn finish<'a>(answer: &'a Answer<'_>) -> &'a str {
+fn finish<'a>(answer: &'a WireAnswer<'_>) -> &'a str {
     if calls(answer).len() < answer.calls.len() {
         return "MALFORMED_FUNCTION_CALL";
     }

@@ -9,7 +9,7 @@ mod responses;
 
 use caliban_core::message::StopReason;
 use caliban_core::usage::Usage;
-use caliban_providers::script::{Step, View};
+use caliban_providers::script::{ScriptStep, ScriptView};
 use serde_json::{Value, json};
 
 /// When everything was created, by the server's word: fixed, so that answers compare.
@@ -47,21 +47,21 @@ impl Protocol {
 
     /// The body of an error in the protocol's own form, with the provider's reason.
     pub fn error_body(self, status: u16, message: &str) -> String {
-        self.error(&Refusal::Status { status, message: Some(message), retry_after: None }).to_string()
+        self.error(&WireRefusal::Status { status, message: Some(message), retry_after: None }).to_string()
     }
 
     /// The status of a refusal in this protocol.
-    pub(crate) fn status(self, refusal: &Refusal<'_>) -> u16 {
+    pub(crate) fn status(self, refusal: &WireRefusal<'_>) -> u16 {
         match (refusal, self) {
-            (Refusal::Status { status, .. }, _) => *status,
-            (Refusal::WrongKey(_), Self::Gemini) | (Refusal::UnknownModel(_), Self::Responses) => 400,
-            (Refusal::WrongKey(_), _) => 401,
-            (Refusal::UnknownModel(_), _) => 404,
+            (WireRefusal::Status { status, .. }, _) => *status,
+            (WireRefusal::WrongKey(_), Self::Gemini) | (WireRefusal::UnknownModel(_), Self::Responses) => 400,
+            (WireRefusal::WrongKey(_), _) => 401,
+            (WireRefusal::UnknownModel(_), _) => 404,
         }
     }
 
     /// An error in the protocol's own form.
-    pub(crate) fn error(self, refusal: &Refusal<'_>) -> Value {
+    pub(crate) fn error(self, refusal: &WireRefusal<'_>) -> Value {
         match self {
             Self::Anthropic => anthropic::error(refusal),
             Self::Responses => responses::error(refusal),
@@ -71,7 +71,7 @@ impl Protocol {
     }
 
     /// The answer as events.
-    pub(crate) fn stream(self, answer: &Answer<'_>) -> Vec<Part> {
+    pub(crate) fn stream(self, answer: &WireAnswer<'_>) -> Vec<StreamPart> {
         match self {
             Self::Anthropic => anthropic::stream(answer),
             Self::Responses => responses::stream(answer),
@@ -81,7 +81,7 @@ impl Protocol {
     }
 
     /// The answer as one document.
-    pub(crate) fn whole(self, answer: &Answer<'_>) -> Value {
+    pub(crate) fn whole(self, answer: &WireAnswer<'_>) -> Value {
         match self {
             Self::Anthropic => anthropic::whole(answer),
             Self::Responses => responses::whole(answer),
@@ -91,7 +91,7 @@ impl Protocol {
     }
 
     /// An error event inside a stream that began well.
-    pub(crate) fn error_event(self, answer: &Answer<'_>, message: &str) -> String {
+    pub(crate) fn error_event(self, answer: &WireAnswer<'_>, message: &str) -> String {
         match self {
             Self::Anthropic => anthropic::error_event(message),
             Self::Responses => responses::error_event(answer, message),
@@ -103,7 +103,7 @@ impl Protocol {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Refusal<'a> {
+pub(crate) enum WireRefusal<'a> {
     /// The script, or a broken rule of the protocol, says so.
     Status { status: u16, message: Option<&'a str>, retry_after: Option<&'a str> },
     /// The key is missing or wrong: the key that was sent.
@@ -114,13 +114,13 @@ pub(crate) enum Refusal<'a> {
 
 /// An answer, ready to be put into words of a protocol.
 #[derive(Debug)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct WireAnswer<'a> {
     /// Makes ids: the number of the request.
     pub(crate) number: usize,
     pub(crate) model: &'a str,
     /// The request's body, for what it asked of the answer's form.
     pub(crate) asked: &'a Value,
-    pub(crate) step: &'a Step,
+    pub(crate) step: &'a ScriptStep,
     /// The text in its pieces.
     pub(crate) pieces: Vec<String>,
     /// Id, name and arguments.
@@ -129,8 +129,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) stop: StopReason,
 }
 
-impl<'a> Answer<'a> {
-    pub(crate) fn new(number: usize, asked: &'a Value, step: &'a Step, view: &'a View) -> Self {
+impl<'a> WireAnswer<'a> {
+    pub(crate) fn new(number: usize, asked: &'a Value, step: &'a ScriptStep, view: &'a ScriptView) -> Self {
         Self {
             number,
             model: &view.model,
@@ -163,7 +163,7 @@ impl<'a> Answer<'a> {
 
 /// A piece of a stream, and what it counts as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum StreamPart {
     /// An event around the content.
     Frame(String),
     /// A piece of the text: counted, and delayed where the script says so.
@@ -174,7 +174,7 @@ pub(crate) enum Part {
     End(String),
 }
 
-impl Part {
+impl StreamPart {
     pub(crate) fn into_event(self) -> String {
         match self {
             Self::Frame(event) | Self::Text(event) | Self::Arguments(event) | Self::End(event) => event,

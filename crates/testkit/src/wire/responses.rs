@@ -3,17 +3,17 @@
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Answer, CREATED, Part, Refusal, cached, chat, halves, named_event, usual};
+use super::{CREATED, StreamPart, WireAnswer, WireRefusal, cached, chat, halves, named_event, usual};
 
-pub(super) fn error(refusal: &Refusal<'_>) -> Value {
+pub(super) fn error(refusal: &WireRefusal<'_>) -> Value {
     match refusal {
-        Refusal::UnknownModel(model) => chat::body(
+        WireRefusal::UnknownModel(model) => chat::body(
             &format!("The requested model '{model}' does not exist."),
             "invalid_request_error",
             Some("model_not_found"),
         ),
-        Refusal::WrongKey(_) => chat::error(refusal),
-        Refusal::Status { status, message, .. } => {
+        WireRefusal::WrongKey(_) => chat::error(refusal),
+        WireRefusal::Status { status, message, .. } => {
             let (kind, code) = chat::kind(*status);
             chat::body(message.unwrap_or(usual(*status)), kind, code)
         }
@@ -21,7 +21,7 @@ pub(super) fn error(refusal: &Refusal<'_>) -> Value {
 }
 
 /// The error itself and the end of the response, as the API sends both.
-pub(super) fn error_event(answer: &Answer<'_>, message: &str) -> String {
+pub(super) fn error_event(answer: &WireAnswer<'_>, message: &str) -> String {
     let fault = json!({"type": "server_error", "code": "server_error", "message": message, "param": null});
     let error = json!({"type": "error", "sequence_number": 0, "error": fault});
     let mut response = response(answer, "failed", json!([]), Value::Null);
@@ -30,8 +30,8 @@ pub(super) fn error_event(answer: &Answer<'_>, message: &str) -> String {
     named_event("error", &error) + &named_event("response.failed", &failed)
 }
 
-pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
-    let mut events = Events { sequence: 0, parts: Vec::new() };
+pub(super) fn stream(answer: &WireAnswer<'_>) -> Vec<StreamPart> {
+    let mut events = ResponsesEvents { sequence: 0, parts: Vec::new() };
     let begun = response(answer, "in_progress", json!([]), Value::Null);
     events.frame("response.created", json!({"response": begun}));
     events.frame("response.in_progress", json!({"response": begun}));
@@ -64,20 +64,20 @@ pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
     let (name, status) = ending(&answer.stop);
     let done = response(answer, status, items.into(), usage(answer));
     let end = events.event(name, json!({"response": done}));
-    events.parts.push(Part::End(end));
+    events.parts.push(StreamPart::End(end));
     events.parts
 }
 
-pub(super) fn whole(answer: &Answer<'_>) -> Value {
+pub(super) fn whole(answer: &WireAnswer<'_>) -> Value {
     response(answer, ending(&answer.stop).1, items(answer).into(), usage(answer))
 }
 
-struct Events {
+struct ResponsesEvents {
     sequence: u64,
-    parts: Vec<Part>,
+    parts: Vec<StreamPart>,
 }
 
-impl Events {
+impl ResponsesEvents {
     fn event(&mut self, name: &str, fields: Value) -> String {
         let mut event = json!({"type": name, "sequence_number": self.sequence});
         self.sequence += 1;
@@ -89,11 +89,11 @@ impl Events {
 
     fn frame(&mut self, name: &str, fields: Value) {
         let event = self.event(name, fields);
-        self.parts.push(Part::Frame(event));
+        self.parts.push(StreamPart::Frame(event));
     }
 }
 
-fn summary(events: &mut Events, id: &Value, index: usize, thought: &str) {
+fn summary(events: &mut ResponsesEvents, id: &Value, index: usize, thought: &str) {
     let at = |fields: Value| {
         let mut all = json!({"item_id": id, "output_index": index, "summary_index": 0});
         if let (Some(all), Value::Object(fields)) = (all.as_object_mut(), fields) {
@@ -110,7 +110,7 @@ fn summary(events: &mut Events, id: &Value, index: usize, thought: &str) {
     events.frame("response.reasoning_summary_part.done", at(part(thought)));
 }
 
-fn text(events: &mut Events, id: &Value, index: usize, answer: &Answer<'_>) {
+fn text(events: &mut ResponsesEvents, id: &Value, index: usize, answer: &WireAnswer<'_>) {
     let at = |key: &str, value: Value| {
         let mut fields = json!({"item_id": id, "output_index": index, "content_index": 0});
         fields[key] = value;
@@ -121,7 +121,7 @@ fn text(events: &mut Events, id: &Value, index: usize, answer: &Answer<'_>) {
         let mut fields = at("delta", piece.as_str().into());
         fields["logprobs"] = json!([]);
         let event = events.event("response.output_text.delta", fields);
-        events.parts.push(Part::Text(event));
+        events.parts.push(StreamPart::Text(event));
     }
     let mut done = at("text", answer.text().into());
     done["logprobs"] = json!([]);
@@ -129,18 +129,18 @@ fn text(events: &mut Events, id: &Value, index: usize, answer: &Answer<'_>) {
     events.frame("response.content_part.done", at("part", output_text(answer.text())));
 }
 
-fn arguments(events: &mut Events, id: &Value, index: usize, arguments: &str) {
+fn arguments(events: &mut ResponsesEvents, id: &Value, index: usize, arguments: &str) {
     for half in halves(arguments) {
         let fields = json!({"item_id": id, "output_index": index, "delta": half});
         let event = events.event("response.function_call_arguments.delta", fields);
-        events.parts.push(Part::Arguments(event));
+        events.parts.push(StreamPart::Arguments(event));
     }
     let fields = json!({"item_id": id, "output_index": index, "arguments": arguments});
     events.frame("response.function_call_arguments.done", fields);
 }
 
 /// The finished items of the answer.
-fn items(answer: &Answer<'_>) -> Vec<Value> {
+fn items(answer: &WireAnswer<'_>) -> Vec<Value> {
     let mut items = Vec::new();
     if let Some(thought) = answer.thinking() {
         let mut item = json!({"id": answer.id("rs_"), "type": "reasoning",
@@ -166,7 +166,7 @@ fn output_text(text: &str) -> Value {
     json!({"type": "output_text", "annotations": [], "logprobs": [], "text": text})
 }
 
-fn response(answer: &Answer<'_>, status: &str, output: Value, usage: Value) -> Value {
+fn response(answer: &WireAnswer<'_>, status: &str, output: Value, usage: Value) -> Value {
     let asked = answer.asked;
     let or = |key: &str, default: Value| asked.get(key).cloned().unwrap_or(default);
     let incomplete = match (&answer.stop, status) {
@@ -186,7 +186,7 @@ fn response(answer: &Answer<'_>, status: &str, output: Value, usage: Value) -> V
         "metadata": {}})
 }
 
-fn usage(answer: &Answer<'_>) -> Value {
+fn usage(answer: &WireAnswer<'_>) -> Value {
     let usage = answer.usage;
     json!({"input_tokens": usage.prompt(), "input_tokens_details": cached(usage),
         "output_tokens": usage.output, "output_tokens_details": {"reasoning_tokens": 0},

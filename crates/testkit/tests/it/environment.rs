@@ -4,10 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use testkit::{Env, Run, Signal, Tmux, wait_until};
+use testkit::{Env, ProgramRun, Signal, Tmux, wait_until};
 
-fn shell(env: &Env, script: &str) -> Run {
-    Run::new(env.program("/bin/sh")).args(["-c", script])
+fn shell(env: &Env, script: &str) -> ProgramRun {
+    ProgramRun::new(env.program("/bin/sh")).args(["-c", script])
 }
 
 #[test]

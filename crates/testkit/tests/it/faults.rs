@@ -3,12 +3,12 @@
 use std::io::Read;
 
 use serde_json::{Value, json};
-use testkit::{ClosedPort, ModelServer, Outcome, Protocol, StepExt, script, text, tool};
+use testkit::{ClosedPort, ModelServer, Protocol, RequestOutcome, StepExt, script, text, tool};
 
 use crate::raw::{path, post, prompt, read, request, send};
 
 /// What an answer looks like when nothing goes wrong.
-fn unharmed(protocol: Protocol, step: testkit::script::Step) -> String {
+fn unharmed(protocol: Protocol, step: testkit::script::ScriptStep) -> String {
     prompt(&ModelServer::start(script![step]), protocol, "hi").body
 }
 
@@ -75,7 +75,7 @@ fn a_stalled_stream_stays_open_until_the_client_goes_away() {
         assert!(whole.contains("\"cd\""));
         drop(socket);
         server.wait_for_hangups(1);
-        assert_eq!(server.model_requests()[0].outcome, Outcome::Failed);
+        assert_eq!(server.model_requests()[0].outcome, RequestOutcome::Failed);
     }
 }
 

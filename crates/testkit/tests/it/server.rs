@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::{Value, json};
-use testkit::{ModelServer, Outcome, Protocol, StepExt, script, text};
+use testkit::{ModelServer, Protocol, RequestOutcome, StepExt, script, text};
 
 use crate::raw::{get, path, post, post_with, prompt, request};
 
@@ -100,9 +100,12 @@ fn every_request_is_recorded_whole() {
         ]
     );
     assert_eq!(requests[0].header("x-mark"), Some("yes"));
-    assert_eq!((&requests[0].outcome, requests[0].protocol), (&Outcome::Other, None));
+    assert_eq!((&requests[0].outcome, requests[0].protocol), (&RequestOutcome::Other, None));
     assert_eq!((&requests[1].body, &requests[1].raw[..]), (&body, body.to_string().as_bytes()));
-    assert_eq!((&requests[1].outcome, requests[1].protocol), (&Outcome::Answered, Some(Protocol::Anthropic)));
+    assert_eq!(
+        (&requests[1].outcome, requests[1].protocol),
+        (&RequestOutcome::Answered, Some(Protocol::Anthropic))
+    );
     assert!(requests[0].at <= requests[1].at && requests[1].at <= requests[2].at);
 }
 
@@ -115,7 +118,7 @@ fn a_request_without_a_step_is_a_500_and_not_drained() {
         let reason = "script has no step left for \"hi there\" (turn 0)";
         let message = &answer.json()["error"]["message"];
         assert_eq!(message, &format!("testkit: {reason}"));
-        assert_eq!(server.requests()[0].outcome, Outcome::Unmatched(reason.to_owned()));
+        assert_eq!(server.requests()[0].outcome, RequestOutcome::Unmatched(reason.to_owned()));
         let panic = catch_unwind(AssertUnwindSafe(|| server.assert_drained())).unwrap_err();
         let panic = panic.downcast_ref::<String>().unwrap();
         assert!(panic.contains(reason), "{panic}");

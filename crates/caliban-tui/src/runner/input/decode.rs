@@ -26,7 +26,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 pub(super) struct Decoder {
     /// What is not decoded yet.
     bytes: VecDeque<u8>,
-    mode: Mode,
+    mode: DecodeMode,
     /// In so many of them there is no end of a paste.
     searched: usize,
     /// What the terminal said that its letters stand on.
@@ -34,7 +34,7 @@ pub(super) struct Decoder {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum DecodeMode {
     #[default]
     Keys,
     /// What comes is pasted, up to its end.
@@ -44,7 +44,7 @@ enum Mode {
 }
 
 /// What the bytes begin with.
-enum Found {
+enum DecodedInput {
     /// So many bytes, which are this.
     Event(usize, Event),
     /// So many bytes, which mean nothing to us.
@@ -56,15 +56,15 @@ enum Found {
 impl Decoder {
     /// Takes bytes that came together.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
-        let is_late = self.mode == Mode::Late;
+        let is_late = self.mode == DecodeMode::Late;
         if is_late {
             let is_paste = bytes.len() > TYPED || position(bytes, PASTE_END).is_some();
-            self.mode = if is_paste { Mode::Paste } else { Mode::Keys };
+            self.mode = if is_paste { DecodeMode::Paste } else { DecodeMode::Keys };
         }
         self.bytes.extend(bytes);
         let mut events = Vec::new();
         while !self.bytes.is_empty() {
-            if self.mode == Mode::Paste {
+            if self.mode == DecodeMode::Paste {
                 let Some(text) = self.pasted(is_late) else { break };
                 events.push(Event::Paste(text));
                 continue;
@@ -72,19 +72,19 @@ impl Decoder {
             let bytes = self.bytes.make_contiguous();
             if bytes.starts_with(PASTE) {
                 self.bytes.drain(..PASTE.len());
-                self.mode = Mode::Paste;
+                self.mode = DecodeMode::Paste;
                 continue;
             }
             match first(bytes) {
-                Found::Event(count, event) => {
+                DecodedInput::Event(count, event) => {
                     self.bytes.drain(..count);
                     events.push(event);
                 }
-                Found::Nothing(count) => {
+                DecodedInput::Nothing(count) => {
                     self.ground = bytes.get(..count).and_then(ground).or(self.ground);
                     self.bytes.drain(..count);
                 }
-                Found::More => break,
+                DecodedInput::More => break,
             }
         }
         events
@@ -109,15 +109,15 @@ impl Decoder {
         };
         let text = String::from_utf8_lossy(bytes.get(..count)?).into_owned();
         self.bytes.drain(..count + more);
-        self.mode = if end.is_some() { Mode::Keys } else { Mode::Late };
+        self.mode = if end.is_some() { DecodeMode::Keys } else { DecodeMode::Late };
         Some(text)
     }
 
     /// How long to wait for more before [`Self::rest`].
     pub(super) fn patience(&self) -> Option<Duration> {
         match self.mode {
-            Mode::Paste => Some(PASTE_WITHIN),
-            Mode::Keys | Mode::Late => (!self.bytes.is_empty()).then_some(SEQUENCE_WITHIN),
+            DecodeMode::Paste => Some(PASTE_WITHIN),
+            DecodeMode::Keys | DecodeMode::Late => (!self.bytes.is_empty()).then_some(SEQUENCE_WITHIN),
         }
     }
 
@@ -125,8 +125,8 @@ impl Decoder {
     pub(super) fn rest(&mut self) -> Vec<Event> {
         let bytes = Vec::from(std::mem::take(&mut self.bytes));
         self.searched = 0;
-        if self.mode == Mode::Paste {
-            self.mode = Mode::Late;
+        if self.mode == DecodeMode::Paste {
+            self.mode = DecodeMode::Late;
             return vec![Event::Paste(String::from_utf8_lossy(&bytes).into_owned())];
         }
         match bytes.as_slice() {
@@ -160,31 +160,31 @@ fn with_alt(event: Event) -> Event {
     }
 }
 
-fn first(bytes: &[u8]) -> Found {
+fn first(bytes: &[u8]) -> DecodedInput {
     match bytes {
-        [] | [0x1b] => Found::More,
-        [0x1b, 0x1b, ..] => Found::Event(1, key(KeyCode::Esc, KeyModifiers::NONE)),
+        [] | [0x1b] => DecodedInput::More,
+        [0x1b, 0x1b, ..] => DecodedInput::Event(1, key(KeyCode::Esc, KeyModifiers::NONE)),
         [0x1b, b'[', rest @ ..] => csi(rest),
         [0x1b, b'O', rest @ ..] => match rest.first() {
-            None => Found::More,
+            None => DecodedInput::More,
             Some(last) => match by_letter(*last) {
-                Some(code) => Found::Event(3, key(code, KeyModifiers::NONE)),
-                None => Found::Nothing(3),
+                Some(code) => DecodedInput::Event(3, key(code, KeyModifiers::NONE)),
+                None => DecodedInput::Nothing(3),
             },
         },
         [0x1b, b']' | b'P' | b'_' | b'^', rest @ ..] => string(rest),
         [0x1b, rest @ ..] => match plain(rest) {
-            Found::Event(count, event) => Found::Event(count + 1, with_alt(event)),
-            Found::Nothing(count) => Found::Nothing(count + 1),
-            Found::More => Found::More,
+            DecodedInput::Event(count, event) => DecodedInput::Event(count + 1, with_alt(event)),
+            DecodedInput::Nothing(count) => DecodedInput::Nothing(count + 1),
+            DecodedInput::More => DecodedInput::More,
         },
         _ => plain(bytes),
     }
 }
 
 /// A key without a sequence.
-fn plain(bytes: &[u8]) -> Found {
-    let Some(&byte) = bytes.first() else { return Found::More };
+fn plain(bytes: &[u8]) -> DecodedInput {
+    let Some(&byte) = bytes.first() else { return DecodedInput::More };
     let control = |character: char| key(KeyCode::Char(character), KeyModifiers::CONTROL);
     let event = match byte {
         0 => control(' '),
@@ -195,22 +195,22 @@ fn plain(bytes: &[u8]) -> Found {
         0x1b..=0x1f => control(char::from(byte - 0x1b + b'3')),
         _ => return character(bytes),
     };
-    Found::Event(1, event)
+    DecodedInput::Event(1, event)
 }
 
 /// A character of one to four bytes.
-fn character(bytes: &[u8]) -> Found {
+fn character(bytes: &[u8]) -> DecodedInput {
     let whole = bytes.get(..bytes.len().min(4)).unwrap_or(bytes);
     let text = match std::str::from_utf8(whole) {
         Ok(text) => text,
         Err(error) if error.valid_up_to() > 0 => {
             std::str::from_utf8(&whole[..error.valid_up_to()]).unwrap_or_default()
         }
-        Err(error) => return error.error_len().map_or(Found::More, Found::Nothing),
+        Err(error) => return error.error_len().map_or(DecodedInput::More, DecodedInput::Nothing),
     };
     match text.chars().next() {
-        Some(character) => Found::Event(character.len_utf8(), letter(character)),
-        None => Found::More,
+        Some(character) => DecodedInput::Event(character.len_utf8(), letter(character)),
+        None => DecodedInput::More,
     }
 }
 
@@ -228,35 +228,37 @@ fn ground(sequence: &[u8]) -> Option<Ground> {
 }
 
 /// A string of the terminal. Only one is asked for; see [`ground`].
-fn string(rest: &[u8]) -> Found {
+fn string(rest: &[u8]) -> DecodedInput {
     let end = rest.iter().position(|byte| *byte == 0x07).map(|at| at + 1);
     let end = end.or_else(|| position(rest, b"\x1b\\").map(|at| at + 2));
     match end {
-        Some(end) => Found::Nothing(end + 2),
-        None if rest.len() > STRING => Found::Nothing(2),
-        None => Found::More,
+        Some(end) => DecodedInput::Nothing(end + 2),
+        None if rest.len() > STRING => DecodedInput::Nothing(2),
+        None => DecodedInput::More,
     }
 }
 
 /// What stands behind `ESC [`.
-fn csi(rest: &[u8]) -> Found {
+fn csi(rest: &[u8]) -> DecodedInput {
     // The mouse in the old way: three bytes of any value. We do not ask for it.
     if rest.first() == Some(&b'M') {
-        return if rest.len() < 4 { Found::More } else { Found::Nothing(6) };
+        return if rest.len() < 4 { DecodedInput::More } else { DecodedInput::Nothing(6) };
     }
-    let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else { return Found::More };
+    let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
+        return DecodedInput::More;
+    };
     let count = end + 3;
     let is_foreign = rest[..end].iter().any(|byte| !(0x20..=0x3f).contains(byte));
     let (arguments, last) = (std::str::from_utf8(&rest[..end]).unwrap_or_default(), rest[end]);
     if is_foreign {
         // A sequence that was cut off, and what came after it.
-        return Found::Nothing(2);
+        return DecodedInput::Nothing(2);
     }
     let event = match (arguments.strip_prefix('<'), last) {
         (Some(report), b'M' | b'm') => mouse(report, last == b'm'),
         _ => sequence(arguments, last),
     };
-    event.map_or(Found::Nothing(count), |event| Found::Event(count, event))
+    event.map_or(DecodedInput::Nothing(count), |event| DecodedInput::Event(count, event))
 }
 
 fn sequence(arguments: &str, last: u8) -> Option<Event> {

@@ -39,7 +39,7 @@ pub(super) enum Happened {
 }
 
 /// What the person does at the terminal. Dropped, the terminal's input is somebody else's.
-pub(super) struct Input {
+pub(super) struct TerminalInput {
     terminal: AsyncFd<OwnedFd>,
     resized: Signal,
     decoder: Decoder,
@@ -51,7 +51,7 @@ pub(super) struct Input {
     asked: Option<Instant>,
 }
 
-impl Input {
+impl TerminalInput {
     /// Reads the terminal that stdin is.
     pub(super) fn new() -> io::Result<Self> {
         let terminal = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
@@ -122,7 +122,7 @@ impl Input {
 }
 
 /// An answer that is still on its way must not be typed into the shell.
-impl Drop for Input {
+impl Drop for TerminalInput {
     fn drop(&mut self) {
         let Some(until) = self.asked.map(|asked| asked + ANSWER_WITHIN) else { return };
         while let Some(left) = until.checked_duration_since(Instant::now()) {

@@ -33,14 +33,14 @@ pub(super) struct PlainView {
     inside: Option<Voice>,
     /// The message that was shown last.
     message: Option<MessageId>,
-    calls: BTreeMap<String, Call>,
+    calls: BTreeMap<String, PlainCall>,
     /// The call that was shown last: output below it is taken for its own.
     last_call: Option<String>,
 }
 
 /// Who reads a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(super) enum QuestionReader {
     /// Somebody who can only look.
     CannotAnswer,
     /// Somebody who can answer.
@@ -51,7 +51,7 @@ pub(super) enum Reader {
 
 /// How much of a call was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SeenCall {
     Whole,
     /// A part is left out until the person views all of it.
     Part,
@@ -69,7 +69,7 @@ enum Voice {
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct PlainCall {
     title: String,
     content: Vec<ToolCallContent>,
     is_shown: bool,
@@ -106,7 +106,7 @@ impl PlainView {
     pub(super) fn question(
         &mut self,
         question: &Question,
-        reader: Reader,
+        reader: QuestionReader,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
         let call = &question.request.tool_call;
@@ -118,7 +118,7 @@ impl PlainView {
         let is_cut = caliban_acp::cut::is_cut(&input);
         let whole = caliban_agent::whole_call(tool, &input);
         let excerpt = caliban_agent::excerpt(&whole);
-        let shown = if reader == Reader::WantsAll { &whole } else { &excerpt.text };
+        let shown = if reader == QuestionReader::WantsAll { &whole } else { &excerpt.text };
         for (number, line) in shown.lines().enumerate() {
             let mark = if number == 0 { format!("? {who}") } else { "  ".to_owned() };
             self.line(YELLOW, &format!("{mark}{line}"), out)?;
@@ -126,7 +126,7 @@ impl PlainView {
         if let Some(why) = said("why") {
             self.line(Style::new(), &format!("  {why}"), out)?;
         }
-        if reader == Reader::CannotAnswer {
+        if reader == QuestionReader::CannotAnswer {
             return self.line(Style::new(), "  answer with `caliban approvals`", out);
         }
         let rules = about.as_ref().and_then(|about| {
@@ -141,23 +141,23 @@ impl PlainView {
         if is_cut {
             return self.line(Style::new(), &format!("  {TOO_LONG}; n = no, or say what to do instead"), out);
         }
-        let is_hidden = excerpt.hidden > 0 && reader != Reader::WantsAll;
+        let is_hidden = excerpt.hidden > 0 && reader != QuestionReader::WantsAll;
         let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
         let view = if is_hidden { ", v = view all of it first" } else { "" };
         self.line(Style::new(), &format!("  {yes}n = no{view}, or say what to do instead"), out)
     }
 
     /// How much of a question's call was shown; `viewed` is the question whose call was shown whole on request.
-    pub(super) fn shown(question: &Question, viewed: Option<&str>) -> Seen {
+    pub(super) fn shown(question: &Question, viewed: Option<&str>) -> SeenCall {
         let call = &question.request.tool_call;
         let input = call.fields.raw_input.clone().unwrap_or_default();
         if caliban_acp::cut::is_cut(&input) {
-            return Seen::Cut;
+            return SeenCall::Cut;
         }
         // The name of the tool is short: it hides nothing.
         let hidden = caliban_agent::excerpt(&caliban_agent::whole_call("", &input)).hidden;
         let is_viewed = viewed == Some(&*call.tool_call_id.0);
-        if hidden > 0 && !is_viewed { Seen::Part } else { Seen::Whole }
+        if hidden > 0 && !is_viewed { SeenCall::Part } else { SeenCall::Whole }
     }
 
     /// The end of a turn.
@@ -242,7 +242,7 @@ impl PlainView {
             return Ok(());
         }
         let failed = fields.status == Some(ToolCallStatus::Failed);
-        let Call { title, content, .. } = self.calls.remove(id).unwrap_or_default();
+        let PlainCall { title, content, .. } = self.calls.remove(id).unwrap_or_default();
         // Another began meanwhile: it is said whose end this is.
         if self.last_call.as_deref() != Some(id) {
             self.line(CYAN, &format!("↳ {title}"), out)?;

@@ -21,15 +21,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
-    plain_view::{PlainView, Reader},
+    plain_view::{PlainView, QuestionReader},
     words::{self, Meant, Typed},
 };
 use crate::{
     fleet::{
-        questions::{Desk, Mark, Turn},
+        questions::{KeyboardMoment, OpenQuestions, QuestionChange},
         row, say, worded_agent,
     },
-    keyboard::{Draft, Keyboard, Line},
+    keyboard::{Draft, Keyboard, TypedLine},
     report::Failure,
 };
 
@@ -59,7 +59,7 @@ pub(super) struct Talk<'a> {
     /// None where there is no terminal.
     pub keyboard: &'a mut Option<Keyboard>,
     /// What was typed before the agent could hear it.
-    pub early: &'a mut VecDeque<Line>,
+    pub early: &'a mut VecDeque<TypedLine>,
     pub memory: Memory,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Memory {
     screen: PlainView,
     /// The question whose call was shown whole on request.
     viewed: Option<String>,
-    desk: Desk<Question>,
+    desk: OpenQuestions<Question>,
     /// The agent's own commands, and what they are for.
     commands: Vec<(String, String)>,
     said: JoinSet<(String, Result<(), ClientError>)>,
@@ -111,7 +111,7 @@ impl Talk<'_> {
         loop {
             // Somebody else may have answered.
             if self.memory.desk.drop_moot(|question| question.withdrawn().is_cancelled()) {
-                self.turn(Turn::Elsewhere);
+                self.turn(QuestionChange::Elsewhere);
                 self.memory.screen.line(Style::new(), "  (answered elsewhere)", out)?;
                 self.show_question(self.reader(), out)?;
             }
@@ -182,12 +182,12 @@ impl Talk<'_> {
         }
     }
 
-    fn reader(&self) -> Reader {
-        if self.keyboard.is_some() { Reader::Answers } else { Reader::CannotAnswer }
+    fn reader(&self) -> QuestionReader {
+        if self.keyboard.is_some() { QuestionReader::Answers } else { QuestionReader::CannotAnswer }
     }
 
     /// Another question is shown from now on, or none: what was begun before is not for it.
-    fn turn(&mut self, turn: Turn) {
+    fn turn(&mut self, turn: QuestionChange) {
         let mut looks = 0;
         if let Some(keyboard) = self.keyboard {
             let (number, draft) = keyboard.look();
@@ -196,7 +196,7 @@ impl Talk<'_> {
                 self.memory.screen.typing();
             }
         }
-        self.memory.desk.turn(turn, Mark { looks, at: Instant::now() });
+        self.memory.desk.turn(turn, KeyboardMoment { looks, at: Instant::now() });
     }
 
     /// One at a time: an answer must be to what is shown.
@@ -206,18 +206,18 @@ impl Talk<'_> {
             return Ok(());
         }
         let stood = self.agent.asks.iter().any(|ask| *ask.id == *question.request.tool_call.tool_call_id.0);
-        self.turn(if stood { Turn::Stood } else { Turn::CameUp });
+        self.turn(if stood { QuestionChange::Stood } else { QuestionChange::CameUp });
         self.memory.desk.put(question);
         Ok(self.show_question(self.reader(), out)?)
     }
 
     /// Shows the question that is to be answered next, if there is one.
-    fn show_question(&mut self, reader: Reader, out: &mut dyn Write) -> std::io::Result<()> {
+    fn show_question(&mut self, reader: QuestionReader, out: &mut dyn Write) -> std::io::Result<()> {
         let Memory { desk, screen, .. } = &mut self.memory;
         desk.shown().map_or(Ok(()), |question| screen.question(question, reader, out))
     }
 
-    async fn typed(&mut self, line: Line, out: &mut dyn Write) -> Result<(), Failure> {
+    async fn typed(&mut self, line: TypedLine, out: &mut dyn Write) -> Result<(), Failure> {
         let memory = &mut self.memory;
         match Typed::of(&line.text, &memory.commands) {
             Typed::Nothing => {}
@@ -240,13 +240,13 @@ impl Talk<'_> {
                 }
             }
             Typed::Words(text) => {
-                let mark = Mark { looks: line.looks, at: line.at };
+                let mark = KeyboardMoment { looks: line.looks, at: line.at };
                 match words::meant(&text, mark, memory.viewed.as_deref(), &mut memory.desk) {
                     Meant::Message => self.tell(text)?,
                     Meant::View => {
                         memory.viewed =
                             memory.desk.shown().map(|asked| asked.request.tool_call.tool_call_id.to_string());
-                        self.show_question(Reader::WantsAll, out)?;
+                        self.show_question(QuestionReader::WantsAll, out)?;
                     }
                     Meant::Not(why) => {
                         memory.screen.line(Style::new(), why, out)?;
@@ -265,9 +265,12 @@ impl Talk<'_> {
                             Err(_) => memory.kept.push(text),
                         }
                         if memory.desk.is_empty() {
-                            memory.desk.turn(Turn::Answered, Mark { looks: 0, at: Instant::now() });
+                            memory.desk.turn(
+                                QuestionChange::Answered,
+                                KeyboardMoment { looks: 0, at: Instant::now() },
+                            );
                         } else {
-                            self.turn(Turn::CameUp);
+                            self.turn(QuestionChange::CameUp);
                             self.show_question(self.reader(), out)?;
                         }
                     }
@@ -404,7 +407,7 @@ impl Memory {
 }
 
 /// What was typed early, then what is typed now.
-async fn next_line(early: &mut VecDeque<Line>, keyboard: &mut Option<Keyboard>) -> Option<Line> {
+async fn next_line(early: &mut VecDeque<TypedLine>, keyboard: &mut Option<Keyboard>) -> Option<TypedLine> {
     match (early.pop_front(), keyboard) {
         (Some(line), _) => Some(line),
         (None, Some(keyboard)) => keyboard.next().await,

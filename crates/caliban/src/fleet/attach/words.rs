@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use anstyle::Style;
-use caliban_acp::client::{Question, Reply};
+use caliban_acp::client::{AskReply, Question};
 
-use super::plain_view::{PlainView, Seen, TOO_LONG};
+use super::plain_view::{PlainView, SeenCall, TOO_LONG};
 use crate::{
     consent::Consent,
-    fleet::questions::{Desk, Mark, Says, Taken},
+    fleet::questions::{KeyboardMoment, OpenQuestions, Says, TakenLine},
 };
 
 /// What was typed, before it is known whether something is asked.
@@ -54,7 +54,7 @@ impl Typed {
 /// What words mean to the questions that lie open.
 pub(super) enum Meant {
     Message,
-    Answer(Box<Question>, Reply),
+    Answer(Box<Question>, AskReply),
     View,
     /// No answer, for this reason.
     Not(&'static str),
@@ -65,13 +65,18 @@ pub(super) enum Meant {
 /// What words mean that were begun and came then.
 ///
 /// What was not shown whole is not allowed; `viewed` is the question whose call was shown whole on request.
-pub(super) fn meant(text: &str, line: Mark, viewed: Option<&str>, desk: &mut Desk<Question>) -> Meant {
+pub(super) fn meant(
+    text: &str,
+    line: KeyboardMoment,
+    viewed: Option<&str>,
+    desk: &mut OpenQuestions<Question>,
+) -> Meant {
     let consent = Consent::of(text, desk.shown().is_none_or(Question::offers_always));
     let is_asked = desk.shown().is_some();
-    let seen = desk.shown().map_or(Seen::Whole, |question| PlainView::shown(question, viewed));
+    let seen = desk.shown().map_or(SeenCall::Whole, |question| PlainView::shown(question, viewed));
     match (&consent, seen) {
-        (Consent::Once | Consent::Always, Seen::Cut) => return Meant::Not(TOO_LONG),
-        (Consent::Once | Consent::Always, Seen::Part) => {
+        (Consent::Once | Consent::Always, SeenCall::Cut) => return Meant::Not(TOO_LONG),
+        (Consent::Once | Consent::Always, SeenCall::Part) => {
             return Meant::Not("a part of the call is not shown: v shows all of it, then y allows it");
         }
         _ => {}
@@ -79,20 +84,20 @@ pub(super) fn meant(text: &str, line: Mark, viewed: Option<&str>, desk: &mut Des
     let (says, reply) = match consent {
         Consent::View if is_asked => return Meant::View,
         Consent::NoAlways if is_asked => return Meant::Not("there is no rule for that: y allows it once"),
-        Consent::Once => (Says::Answer, Reply::AllowOnce),
-        Consent::Always => (Says::Answer, Reply::AllowAlways),
-        Consent::No | Consent::View | Consent::NoAlways => (Says::Answer, Reply::Reject(None)),
-        Consent::Instead(reason) => (Says::Words, Reply::Reject(Some(reason))),
+        Consent::Once => (Says::Answer, AskReply::AllowOnce),
+        Consent::Always => (Says::Answer, AskReply::AllowAlways),
+        Consent::No | Consent::View | Consent::NoAlways => (Says::Answer, AskReply::Reject(None)),
+        Consent::Instead(reason) => (Says::Words, AskReply::Reject(Some(reason))),
     };
     match desk.take(line, says) {
-        Taken::Nothing => Meant::Message,
-        Taken::Early => Meant::Keep(
+        TakenLine::Nothing => Meant::Message,
+        TakenLine::Early => Meant::Keep(
             "  (this was begun before the question was shown, so it is no answer; /say sends it as a message)",
         ),
-        Taken::Late => {
+        TakenLine::Late => {
             Meant::Keep("  (nothing is asked any more, so this was not sent; /say sends it as a message)")
         }
-        Taken::Question(question) => Meant::Answer(Box::new(question), reply),
+        TakenLine::Question(question) => Meant::Answer(Box::new(question), reply),
     }
 }
 

@@ -9,20 +9,20 @@ use std::{
 };
 
 use caliban_control::{
-    Client, Events,
+    Client, DaemonEvents,
     protocol::{AgentRow, FleetEvent as News},
 };
 use caliban_core::lifecycle::State;
-use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, Group, Scope};
+use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope, Group};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::mpsc;
 
-use super::Board;
+use super::FleetBoard;
 use crate::{
     fleet::{
         Fleet, all_repos,
         row::{self, cost, has_ended, needs_you},
-        watch::{self, Daemons, Left},
+        watch::{self, DaemonEnd, Daemons},
     },
     report::Failure,
 };
@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// Tells the screen how the agents stand; returns why that is over.
 pub(super) async fn follow(
     fleet: &Fleet<'_>,
-    board: &Board,
+    board: &FleetBoard,
     news: &mpsc::UnboundedSender<FleetEvent>,
 ) -> Failure {
     tokio::select! {
@@ -48,7 +48,7 @@ pub(super) async fn follow(
 }
 
 /// Sends the rows when they have changed.
-async fn publish(fleet: &Fleet<'_>, board: &Board, news: &mpsc::UnboundedSender<FleetEvent>) {
+async fn publish(fleet: &Fleet<'_>, board: &FleetBoard, news: &mpsc::UnboundedSender<FleetEvent>) {
     let mut times = tokio::time::interval(TIMES_EVERY);
     loop {
         tokio::select! {
@@ -65,7 +65,7 @@ async fn publish(fleet: &Fleet<'_>, board: &Board, news: &mpsc::UnboundedSender<
             if !rows.contains_key(&own) {
                 continue;
             }
-            let shown = |repo: &&PathBuf| scope == Scope::All || **repo == own;
+            let shown = |repo: &&PathBuf| scope == FleetScope::All || **repo == own;
             rows.iter()
                 .filter(|(repo, _)| shown(repo))
                 .flat_map(|(repo, rows)| rows.iter().map(|row| shown_row(repo, row, now)))
@@ -79,7 +79,7 @@ async fn publish(fleet: &Fleet<'_>, board: &Board, news: &mpsc::UnboundedSender<
 }
 
 /// Follows the daemon of this repo; one that dies is started again.
-async fn own(fleet: &Fleet<'_>, board: &Board) -> Failure {
+async fn own(fleet: &Fleet<'_>, board: &FleetBoard) -> Failure {
     let repo = fleet.places().repo().to_owned();
     let mut daemons = Daemons::new(fleet);
     let mut client = match fleet.client().await {
@@ -100,16 +100,16 @@ async fn own(fleet: &Fleet<'_>, board: &Board) -> Failure {
 }
 
 /// Follows the daemons of all other repos while those are shown.
-async fn others(fleet: &Fleet<'_>, board: &Board) {
+async fn others(fleet: &Fleet<'_>, board: &FleetBoard) {
     let own = fleet.places().repo().to_owned();
     loop {
-        while *board.scope.borrow() == Scope::Repo {
+        while *board.scope.borrow() == FleetScope::Repo {
             tokio::time::sleep(EVERY).await;
         }
         let mut followed: BTreeMap<PathBuf, ()> = BTreeMap::new();
         let mut listening = FuturesUnordered::new();
         let mut look = tokio::time::interval(LOOK_EVERY);
-        while *board.scope.borrow() == Scope::All {
+        while *board.scope.borrow() == FleetScope::All {
             tokio::select! {
                 Some(gone) = listening.next(), if !listening.is_empty() => {
                     let _known = followed.remove::<PathBuf>(&gone);
@@ -142,7 +142,12 @@ async fn others(fleet: &Fleet<'_>, board: &Board) {
 }
 
 /// Takes what a daemon says until it leaves.
-async fn listen(mut events: Events, repo: &Path, board: &Board, mut is_well: impl FnMut()) -> Left {
+async fn listen(
+    mut events: DaemonEvents,
+    repo: &Path,
+    board: &FleetBoard,
+    mut is_well: impl FnMut(),
+) -> DaemonEnd {
     // What a daemon says first is all of its agents, one by one.
     let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
     loop {
@@ -167,8 +172,8 @@ async fn listen(mut events: Events, repo: &Path, board: &Board, mut is_well: imp
             }
             // All agents follow anew.
             Ok(Some(News::Gap { .. })) => fresh = Some(Vec::new()),
-            Ok(Some(News::Bye {})) => return Left::Stopped,
-            Ok(None) | Err(_) => return Left::Gone,
+            Ok(Some(News::Bye {})) => return DaemonEnd::Stopped,
+            Ok(None) | Err(_) => return DaemonEnd::Gone,
         }
         if fresh.is_none() {
             board.changed.notify_one();

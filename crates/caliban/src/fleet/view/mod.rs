@@ -10,7 +10,7 @@ use std::{cell::RefCell, collections::BTreeMap, io::Write as _, path::PathBuf};
 use caliban_control::protocol::AgentRow;
 use caliban_tui::{
     FleetLeft,
-    fleet::{AgentKey, FleetEffect, FleetEvent, FleetState, Scope},
+    fleet::{AgentKey, FleetEffect, FleetEvent, FleetScope, FleetState},
 };
 use futures_util::{StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use tokio::sync::{Notify, mpsc};
@@ -22,17 +22,17 @@ use crate::{
 };
 
 /// What the view knows of the fleets.
-struct Board {
+struct FleetBoard {
     /// By the paths of their repos; in the order in which the agents were spawned.
     rows: RefCell<BTreeMap<PathBuf, Vec<AgentRow>>>,
-    scope: RefCell<Scope>,
+    scope: RefCell<FleetScope>,
     /// Rows have changed.
     changed: Notify,
     /// Other repos are to be shown, or not.
     rescoped: Notify,
 }
 
-impl Board {
+impl FleetBoard {
     /// The row of an agent.
     fn row(&self, key: &AgentKey) -> Result<AgentRow, Failure> {
         let rows = self.rows.borrow();
@@ -43,7 +43,7 @@ impl Board {
 }
 
 /// An order that is being carried out; what the screen is told of it.
-type Order<'a> = LocalBoxFuture<'a, Vec<FleetEvent>>;
+type RunningOrder<'a> = LocalBoxFuture<'a, Vec<FleetEvent>>;
 
 /// Shows the agents until the person leaves.
 pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
@@ -58,13 +58,13 @@ pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
         screen::theme(fleet.environment, &screen::ui(fleet.environment, &fleet.cwd)),
         place,
     );
-    let board = Board {
+    let board = FleetBoard {
         rows: RefCell::default(),
-        scope: RefCell::new(Scope::Repo),
+        scope: RefCell::new(FleetScope::Repo),
         changed: Notify::new(),
         rescoped: Notify::new(),
     };
-    let mut under_way: FuturesUnordered<Order<'_>> = FuturesUnordered::new();
+    let mut under_way: FuturesUnordered<RunningOrder<'_>> = FuturesUnordered::new();
     let code = loop {
         let left = show(fleet, &board, &mut state, &mut under_way, &mut talked).await?;
         let opened: LocalBoxFuture<'_, Result<Code, Failure>> = match left {
@@ -112,7 +112,7 @@ async fn open(fleet: &Fleet<'_>, key: AgentKey) -> Result<Code, Failure> {
 /// Waits for what has the terminal, while orders go on.
 async fn beside(
     mut opened: LocalBoxFuture<'_, Result<Code, Failure>>,
-    under_way: &mut FuturesUnordered<Order<'_>>,
+    under_way: &mut FuturesUnordered<RunningOrder<'_>>,
     state: &mut FleetState,
 ) -> Result<Code, Failure> {
     loop {
@@ -130,9 +130,9 @@ async fn beside(
 /// Shows the agents until the terminal is needed for something else.
 async fn show<'a>(
     fleet: &'a Fleet<'_>,
-    board: &'a Board,
+    board: &'a FleetBoard,
     state: &mut FleetState,
-    under_way: &mut FuturesUnordered<Order<'a>>,
+    under_way: &mut FuturesUnordered<RunningOrder<'a>>,
     talked: &mut mpsc::UnboundedReceiver<String>,
 ) -> Result<FleetLeft, Failure> {
     let (news, mut told) = mpsc::unbounded_channel();
@@ -156,7 +156,7 @@ async fn show<'a>(
                     board.rescoped.notify_one();
                 }
                 order => under_way.extend(orders::split(order).into_iter().map(|order| {
-                    let order: Order<'a> = Box::pin(orders::carry_out(fleet, board, order));
+                    let order: RunningOrder<'a> = Box::pin(orders::carry_out(fleet, board, order));
                     order
                 })),
             },

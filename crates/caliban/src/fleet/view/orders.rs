@@ -3,11 +3,11 @@
 use caliban_agent::event::Answer;
 use caliban_control::protocol::{AgentRow, Diff, MergeAnswer, MergeForecast, MergeRefused, MergeRequest};
 use caliban_tui::{
-    asks::Reply,
+    asks::PersonReply,
     fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, Forecast},
 };
 
-use super::{Board, dispatch};
+use super::{FleetBoard, dispatch};
 use crate::{
     cli::fleet::{IdArg, IdArgs, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
     fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn, worded as worded_client},
@@ -29,7 +29,7 @@ pub(super) fn split(order: FleetEffect) -> Vec<FleetEffect> {
 }
 
 /// Carries an order out; what the screen is told of it.
-pub(super) async fn carry_out(fleet: &Fleet<'_>, board: &Board, order: FleetEffect) -> Vec<FleetEvent> {
+pub(super) async fn carry_out(fleet: &Fleet<'_>, board: &FleetBoard, order: FleetEffect) -> Vec<FleetEvent> {
     let told = match order {
         FleetEffect::Peek(key) => return peek(board, key),
         FleetEffect::Ask(keys) => return asks(board, &keys),
@@ -132,7 +132,7 @@ async fn start(fleet: &Fleet<'_>, line: &str) -> FleetEvent {
 }
 
 /// A message for an agent; one that has ended goes on with it.
-async fn reply(fleet: &Fleet<'_>, board: &Board, key: &AgentKey, said: &str) -> Result<String, Failure> {
+async fn reply(fleet: &Fleet<'_>, board: &FleetBoard, key: &AgentKey, said: &str) -> Result<String, Failure> {
     let row = board.row(key)?;
     let fleet = fleet_of(fleet, key)?;
     let agent = IdArg { id: key.id.clone() };
@@ -148,14 +148,14 @@ async fn reply(fleet: &Fleet<'_>, board: &Board, key: &AgentKey, said: &str) -> 
     Ok(text(&out))
 }
 
-fn peek(board: &Board, key: AgentKey) -> Vec<FleetEvent> {
+fn peek(board: &FleetBoard, key: AgentKey) -> Vec<FleetEvent> {
     let lines = board.row(&key).and_then(|row| logs::last_lines(&row, PEEK_LINES));
     let lines = lines.unwrap_or_else(|failure| vec![worded(&failure)]);
     vec![FleetEvent::Peeked(key, lines)]
 }
 
 /// Every question of these agents with the whole call, as the transcript has it.
-fn asks(board: &Board, keys: &[AgentKey]) -> Vec<FleetEvent> {
+fn asks(board: &FleetBoard, keys: &[AgentKey]) -> Vec<FleetEvent> {
     let mut found = Vec::new();
     let mut problems = Vec::new();
     for key in keys {
@@ -193,10 +193,10 @@ fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>, Failure> {
 
 async fn give(
     fleet: &Fleet<'_>,
-    board: &Board,
+    board: &FleetBoard,
     key: &AgentKey,
     (id, digest): (&str, &str),
-    reply: Reply,
+    reply: PersonReply,
 ) -> Result<String, Failure> {
     let fleet = fleet_of(fleet, key)?;
     let row = board.row(key)?;
@@ -204,9 +204,9 @@ async fn give(
         return Err(Failure::new(format!("{} does not ask this any more", key.id)));
     };
     let (answer, how) = match reply {
-        Reply::Once => (Answer::Once, "allowed"),
-        Reply::Always => (Answer::Always, "allowed always"),
-        Reply::No(reason) => (Answer::No(reason), "refused"),
+        PersonReply::Once => (Answer::Once, "allowed"),
+        PersonReply::Always => (Answer::Always, "allowed always"),
+        PersonReply::No(reason) => (Answer::No(reason), "refused"),
     };
     answer::give(&fleet, &key.id, ask, answer).await?;
     Ok(format!("{how} for {}: {}", row::name(&row), caliban_core::inert::line(&ask.what)))
@@ -238,7 +238,7 @@ fn uncommitted(diff: &Diff) -> Option<String> {
     }
 }
 
-async fn foretell(fleet: &Fleet<'_>, board: &Board, key: AgentKey) -> Result<FleetEvent, Failure> {
+async fn foretell(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<FleetEvent, Failure> {
     let row = board.row(&key)?;
     let mut client = fleet_of(fleet, &key)?.client().await?;
     let request = MergeRequest { preview: true, ..MergeRequest::default() };
@@ -295,7 +295,7 @@ fn forecast(answer: MergeAnswer) -> (Vec<String>, Lands) {
 }
 
 /// Lands an agent's work while the screen is away: hooks and passphrases of git have the terminal.
-pub(super) async fn land(fleet: &Fleet<'_>, board: &Board, key: AgentKey) -> Result<Code, Failure> {
+pub(super) async fn land(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<Code, Failure> {
     let row = board.row(&key)?;
     let told = merge::from_view(&fleet_of(fleet, &key)?, &row).await?;
     // The view shows it when it has the terminal again.

@@ -219,7 +219,7 @@ fn a17_no_attempt_gets_out_of_the_edit_fence() {
         (picture(&place.repo.join(".git")), std::fs::metadata(&outside.secret).unwrap().modified().unwrap());
     place.server.set_script(script(&[json!({"command": outside.command()})]));
     let program = place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    let asked = testkit::Run::new(place.env.program("/usr/bin/python3"))
+    let asked = testkit::ProgramRun::new(place.env.program("/usr/bin/python3"))
         .args(outside.careless().iter().map(String::as_str))
         .args([program.as_str()])
         .args(place.server.args(place.protocol).iter().map(String::as_str))

@@ -14,7 +14,7 @@ use crate::{
 fn without_namespaces(place: &Place, arguments: &[&str]) -> testkit::Output {
     let program = place.env.cmd("caliban");
     let inner = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
-    testkit::Run::new(place.env.program("unshare"))
+    testkit::ProgramRun::new(place.env.program("unshare"))
         .args(["--user", "--map-root-user", "sh", "-c", inner, "sh"])
         .args([program.get_program().to_str().unwrap()])
         .args(arguments.iter().copied())

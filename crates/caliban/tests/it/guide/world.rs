@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use testkit::{Env, LIMIT, Run, wait_until};
+use testkit::{Env, LIMIT, ProgramRun, wait_until};
 
 use super::compare::Names;
 use super::page::{Block, Kind, Step};
@@ -99,7 +99,7 @@ impl World {
     /// Both streams, with the paths of the examples.
     fn run(&mut self, command: &str) -> String {
         let line = format!("exec 2>&1; (exit {}); {command}", self.code);
-        let output = Run::new(self.env.program("bash")).args(["-c", &line]).dir(&self.repo).output();
+        let output = ProgramRun::new(self.env.program("bash")).args(["-c", &line]).dir(&self.repo).output();
         self.code = output.code;
         let root = self.env.root().to_str().unwrap();
         let mut text = output.stdout;
