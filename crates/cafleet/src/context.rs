@@ -17,7 +17,7 @@ const SESSION_REQUIRED: &str = "--session-id <uuid> is required for this subcomm
 
 /// The surroundings of one command.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct VerbContext {
     pub(crate) settings: Settings,
     /// How answers are printed.
     pub(crate) style: Style,
@@ -25,7 +25,7 @@ pub(crate) struct Context {
     broker: Option<Broker>,
 }
 
-impl Context {
+impl VerbContext {
     pub(crate) fn new(cli: &Cli) -> Result<Self, Failure> {
         Ok(Self {
             settings: Settings::read()?,

@@ -10,7 +10,6 @@ mod answer;
 mod args;
 mod context;
 mod failure;
-mod holder;
 mod input;
 mod pane;
 mod prompt;
@@ -20,12 +19,13 @@ mod setup;
 mod speaker;
 mod usage;
 mod verbs;
+mod worktree_hold;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use answer::VerbAnswer;
-use context::Context;
+use context::VerbContext;
 use failure::Failure;
 use render::json::Style;
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: args::Cli, style: Style) -> ExitCode {
-    let outcome = match Context::new(&cli) {
+    let outcome = match VerbContext::new(&cli) {
         Ok(mut context) => {
             let outcome = verbs::run(&mut context, cli.command).await;
             let code = finish(outcome, style);

@@ -1,12 +1,12 @@
 //! Who uses the store through this process: a fleet agent, a member in its pane, a person, or somebody who cannot be told
 //! (a11). Read from the processes above; what the environment says can only take rights away.
 
-use caliban_contract::acting::{Acting, acting};
+use caliban_contract::speaks_for::{Acting, acting};
 use caliban_process::{ProcView, boot_id, stat, view};
 use caliban_store::broker::{Broker, Enclosure, Owner, Speaker};
 
 use crate::failure::Failure;
-use crate::pane::here;
+use crate::pane::own_pane;
 use crate::settings::Settings;
 
 /// How many processes above are looked at for the first one of a pane. A person's are fewer.
@@ -25,8 +25,8 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
     if let Some(place) = place {
         broker.is_at(place);
     }
-    if may_be_member && let Ok(host) = here::host() {
-        let member = broker.member_in_pane(&host, &above(own), here::said(settings)).await?;
+    if may_be_member && let Ok(host) = own_pane::host() {
+        let member = broker.member_in_pane(&host, &above(own), own_pane::said(settings)).await?;
         if let Some(member) = member {
             broker.speak_as(Speaker::Member(member));
         }

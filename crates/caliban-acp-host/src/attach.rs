@@ -18,7 +18,7 @@ use caliban_acp::v1::{
     SessionUpdate, StopReason,
 };
 use caliban_acp::{
-    conn::{CallError, Closed, Peer, Responder},
+    connection::{CallError, Closed, Peer, Responder},
     extension::{
         BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, HEARD, SessionRequest, TURN_ENDED, meta,
     },
@@ -43,7 +43,7 @@ use crate::{
     commands, config,
     host::{Clients, EndedTurn, ModelSettings, SessionHost, Speech, TakenPrompt, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
-    render::{Abilities, ClientUpdate, Renderer, When},
+    render::{Abilities, ClientUpdate, EntryTime, Renderer},
     sessions::BoxFuture,
     turn_end::{self, TurnEnded},
 };
@@ -296,13 +296,13 @@ impl Walk {
                 responder.answer(Ok(response)).await?;
             }
             Arrival::Load(responder) => {
-                self.replay(end, When::Replay, true).await?;
+                self.replay(end, EntryTime::Replay, true).await?;
                 let response = LoadSessionResponse::new().modes(self.mode_state());
                 let response = response.config_options(config::options(&self.host)).meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
             Arrival::Resume(responder) => {
-                self.replay(end, When::Replay, false).await?;
+                self.replay(end, EntryTime::Replay, false).await?;
                 let response = ResumeSessionResponse::new().modes(self.mode_state());
                 let response = response.config_options(config::options(&self.host)).meta(self.standing());
                 responder.answer(Ok(response)).await?;
@@ -326,7 +326,7 @@ impl Walk {
     }
 
     /// Walks up to `end`.
-    async fn replay(&mut self, end: Cursor, when: When, is_shown: bool) -> Result<(), Closed> {
+    async fn replay(&mut self, end: Cursor, when: EntryTime, is_shown: bool) -> Result<(), Closed> {
         while self.cursor < end {
             let Some(entry) = self.feed.next(&mut self.cursor) else { break };
             let is_mine = self.is_mine(&entry);
@@ -398,7 +398,7 @@ impl Walk {
             let heard = SessionRequest { session_id: self.host.id().to_owned() };
             self.peer.notify(HEARD, &heard).await?;
         }
-        let shown = self.renderer.take(entry, When::Live, is_mine);
+        let shown = self.renderer.take(entry, EntryTime::Live, is_mine);
         if self.flush_at.is_none() && self.renderer.has_live_output() {
             self.flush_at = Some(Instant::now() + LIVE_OUTPUT_EVERY);
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use caliban_acp::{
-    conn::Peer,
+    connection::Peer,
     v1::{CLIENT_METHOD_NAMES, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest},
 };
 use caliban_tools::{BoxFuture, Buffers};

@@ -7,7 +7,7 @@ use caliban_acp::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, SessionUpdate, UnstructuredCommandInput,
 };
 use caliban_agent::{
-    background::command::{self as bg, Done},
+    background::command::{self as bg, CommandDone},
     event::Outcome,
 };
 use caliban_core::message::{Block, Message};
@@ -151,11 +151,11 @@ impl SlashCommand {
                 let command = bg::BackgroundCommand::parse(&self.arguments)?;
                 match command.run(background).await.map_err(|refusal| refusal.to_string())? {
                     // The client shows the notice about it.
-                    Done::Started(_) if abilities.notices => Ok(CommandAnswer::Text(String::new())),
-                    Done::Started(id) => {
+                    CommandDone::Started(_) if abilities.notices => Ok(CommandAnswer::Text(String::new())),
+                    CommandDone::Started(id) => {
                         Ok(CommandAnswer::Text(format!("Background agent {id} is at work.")))
                     }
-                    Done::Text(text) => Ok(CommandAnswer::Text(text)),
+                    CommandDone::Text(text) => Ok(CommandAnswer::Text(text)),
                 }
             }
             CommandKind::Compact => {

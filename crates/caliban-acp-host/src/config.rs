@@ -5,7 +5,7 @@ use caliban_acp::v1::{
     SessionConfigSelectOption, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
 };
 use caliban_agent::AgentChange;
-use caliban_core::{alias, message::Effort};
+use caliban_core::{message::Effort, model_alias};
 
 use crate::host::{ModelSettings, SessionHost};
 
@@ -47,7 +47,7 @@ pub(crate) async fn set(
     };
     let value = value.to_string();
     let value = match &*request.config_id.0 {
-        MODEL => alias::resolved(&value, &host.settings().borrow().model),
+        MODEL => model_alias::resolved(&value, &host.settings().borrow().model),
         _ => value,
     };
     let change = match &*request.config_id.0 {

@@ -1,6 +1,6 @@
 //! Content blocks of the protocol and of our conversations, one from the other.
 
-use caliban_acp::fence;
+use caliban_acp::code_fence;
 use caliban_acp::v1::{
     ContentBlock, EmbeddedResourceResource, Error, ImageContent, ResourceLink, TextContent,
 };
@@ -120,7 +120,7 @@ pub(crate) fn result(parts: &[ResultPart], is_output: bool) -> Vec<ContentBlock>
     for part in parts {
         match part {
             ResultPart::Text { text } if text.is_empty() => {}
-            ResultPart::Text { text } if is_output => out.extend(texts(&fence::fenced(text))),
+            ResultPart::Text { text } if is_output => out.extend(texts(&code_fence::fenced(text))),
             ResultPart::Text { text } => out.extend(texts(text)),
             ResultPart::Image { media_type, data } => {
                 out.push(ContentBlock::Image(ImageContent::new(data.clone(), media_type.clone())));

@@ -7,7 +7,7 @@ use caliban_acp::v1::{
     RequestPermissionResponse, ToolCallUpdate,
 };
 use caliban_acp::{
-    conn::CallError,
+    connection::CallError,
     extension::{
         self,
         choice::{ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE},

@@ -19,8 +19,8 @@ use caliban_acp::v1::{
     UsageUpdate,
 };
 use caliban_acp::{
+    code_fence,
     extension::{self, meta},
-    fence,
 };
 use caliban_agent::{
     event::{Author, Event, Outcome, Record},
@@ -55,7 +55,7 @@ pub(crate) enum ClientUpdate {
 
 /// Whether an entry is history for the client or happens now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum EntryTime {
     Replay,
     Live,
 }
@@ -128,7 +128,7 @@ impl Renderer {
     }
 
     /// What the entry shows. `is_mine` tells whether it is what this client has said itself.
-    pub(crate) fn take(&mut self, entry: &FeedEntry, when: When, is_mine: bool) -> Vec<ClientUpdate> {
+    pub(crate) fn take(&mut self, entry: &FeedEntry, when: EntryTime, is_mine: bool) -> Vec<ClientUpdate> {
         let mut out = Vec::new();
         match entry {
             FeedEntry::Record(record) => {
@@ -146,7 +146,7 @@ impl Renderer {
             FeedEntry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
             FeedEntry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
             FeedEntry::Restart { reason } => self.restart(reason, &mut out),
-            FeedEntry::Waiting(wait) if when == When::Live => self.wait(wait, &mut out),
+            FeedEntry::Waiting(wait) if when == EntryTime::Live => self.wait(wait, &mut out),
             FeedEntry::Waiting(_)
             | FeedEntry::SubAsked(_)
             | FeedEntry::SubAnswered { .. }
@@ -167,7 +167,7 @@ impl Renderer {
             .map(|(id, tail)| {
                 tail.changed = false;
                 let content: Vec<ToolCallContent> =
-                    content::texts(&fence::fenced(&tail.text)).map(ToolCallContent::from).collect();
+                    content::texts(&code_fence::fenced(&tail.text)).map(ToolCallContent::from).collect();
                 update(id, ToolCallUpdateFields::new().content(content))
             })
             .collect()

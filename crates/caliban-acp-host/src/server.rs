@@ -21,7 +21,7 @@ use caliban_acp::{
     },
 };
 use caliban_acp::{
-    conn::{ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
+    connection::{ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
         BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta,
     },

@@ -25,7 +25,7 @@ use crate::{
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A conversation that a factory has made.
-pub struct Opened {
+pub struct OpenedSession {
     /// The agent.
     pub agent: Box<dyn Hosted>,
     /// The commands that the program adds.
@@ -34,7 +34,7 @@ pub struct Opened {
     pub goes_on: bool,
 }
 
-impl From<Box<dyn Hosted>> for Opened {
+impl From<Box<dyn Hosted>> for OpenedSession {
     fn from(agent: Box<dyn Hosted>) -> Self {
         Self { agent, commands: None, goes_on: false }
     }
@@ -43,10 +43,10 @@ impl From<Box<dyn Hosted>> for Opened {
 /// Makes agents: what the binary knows of settings, providers and session directories.
 pub trait Factory: Send + Sync {
     /// A new conversation. An [`Agent`](caliban_agent::Agent) must have `Attendance::Somebody`.
-    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Opened, AcpFailure>>;
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<OpenedSession, AcpFailure>>;
 
     /// A recorded one, resumed: its feed holds the history.
-    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Opened, AcpFailure>>;
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<OpenedSession, AcpFailure>>;
 
     /// The recorded ones, newest first; only those of a directory when one is given.
     fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>>;
@@ -83,7 +83,7 @@ pub struct LoadSession {
 
 /// The sessions that a server offers.
 pub struct Sessions {
-    source: Source,
+    source: SessionSource,
     open: Mutex<BTreeMap<String, SessionHost>>,
     /// One at a time, so that a session is never loaded twice.
     loading: tokio::sync::Mutex<()>,
@@ -91,7 +91,7 @@ pub struct Sessions {
     told: Mutex<Option<mpsc::UnboundedSender<SessionHost>>>,
 }
 
-enum Source {
+enum SessionSource {
     Factory(Arc<dyn Factory>),
     One(SessionHost),
 }
@@ -100,7 +100,7 @@ impl Sessions {
     /// Sessions of a factory, for one client: `caliban acp`, and the foreground.
     pub fn made_by(factory: Arc<dyn Factory>) -> Self {
         Self {
-            source: Source::Factory(factory),
+            source: SessionSource::Factory(factory),
             open: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             told: Mutex::default(),
@@ -110,7 +110,7 @@ impl Sessions {
     /// One session, for any number of clients: a fleet worker.
     pub fn only(host: SessionHost) -> Self {
         Self {
-            source: Source::One(host),
+            source: SessionSource::One(host),
             open: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             told: Mutex::default(),
@@ -128,7 +128,7 @@ impl Sessions {
     pub(crate) fn state(&self) -> AgentState {
         let open = self.open();
         let mut hosts: Vec<&SessionHost> = open.values().collect();
-        if let Source::One(host) = &self.source {
+        if let SessionSource::One(host) = &self.source {
             hosts.push(host);
         }
         if hosts.iter().any(|host| !host.handle().asks().open().is_empty()) {
@@ -142,24 +142,24 @@ impl Sessions {
 
     /// Whether clients can make and close sessions.
     pub(crate) fn are_the_clients(&self) -> bool {
-        matches!(self.source, Source::Factory(_))
+        matches!(self.source, SessionSource::Factory(_))
     }
 
     pub(crate) fn takes_mcp_over_http(&self) -> bool {
         match &self.source {
-            Source::Factory(factory) => factory.takes_mcp_over_http(),
-            Source::One(_) => false,
+            SessionSource::Factory(factory) => factory.takes_mcp_over_http(),
+            SessionSource::One(_) => false,
         }
     }
 
     /// A new session.
     pub async fn create(&self, wanted: NewSession) -> Result<SessionHost, AcpFailure> {
         match &self.source {
-            Source::Factory(factory) => {
+            SessionSource::Factory(factory) => {
                 let agent = factory.create(wanted).await?;
                 Ok(self.opened(agent))
             }
-            Source::One(host) => Err(AcpFailure::new(
+            SessionSource::One(host) => Err(AcpFailure::new(
                 FailureKind::Invalid,
                 "this agent has one session, and no others can be made here",
             )
@@ -170,7 +170,7 @@ impl Sessions {
     /// A session that is open, or recorded.
     pub async fn load(&self, wanted: LoadSession) -> Result<SessionHost, AcpFailure> {
         match &self.source {
-            Source::Factory(factory) => {
+            SessionSource::Factory(factory) => {
                 let _turn = self.loading.lock().await;
                 if let Some(host) = self.find(&wanted.id) {
                     return Ok(host);
@@ -178,8 +178,8 @@ impl Sessions {
                 let agent = factory.load(wanted).await?;
                 Ok(self.opened(agent))
             }
-            Source::One(host) if host.id() == wanted.id => Ok(host.clone()),
-            Source::One(host) => {
+            SessionSource::One(host) if host.id() == wanted.id => Ok(host.clone()),
+            SessionSource::One(host) => {
                 let message = format!("there is no session {}", wanted.id);
                 let failure = AcpFailure::new(FailureKind::NotFound, message);
                 Err(failure.with_hint(format!("this agent's session is {}", host.id())))
@@ -190,8 +190,8 @@ impl Sessions {
     /// All sessions that can be loaded.
     pub async fn list(&self, cwd: Option<PathBuf>) -> Result<Vec<SessionInfo>, AcpFailure> {
         match &self.source {
-            Source::Factory(factory) => factory.list(cwd).await,
-            Source::One(host) => {
+            SessionSource::Factory(factory) => factory.list(cwd).await,
+            SessionSource::One(host) => {
                 let info = SessionInfo::new(host.id().to_owned(), host.cwd());
                 let info = info.title(host.label().map(str::to_owned));
                 Ok(vec![info]
@@ -221,7 +221,7 @@ impl Sessions {
         }
     }
 
-    fn opened(&self, Opened { agent, commands, goes_on }: Opened) -> SessionHost {
+    fn opened(&self, OpenedSession { agent, commands, goes_on }: OpenedSession) -> SessionHost {
         let host = SessionHost::start_with(agent, Clients::One, commands);
         if goes_on {
             // Nobody else can have begun something yet, or have closed it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caliban_acp::conn::ConnError;
+use caliban_acp::connection::ConnError;
 
 use crate::{
     server::{ServeOptions, serve},

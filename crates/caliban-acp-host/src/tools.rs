@@ -95,8 +95,8 @@ pub(crate) fn call(id: &str, name: &str, input: &Value, root: &Path) -> ToolCall
 /// Arguments with long texts cut: what is shown, never what is carried out.
 pub(crate) fn shortened(input: &Value) -> Value {
     match input {
-        Value::String(text) if text.len() > caliban_acp::cut::SHOWN_ARGUMENT_BYTES => {
-            let cut = content::boundary(text, caliban_acp::cut::SHOWN_ARGUMENT_BYTES);
+        Value::String(text) if text.len() > caliban_acp::cut_arguments::SHOWN_ARGUMENT_BYTES => {
+            let cut = content::boundary(text, caliban_acp::cut_arguments::SHOWN_ARGUMENT_BYTES);
             Value::String(format!("{}… [{} bytes in all]", &text[..cut], text.len()))
         }
         Value::Array(items) => Value::Array(items.iter().map(shortened).collect()),

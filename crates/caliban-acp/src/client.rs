@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    conn::{CallError, Closed, ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
+    connection::{CallError, Closed, ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
         self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, ClosedNotice, HEARD, NO_SAY, PROMPTS,
         SessionRequest, TURN_ENDED, TurnEndedNotice, choice, meta,

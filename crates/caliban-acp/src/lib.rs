@@ -3,19 +3,19 @@
 //! A terminal UI links this crate and nothing that runs an agent; `caliban-acp-host` serves one. Reads no environment and
 //! prints nothing.
 
+pub mod agent_socket;
 pub mod client;
-pub mod conn;
-pub mod cut;
+pub mod code_fence;
+pub mod connection;
+pub mod cut_arguments;
 pub mod extension;
-pub mod fence;
-pub mod link;
 mod peer;
 mod wire;
 
 pub use agent_client_protocol_schema::{ProtocolVersion, v1};
+pub use agent_socket::{Link, Unreached, state_at};
 pub use client::{AcpClient, AcpEvents, ClientError, ClientEvent};
 pub use extension::TurnEndedNotice;
-pub use link::{Link, Unreached, state_at};
 
 /// What an agent is told about whose words follow, when they are not a person's (a10).
 #[must_use]

@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::{conn::ConnectionLimits, wire};
+use crate::{connection::ConnectionLimits, wire};
 
 /// How much is put together for one write.
 const WRITE_BATCH_BYTES: usize = 64 * 1024;
@@ -111,13 +111,13 @@ impl Peer {
     }
 
     /// Sends a request. The answer is the returned future's.
-    pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<Pending, CallError> {
+    pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<PendingRequest, CallError> {
         let number = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let line = wire::call(Some(&RequestId::Number(number)), method, params);
         let line = line.map_err(|error| CallError::Nonsense(error.to_string()))?;
         let (sender, answer) = oneshot::channel();
         self.pending().insert(number, sender);
-        let pending = Pending { peer: self.clone(), number, answer };
+        let pending = PendingRequest { peer: self.clone(), number, answer };
         self.send(line).await?;
         Ok(pending)
     }
@@ -218,13 +218,13 @@ impl Peer {
 
 /// A request of ours that waits for its answer. Dropping it forgets the request.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingRequest {
     peer: Peer,
     number: i64,
     answer: oneshot::Receiver<RpcAnswer>,
 }
 
-impl Pending {
+impl PendingRequest {
     /// Tells the other side that no answer is wanted any more.
     pub async fn cancel(self) -> Result<(), Closed> {
         let notification = CancelRequestNotification::new(RequestId::Number(self.number));
@@ -232,7 +232,7 @@ impl Pending {
     }
 }
 
-impl Future for Pending {
+impl Future for PendingRequest {
     type Output = Result<Box<RawValue>, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -244,7 +244,7 @@ impl Future for Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         self.peer.pending().remove(&self.number);
     }

@@ -16,7 +16,7 @@ use caliban_core::{
     message::{Block, Effort, Message, ToolSpec},
     mode::Mode,
     price::{Billing, Price},
-    quiet::QuietHours,
+    quiet_hours::QuietHours,
     redact::Redactor,
     spec::AfterTurn,
     usage::Usage,
@@ -29,7 +29,7 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    answer::AnswerForm,
+    answer_form::AnswerForm,
     asks::Asks,
     background::{self, Background},
     budget::{AtWork, Purse},
@@ -38,15 +38,16 @@ use crate::{
     event::{Author, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION},
     feed::Feed,
     fence::{Fences, OwnPlaces},
-    guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
-    mentions, pictures,
+    last_writers::Writers,
+    mentions,
+    no_progress::Guard,
+    past_spending, pictures,
     prompt::{self, Instructions},
-    session_file, spent,
+    session_file,
     transcript::{self, Durability, Transcript, TranscriptError, TranscriptPosition},
     turn::Halt,
-    writers::Writers,
 };
 
 /// The `/tmp` of fenced commands, in a session's directory.
@@ -354,11 +355,12 @@ impl Agent {
             Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
-        spent::book(&conversation.spent(), &kit.purse, kit.billing);
+        past_spending::book(&conversation.spent(), &kit.purse, kit.billing);
         let mut worked_ms = transcript::worked_ms(&records);
         // Where the session can have background agents, their own account has what they spent.
-        let kinds = [Some(spent::SUB_AGENTS), kit.background.is_none().then_some(spent::BACKGROUND)];
-        for helpers in kinds.into_iter().flatten().map(|kind| spent::below(&kit.directory, kind)) {
+        let kinds =
+            [Some(past_spending::SUB_AGENTS), kit.background.is_none().then_some(past_spending::BACKGROUND)];
+        for helpers in kinds.into_iter().flatten().map(|kind| past_spending::below(&kit.directory, kind)) {
             helpers.book(&kit.purse, kit.billing);
             // One clock for the whole family: the latest time that anybody wrote down.
             worked_ms = worked_ms.max(helpers.worked_ms);

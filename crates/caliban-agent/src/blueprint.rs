@@ -14,7 +14,7 @@ use caliban_core::{
     budget,
     message::Effort,
     price::{self, Billing, Price},
-    quiet::QuietHours,
+    quiet_hours::QuietHours,
     redact::Redactor,
     spec::AfterTurn,
 };
@@ -24,7 +24,7 @@ use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 
 use crate::{
     agent::{AgentLimits, Attendance, EarlierAnswers, Fallback, Kit, TurnCount},
-    answer::AnswerForm,
+    answer_form::AnswerForm,
     asks::Asks,
     background::{self, Background, tool::SpawnBackground},
     budget::{MachineLedger, Purse},
@@ -33,11 +33,11 @@ use crate::{
     feed::Feed,
     fence::Fences,
     hooks::Hooks,
+    last_writers::Writers,
     prompt::{self, AgentStanding, ContextFiles, Instructions, Surroundings, SystemPrompt, WorkplaceFacts},
     spawner::Spawner,
-    subagent::{self, AgentTool, Isolation},
+    subagent::{self, AgentTool, WorktreeIsolation},
     telemetry::Observers,
-    writers::Writers,
 };
 
 /// What all agents of one setup have in common.
@@ -98,7 +98,7 @@ pub struct Blueprint {
     /// Kinds of agents that a call can name.
     pub definitions: Arc<[Definition]>,
     /// How worktrees are made.
-    pub isolation: Isolation,
+    pub isolation: WorktreeIsolation,
     /// What the session's background agents may spend; none where a session has none.
     pub background: Option<background::BackgroundLimits>,
     /// Who takes work that outlives the session.

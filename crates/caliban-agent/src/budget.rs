@@ -37,7 +37,7 @@ pub type BudgetRefusal = ReserveRefused<String>;
 /// An account in a shared ledger.
 #[derive(Debug, Clone)]
 pub struct Purse {
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<FamilyBudget>>,
     epoch: Instant,
     account: String,
     price: Option<Price>,
@@ -64,7 +64,7 @@ pub enum NotReserved {
 
 /// What the agents of one family share.
 #[derive(Debug)]
-struct Book {
+struct FamilyBudget {
     ledger: Ledger<String>,
     /// For each account: what is at work less what rests.
     at_work: BTreeMap<String, i64>,
@@ -83,7 +83,7 @@ impl Purse {
         // The ledger is empty: the account cannot exist, and it has no parent.
         let _new = ledger.open_account(account.to_owned(), None, Limits::NONE, limits);
         Self {
-            book: Arc::new(Mutex::new(Book {
+            book: Arc::new(Mutex::new(FamilyBudget {
                 ledger,
                 at_work: BTreeMap::new(),
                 told_ms: 0,
@@ -253,7 +253,7 @@ impl Purse {
         let mut book = self.lock();
         // Within the lock: nobody counts up to a later moment first.
         let now = self.now();
-        let Book { ledger, at_work, .. } = &mut *book;
+        let FamilyBudget { ledger, at_work, .. } = &mut *book;
         let count = at_work.entry(self.account.clone()).or_default();
         *count += by;
         if *count > 0 {
@@ -323,7 +323,7 @@ impl Purse {
         Millis(u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, FamilyBudget> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

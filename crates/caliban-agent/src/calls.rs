@@ -27,10 +27,10 @@ use crate::{
     agent::{Agent, Attendance, Kit, RefusedCall},
     asks::{Asks, LiveAsk, Waited},
     conversation::{INTERRUPTED, OpenCall},
-    event::{Answer, Ask, Author, Decision, Event, Outcome, Verdict},
+    event::{Answer, Ask, Author, CallVerdict, Decision, Event, Outcome},
     feed::FeedEntry,
-    guard::{ENDED_AFTER, Progress, TOLD_AFTER},
     hooks::{HookEvent, HookPermission},
+    no_progress::{CallProgress, ENDED_AFTER, TOLD_AFTER},
     pictures,
     transcript::{Durability, Transcript, TranscriptError},
     turn::{Halt, milliseconds},
@@ -96,18 +96,18 @@ impl Agent {
             return Err(Halt::Outcome(Outcome::failed(format!("stopped by a hook: {reason}"))));
         }
         match progress {
-            Progress::Stuck(tool) => Err(Halt::Outcome(Outcome::Failed {
+            CallProgress::Stuck(tool) => Err(Halt::Outcome(Outcome::Failed {
                 error: format!("no progress: the same {tool} call failed {ENDED_AFTER} times in a row"),
                 hint: Some("look at the transcript, then resume with a hint for the agent".to_owned()),
             })),
-            Progress::Repeats(tool) => {
+            CallProgress::Repeats(tool) => {
                 let text = format!(
                     "[The same {tool} call has failed {TOLD_AFTER} times in a row. Do not repeat it: read its error, test \
                      what you assume, and try another way.]"
                 );
                 self.say(text, Author::Caliban).await
             }
-            Progress::Fine => Ok(()),
+            CallProgress::Fine => Ok(()),
         }
     }
 }
@@ -159,13 +159,13 @@ enum CallStatus<'a> {
     /// They are asked.
     Asked,
     /// What it will touch is known.
-    Ready(Box<Prepared<'a>>),
+    Ready(Box<PreparedCall<'a>>),
     Running,
     Ended,
 }
 
 /// A call whose hooks have answered.
-struct Prepared<'a> {
+struct PreparedCall<'a> {
     tool: &'a dyn Tool,
     /// The arguments, as a hook may have rewritten them.
     input: Value,
@@ -176,7 +176,7 @@ struct Prepared<'a> {
 
 /// What has come of a step.
 enum CallStep<'a> {
-    Prepared(Box<Prepared<'a>>),
+    Prepared(Box<PreparedCall<'a>>),
     Ended(CallResult),
 }
 
@@ -323,7 +323,7 @@ impl Runner<'_> {
     async fn step(
         &self,
         call: &OpenCall,
-        prepared: Option<Box<Prepared<'_>>>,
+        prepared: Option<Box<PreparedCall<'_>>>,
     ) -> Result<CallStep<'_>, TranscriptError> {
         let _at_work = self.kit.purse.work();
         match prepared {
@@ -338,7 +338,8 @@ impl Runner<'_> {
         let Some(tool) = self.kit.tools.iter().find(|tool| tool.spec().name == call.name) else {
             let names: Vec<&str> = self.kit.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             let why = format!("there is no tool {:?}; the tools are {}", call.name, names.join(", "));
-            self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+            self.refuse(&mut ended, call, &call.input, refusal(CallVerdict::Invalid, why), Vec::new())
+                .await?;
             return Ok(CallStep::Ended(ended));
         };
         if let Value::String(raw) = &call.input {
@@ -350,11 +351,12 @@ impl Runner<'_> {
                 ""
             };
             let why = format!("the arguments are not a JSON object: {error}{cut}");
-            self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+            self.refuse(&mut ended, call, &call.input, refusal(CallVerdict::Invalid, why), Vec::new())
+                .await?;
             return Ok(CallStep::Ended(ended));
         }
         if call.has_gaps {
-            let decision = refusal(Verdict::Invalid, NOT_WHOLE.to_owned());
+            let decision = refusal(CallVerdict::Invalid, NOT_WHOLE.to_owned());
             self.refuse(&mut ended, call, &call.input, decision, Vec::new()).await?;
             return Ok(CallStep::Ended(ended));
         }
@@ -365,31 +367,37 @@ impl Runner<'_> {
         let input = hook.input.unwrap_or_else(|| call.input.clone());
         if let Some(reason) = hook.block.or_else(|| ended.stop.clone()) {
             let why = format!("a hook blocked this call: {reason}");
-            self.refuse(&mut ended, call, &input, refusal(Verdict::Blocked, why), Vec::new()).await?;
+            self.refuse(&mut ended, call, &input, refusal(CallVerdict::Blocked, why), Vec::new()).await?;
             return Ok(CallStep::Ended(ended));
         }
         let accesses = match tool.access(&input) {
             Ok(accesses) => accesses,
             Err(why) => {
-                self.refuse(&mut ended, call, &input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+                self.refuse(&mut ended, call, &input, refusal(CallVerdict::Invalid, why), Vec::new()).await?;
                 return Ok(CallStep::Ended(ended));
             }
         };
         let (permission, context) = (hook.permission, hook.context);
-        let prepared = Prepared { tool: tool.as_ref(), input, accesses, permission, context };
+        let prepared = PreparedCall { tool: tool.as_ref(), input, accesses, permission, context };
         Ok(CallStep::Prepared(Box::new(prepared)))
     }
 
     /// Judges a call now, when all before it that could matter have ended, and carries it out.
-    async fn run(&self, call: &OpenCall, prepared: Prepared<'_>) -> Result<CallResult, TranscriptError> {
+    async fn run(&self, call: &OpenCall, prepared: PreparedCall<'_>) -> Result<CallResult, TranscriptError> {
         let mut ended = CallResult::default();
         match self.judge(call, &prepared.input, &prepared.accesses, prepared.permission).await? {
             Judgement::May(decision) => match self.kit.fence(decision.fence, &prepared.accesses) {
                 Ok(fence) => self.carry_out(&mut ended, call, prepared, decision, fence).await?,
                 Err(why) => {
                     let why = format!("its fence cannot be put up: {why}");
-                    self.refuse(&mut ended, call, &prepared.input, refusal(Verdict::Denied, why), Vec::new())
-                        .await?;
+                    self.refuse(
+                        &mut ended,
+                        call,
+                        &prepared.input,
+                        refusal(CallVerdict::Denied, why),
+                        Vec::new(),
+                    )
+                    .await?;
                 }
             },
             Judgement::MayNot(decision, suggestions) => {
@@ -408,31 +416,39 @@ impl Runner<'_> {
         hook: Option<HookPermission>,
     ) -> Result<Judgement, TranscriptError> {
         if self.cancel.is_cancelled() {
-            return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
+            return Ok(Judgement::MayNot(
+                refusal(CallVerdict::Cancelled, "cancelled".to_owned()),
+                Vec::new(),
+            ));
         }
         let verdict = self.kit.decide(&call.name, accesses);
         let (why, suggestions) = match (verdict, hook) {
             (Rules::Deny { rule, why }, _) => {
                 return Ok(Judgement::MayNot(
-                    Decision { verdict: Verdict::Denied, rule, why, fence: Profile::None },
+                    Decision { verdict: CallVerdict::Denied, rule, why, fence: Profile::None },
                     Vec::new(),
                 ));
             }
             (Rules::Ask { .. }, Some(HookPermission::Allow)) => {
                 let why = "allowed by a hook".to_owned();
                 let fence = Profile::None;
-                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule: None, why, fence }));
+                return Ok(Judgement::May(Decision {
+                    verdict: CallVerdict::Allowed,
+                    rule: None,
+                    why,
+                    fence,
+                }));
             }
             (Rules::Allow { rule, .. }, Some(HookPermission::Ask)) => {
                 ("a hook wants it asked".to_owned(), rule.into_iter().collect())
             }
             (Rules::Allow { rule, why, fence }, _) => {
-                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule, why, fence }));
+                return Ok(Judgement::May(Decision { verdict: CallVerdict::Allowed, rule, why, fence }));
             }
             (Rules::Ask { why, suggestions }, _) => (why, suggestions),
         };
         if self.kit.attendance == Attendance::Nobody {
-            let decision = refusal(Verdict::Unasked, format!("{why}, and nobody is there to be asked"));
+            let decision = refusal(CallVerdict::Unasked, format!("{why}, and nobody is there to be asked"));
             return Ok(Judgement::MayNot(decision, suggestions));
         }
         self.ask_person(call, input, why, suggestions).await
@@ -485,27 +501,30 @@ impl Runner<'_> {
         let answer = match answer? {
             Waited::Answered(answer) => answer,
             Waited::TooLate(late) => {
-                let decision = refusal(Verdict::Unasked, format!("{why}, and {late}"));
+                let decision = refusal(CallVerdict::Unasked, format!("{why}, and {late}"));
                 return Ok(Judgement::MayNot(decision, suggestions));
             }
             Waited::Cancelled => {
-                let decision = refusal(Verdict::Cancelled, "cancelled".to_owned());
+                let decision = refusal(CallVerdict::Cancelled, "cancelled".to_owned());
                 return Ok(Judgement::MayNot(decision, Vec::new()));
             }
         };
         Ok(match answer {
-            Answer::Once => {
-                Judgement::May(Decision { verdict: Verdict::Approved, rule: None, why, fence: Profile::None })
-            }
+            Answer::Once => Judgement::May(Decision {
+                verdict: CallVerdict::Approved,
+                rule: None,
+                why,
+                fence: Profile::None,
+            }),
             Answer::Always => {
                 self.allow_from_now_on(&suggestions);
                 let rule = (!suggestions.is_empty()).then(|| suggestions.join(", "));
-                Judgement::May(Decision { verdict: Verdict::Approved, rule, why, fence: Profile::None })
+                Judgement::May(Decision { verdict: CallVerdict::Approved, rule, why, fence: Profile::None })
             }
             Answer::No(reason) => {
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                 let why = format!("the user rejected this call{reason}");
-                Judgement::MayNot(refusal(Verdict::Rejected, why), Vec::new())
+                Judgement::MayNot(refusal(CallVerdict::Rejected, why), Vec::new())
             }
         })
     }
@@ -518,11 +537,11 @@ impl Runner<'_> {
         &self,
         ended: &mut CallResult,
         call: &OpenCall,
-        prepared: Prepared<'_>,
+        prepared: PreparedCall<'_>,
         decision: Decision,
         fence: Option<Fenced>,
     ) -> Result<(), TranscriptError> {
-        let Prepared { tool, input, accesses, context, .. } = prepared;
+        let PreparedCall { tool, input, accesses, context, .. } = prepared;
         let changes = accesses.iter().any(Access::changes_something);
         let durability = if changes { Durability::Synced } else { Durability::Written };
         let (id, name) = (call.id.clone(), call.name.clone());
@@ -600,7 +619,7 @@ impl Runner<'_> {
         if let Some(flags) = allowing_flags(&suggestions) {
             message.push_str(&format!(" The user can allow it with {flags}."));
         }
-        if !matches!(decision.verdict, Verdict::Invalid | Verdict::Cancelled) {
+        if !matches!(decision.verdict, CallVerdict::Invalid | CallVerdict::Cancelled) {
             ended.refused = Some(RefusedCall {
                 tool: call.name.clone(),
                 what: quote(input),
@@ -650,7 +669,7 @@ enum Judgement {
     MayNot(Decision, Vec<String>),
 }
 
-fn refusal(verdict: Verdict, why: String) -> Decision {
+fn refusal(verdict: CallVerdict, why: String) -> Decision {
     Decision { verdict, rule: None, why, fence: Profile::None }
 }
 

@@ -219,13 +219,13 @@ pub fn changed(session: &Path) -> Vec<Changed> {
 /// since, or between two calls, is left alone; what is overwritten or removed is kept first.
 pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
     let kept = Checkpoints::new(session);
-    let mut files: BTreeMap<PathBuf, History> = BTreeMap::new();
+    let mut files: BTreeMap<PathBuf, FileHistory> = BTreeMap::new();
     for line in kept.lines().into_iter().filter(|line| turn_of(line) >= from) {
         match line {
             CheckpointLine::Before { path, content, .. } => match files.get_mut(&path) {
                 Some(history) => history.begins_again(content.as_ref()),
                 None => {
-                    files.insert(path, History { before: content, last: None, is_mixed: false });
+                    files.insert(path, FileHistory { before: content, last: None, is_mixed: false });
                 }
             },
             CheckpointLine::After { path, digest, .. } => {
@@ -255,7 +255,7 @@ pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
 }
 
 /// What the calls of the turns that are undone have made of one file.
-struct History {
+struct FileHistory {
     /// What it was before the first of them; none when it did not exist.
     before: Option<KeptContent>,
     /// What the last call has made of it: the digest, or none for no file. Unknown when the call was cut off.
@@ -264,7 +264,7 @@ struct History {
     is_mixed: bool,
 }
 
-impl History {
+impl FileHistory {
     /// One more call is about to write the file, which is so now.
     fn begins_again(&mut self, now: Option<&KeptContent>) {
         let now = now.map(|now| now.digest.clone());
@@ -297,7 +297,7 @@ enum Back {
 }
 
 impl Checkpoints {
-    fn bring_back(&self, path: &Path, history: &History) -> io::Result<Back> {
+    fn bring_back(&self, path: &Path, history: &FileHistory) -> io::Result<Back> {
         // A directory on the way that has become a link would lead elsewhere.
         if path.parent().is_none_or(|parent| parent.canonicalize().ok().as_deref() != Some(parent)) {
             return Ok(Back::Left("its directory is gone".to_owned()));

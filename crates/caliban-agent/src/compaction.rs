@@ -20,7 +20,7 @@ use crate::{
     conversation::{CLEARED, Conversation, OpenCall, characters, has_results, part_characters},
     event::{Event, Outcome},
     feed::FeedEntry,
-    request::{Audience, Failed, Question},
+    request::{Audience, Failed, RequestParts},
     session_file,
     transcript::Durability,
     turn::Halt,
@@ -208,7 +208,7 @@ impl Agent {
             _ => messages.push(Message::user(INSTRUCTION)),
         }
         let specs = self.kit.offered();
-        let question = Question {
+        let question = RequestParts {
             messages: Some(&messages),
             tools: &specs,
             // The first time everything is as in every other request, which is what the provider has in its cache.

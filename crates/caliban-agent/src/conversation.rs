@@ -14,9 +14,9 @@ use caliban_core::{
 use serde_json::Value;
 
 use crate::{
-    event::{Decision, Event, Header, QueuedMessage, Verdict},
+    event::{CallVerdict, Decision, Event, Header, QueuedMessage},
+    past_spending::ByModel,
     secrets,
-    spent::ByModel,
 };
 
 /// What the model is told about a call that began and whose end nobody saw.
@@ -98,7 +98,7 @@ impl OpenCall {
             id,
             name,
             input: self.input.clone(),
-            decision: Decision { verdict: Verdict::Cancelled, rule: None, why, fence: Profile::None },
+            decision: Decision { verdict: CallVerdict::Cancelled, rule: None, why, fence: Profile::None },
             message: NOT_RUN.to_owned(),
             suggestions: Vec::new(),
         }

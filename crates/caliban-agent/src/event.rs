@@ -266,7 +266,7 @@ pub struct QueuedMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: CallVerdict,
     /// The rule that decided, in its own text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -284,7 +284,7 @@ fn is_unfenced(fence: &Profile) -> bool {
 /// The verdict on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CallVerdict {
     /// A rule or the mode allows it.
     Allowed,
     /// A person allowed it.

@@ -2,7 +2,7 @@
 //!
 //! `caliban-permissions` says which command runs in which fence; here that becomes a value for `caliban-fence`.
 
-mod unmade;
+mod absent_places;
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,13 @@ use std::{
 };
 
 use caliban_core::{fence::Profile, names::Slug};
-use caliban_fence::{Access, Around, Fence, Fenced, Hosts, Network, PrivateAddresses, Proxy, Text};
+use caliban_fence::{Access, Around, ByteText, Fence, Fenced, Hosts, Network, PrivateAddresses, Proxy};
 use caliban_permissions::{Fencing, Policy};
-use caliban_worktrees::{Environment, GitOptions, PrivateGit, Repo};
+use caliban_worktrees::{GitEnvironment, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use unmade::Unmade;
+use absent_places::Unmade;
 
 /// Where commands that run note which protected places they found absent, in the agent's directory.
 const UNMADE: &str = "unmade";
@@ -49,7 +49,7 @@ impl Sandbox {
 
 /// What fenced commands reach over the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum FenceReach {
     /// Nothing.
     Nothing,
     /// What the machine reaches.
@@ -64,7 +64,7 @@ pub struct Fences {
     /// Whether commands are fenced.
     pub sandbox: Sandbox,
     /// The network of fenced commands.
-    pub network: Reach,
+    pub network: FenceReach,
     /// The proxy, once a command needed it.
     pub proxy: OnceLock<Result<Proxy, String>>,
     /// Files and directories that fenced commands can read besides the project and the system.
@@ -196,7 +196,7 @@ impl Fences {
     pub fn off(helper: PathBuf) -> Self {
         Self {
             sandbox: Sandbox::Off,
-            network: Reach::Nothing,
+            network: FenceReach::Nothing,
             proxy: OnceLock::new(),
             show: Vec::new(),
             hidden: Vec::new(),
@@ -225,7 +225,7 @@ impl Fences {
     }
 
     fn open_git(&self, root: &Path, worktree: &Path) -> Option<Arc<PrivateGit>> {
-        let environment = Environment::Exactly(self.env.iter().cloned().collect());
+        let environment = GitEnvironment::Exactly(self.env.iter().cloned().collect());
         let options = GitOptions { environment, has_terminal: false, ..GitOptions::default() };
         let name = worktree.file_name().and_then(|name| Slug::parse(name.to_str()?).ok())?;
         let open = async {
@@ -277,7 +277,7 @@ impl Fences {
         let journal = own_places.tmp.map(|tmp| tmp.with_file_name(UNMADE));
         // Before the policy looks what is there: what a killed command made is not the user's.
         let left = match &journal {
-            Some(journal) if profile == Profile::Edit => unmade::put_left_aside(journal),
+            Some(journal) if profile == Profile::Edit => absent_places::put_left_aside(journal),
             _ => Vec::new(),
         };
         let held = policy.held(cwd)?;
@@ -308,14 +308,14 @@ impl Fences {
             }
             fence
                 .variables
-                .extend(CACHES.iter().map(|(name, place)| (Text::from(*name), Text::from(*place))));
+                .extend(CACHES.iter().map(|(name, place)| (ByteText::from(*name), ByteText::from(*place))));
             for place in &held.fixed {
                 fence.show_if_there(place, Access::ReadOnly);
             }
             around.push(Arc::new(Unmade::new(held.absent, journal, left)));
         } else if let Some(store) = git_store(own) {
             let git = caliban_worktrees::git_that_reads(&store);
-            let texts = |(name, value): (&str, &str)| (Text::from(name), Text::from(value));
+            let texts = |(name, value): (&str, &str)| (ByteText::from(name), ByteText::from(value));
             fence.git = git.settings.into_iter().map(texts).collect();
             fence.variables.push(texts(git.attributes));
         }
@@ -340,13 +340,13 @@ impl Fences {
 
     fn network(&self) -> Result<Network, String> {
         Ok(match &self.network {
-            Reach::Nothing => Network::Off,
-            Reach::Everything => Network::On,
-            Reach::Hosts(hosts, private) => {
+            FenceReach::Nothing => Network::Off,
+            FenceReach::Everything => Network::On,
+            FenceReach::Hosts(hosts, private) => {
                 let start =
                     || Proxy::start(hosts.clone(), *private).map_err(|error| format!("no proxy: {error}"));
                 let proxy = self.proxy.get_or_init(start).as_ref().map_err(Clone::clone)?;
-                Network::Proxy(Text::from(proxy.socket()))
+                Network::Proxy(ByteText::from(proxy.socket()))
             }
         })
     }

@@ -3,7 +3,7 @@
 //! Receives everything that it needs in a [`agent::Kit`]; reads no environment and prints nothing.
 
 pub mod agent;
-pub mod answer;
+pub mod answer_form;
 pub mod asks;
 pub mod background;
 pub mod blueprint;
@@ -13,30 +13,30 @@ pub mod checkpoint;
 mod compaction;
 pub mod conversation;
 pub mod definitions;
-mod ending;
 pub mod event;
 pub mod feed;
 pub mod fence;
+mod final_reply;
 pub mod fork;
-mod guard;
 pub mod handle;
 pub mod hooks;
-mod jobs;
+pub mod last_writers;
 mod limit_question;
 pub mod mentions;
+mod no_progress;
+pub mod past_spending;
 mod pictures;
 pub mod prompt;
-mod quiet;
+mod quiet_hours;
 mod request;
 mod secrets;
 pub mod session_file;
 pub mod spawner;
-pub mod spent;
 pub mod subagent;
 pub mod telemetry;
 pub mod transcript;
 mod turn;
-pub mod writers;
+mod wait_for_jobs;
 
 pub use agent::{
     Agent, AgentChange, AgentLimits, Attendance, EarlierAnswers, Fallback, Kit, RefusedCall, TurnCount,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use caliban_core::wait::Wait;
 use caliban_providers::ProviderError;
-use caliban_store::ledger::{AskTurn, Closed};
+use caliban_store::ledger::{AskTurn, QuestionEnd};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +43,7 @@ impl Agent {
             match kit.purse.take_question(&about, since_ms).await.map_err(unwritten)? {
                 AskTurn::Denied => return Ok(false),
                 AskTurn::Ours if has_waited => {
-                    kit.purse.close_question(&about, Closed::Open).await;
+                    kit.purse.close_question(&about, QuestionEnd::Open).await;
                     return Ok(true);
                 }
                 AskTurn::Ours => return self.put(limit, about, cancel).await,
@@ -85,7 +85,8 @@ impl Agent {
         asking.about = None;
         let is_yes = matches!(answer, Some(Answer::Once | Answer::Always));
         let raised = if is_yes { kit.purse.raise(&about).await } else { Ok(()) };
-        let closed = if is_yes || cancel.is_cancelled() { Closed::Open } else { Closed::Denied(now_ms()) };
+        let closed =
+            if is_yes || cancel.is_cancelled() { QuestionEnd::Open } else { QuestionEnd::Denied(now_ms()) };
         kit.purse.close_question(&about, closed).await;
         raised.map_err(unwritten)?;
         if cancel.is_cancelled() {
@@ -105,7 +106,7 @@ impl Drop for Asking {
     fn drop(&mut self) {
         if let (Some(about), Ok(runtime)) = (self.about.take(), tokio::runtime::Handle::try_current()) {
             let purse = self.purse.clone();
-            runtime.spawn(async move { purse.close_question(&about, Closed::Open).await });
+            runtime.spawn(async move { purse.close_question(&about, QuestionEnd::Open).await });
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 
 /// What a request is made of beside the agent's own parts.
 #[derive(Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct RequestParts<'a> {
     /// The messages; the conversation when absent.
     pub(crate) messages: Option<&'a [Message]>,
     pub(crate) tools: &'a [ToolSpec],
@@ -82,7 +82,7 @@ impl Agent {
     /// and the same request goes on.
     pub(crate) async fn request(
         &mut self,
-        question: Question<'_>,
+        question: RequestParts<'_>,
         cancel: &CancellationToken,
     ) -> Result<(ModelReply, u64), Failed> {
         loop {
@@ -98,7 +98,7 @@ impl Agent {
 
     async fn request_in_budget(
         &mut self,
-        question: Question<'_>,
+        question: RequestParts<'_>,
         cancel: &CancellationToken,
     ) -> Result<(ModelReply, u64), Failed> {
         self.keep_quiet(cancel).await?;

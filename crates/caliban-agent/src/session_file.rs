@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     conversation::Conversation,
     event::{Event, Outcome, Record},
-    spent,
+    past_spending,
     transcript::{self, TranscriptError},
 };
 
@@ -98,7 +98,7 @@ impl SessionFile {
 pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
     let Some(mut file) = render(&records) else { return Ok(()) };
-    file.usage += spent::usage_below(directory);
+    file.usage += past_spending::usage_below(directory);
     let path = directory.join(FILE_NAME);
     let io = |source| TranscriptError::Io { path: path.clone(), source };
     let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;

@@ -285,7 +285,7 @@ mod tests {
 
     fn records() -> Vec<Record> {
         let decision = Decision {
-            verdict: crate::event::Verdict::Allowed,
+            verdict: crate::event::CallVerdict::Allowed,
             rule: None,
             why: "runs `secret words`".to_owned(),
             fence: Default::default(),

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_contract::room::is_full;
+use caliban_contract::disk_room::is_full;
 use caliban_core::{redact::Redactor, wait::Wait};
 use caliban_tools::Workspace;
 use jiff::Timestamp;
@@ -128,7 +128,8 @@ impl Transcript {
         make_private_directory(directory).map_err(|source| io_error(&path, source))?;
         let file = open_file(&path, true)?;
         sync_directory(directory).map_err(|source| io_error(&path, source))?;
-        let writer = Writer { file, length: 0, next: 0, redactor, path, stands_in: None, broken: false };
+        let writer =
+            TranscriptWriter { file, length: 0, next: 0, redactor, path, stands_in: None, broken: false };
         Ok(Self::start(writer, feed))
     }
 
@@ -148,11 +149,11 @@ impl Transcript {
         }
         let next = records.last().map_or(0, |record| record.seq + 1);
         let stands_in = standing(&records).map(|standing| standing.here);
-        let writer = Writer { file, length, next, redactor, path, stands_in, broken: false };
+        let writer = TranscriptWriter { file, length, next, redactor, path, stands_in, broken: false };
         Ok((Self::start(writer, feed), records))
     }
 
-    fn start(mut writer: Writer, feed: Feed) -> Self {
+    fn start(mut writer: TranscriptWriter, feed: Feed) -> Self {
         let (jobs, inbox) = mpsc::channel::<WriterJob>();
         let path = writer.path.clone();
         let transcript = Self { jobs, feed: feed.clone(), path, clock: None, workspace: Weak::new() };
@@ -294,7 +295,7 @@ pub fn make_private_directory(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-struct Writer {
+struct TranscriptWriter {
     file: File,
     /// Up to here the file holds whole records.
     length: u64,
@@ -307,7 +308,7 @@ struct Writer {
     broken: bool,
 }
 
-impl Writer {
+impl TranscriptWriter {
     fn append(
         &mut self,
         event: Event,

@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, AgentChange, PromptFate, TurnCount, TurnReport},
-    answer::FORM_ROUNDS,
+    answer_form::FORM_ROUNDS,
     budget::Estimated,
-    ending::{self, FinalReply},
     event::{Author, Event, Outcome},
-    jobs::Jobs,
+    final_reply::{self, FinalReply},
     prompt,
-    request::{Audience, Failed, Question},
+    request::{Audience, Failed, RequestParts},
     transcript::{Durability, TranscriptError},
+    wait_for_jobs::Jobs,
 };
 
 /// An answer that was cut off is continued this many times in a row.
@@ -132,7 +132,7 @@ impl Agent {
             let reply = self.ask_model(is_last, cancel).await?;
             self.is_continued |= !reply.message.text().is_empty();
             let has_called = reply.message.tool_uses().next().is_some();
-            if is_last && (has_called || ending::of(&reply) == FinalReply::Whole) {
+            if is_last && (has_called || final_reply::of(&reply) == FinalReply::Whole) {
                 return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
             }
             if has_called {
@@ -141,7 +141,7 @@ impl Agent {
                 self.begun_answer.clear();
                 continue;
             }
-            match ending::of(&reply) {
+            match final_reply::of(&reply) {
                 FinalReply::Whole => {
                     if self.steering_waits() {
                         continue;
@@ -363,7 +363,7 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<(ModelReply, u64), Failed> {
         let specs = self.kit.offered();
-        let question = Question {
+        let question = RequestParts {
             messages: None,
             tools: &specs,
             calls,

@@ -15,8 +15,8 @@ use caliban_process::{boot_id, stat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::mark::{self, AgentMark};
 use crate::modes;
+use crate::process_mark::{self, AgentMark};
 use crate::records::{self, ShimRecord};
 
 /// The largest command line that is read.
@@ -45,12 +45,12 @@ pub struct AgentAbove {
     /// Its run.
     pub nonce: String,
     /// Which of its processes the walk began at.
-    pub which: Which,
+    pub which: AgentProcess,
 }
 
 /// Which process of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum AgentProcess {
     /// The agent itself.
     Worker,
     /// Something that it started.
@@ -98,7 +98,7 @@ pub fn fleet_above(pid: i32) -> Ancestry {
 #[must_use]
 pub fn own() -> Ancestry {
     let found = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, above);
-    match (found, mark::found()) {
+    match (found, process_mark::found()) {
         (Ancestry::Person, Some(AgentMark::Agent | AgentMark::Command)) => Ancestry::Agents(Vec::new()),
         (found, _) => found,
     }
@@ -115,7 +115,7 @@ trait Sight {
     /// Its command line.
     fn command(&self, pid: i32) -> Option<Vec<u8>>;
     /// Whether there is one, be it hidden.
-    fn reach(&self, pid: i32) -> Reach;
+    fn reach(&self, pid: i32) -> SignalReach;
     /// All that can be seen.
     fn visible(&self) -> Option<Vec<i32>>;
     /// Its children, hidden ones too.
@@ -128,7 +128,7 @@ trait Sight {
 
 /// Whom a signal would reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum SignalReach {
     Nobody,
     Ours,
     Others,
@@ -146,12 +146,12 @@ impl Sight for Proc {
         records::read_capped(Path::new(&format!("/proc/{pid}/cmdline")), COMMAND_CAP).ok()
     }
 
-    fn reach(&self, pid: i32) -> Reach {
-        let Some(pid) = Pid::from_raw(pid) else { return Reach::Nobody };
+    fn reach(&self, pid: i32) -> SignalReach {
+        let Some(pid) = Pid::from_raw(pid) else { return SignalReach::Nobody };
         match rustix::process::test_kill_process(pid) {
-            Ok(()) => Reach::Ours,
-            Err(Errno::PERM) => Reach::Others,
-            Err(_) => Reach::Nobody,
+            Ok(()) => SignalReach::Ours,
+            Err(Errno::PERM) => SignalReach::Others,
+            Err(_) => SignalReach::Nobody,
         }
     }
 
@@ -206,7 +206,8 @@ fn walk(sight: &impl Sight, pid: i32, keepers: &[&str]) -> Option<Ancestry> {
                     sight.record(&dir).filter(|record| is_about(record, at, start_time, sight))
                 && agents.iter().all(|known| known.dir != dir)
             {
-                let which = if record.worker_pid == Some(pid) { Which::Worker } else { Which::Command };
+                let which =
+                    if record.worker_pid == Some(pid) { AgentProcess::Worker } else { AgentProcess::Command };
                 agents.push(AgentAbove { dir, nonce: record.nonce, which });
             }
         }
@@ -233,10 +234,10 @@ fn beyond(sight: &impl Sight, hidden: i32, below: (i32, u64, usize)) -> Option<A
         return None;
     }
     match reach {
-        Reach::Nobody => None,
-        Reach::Others => Some(Ancestry::Person),
-        Reach::Ours if is_hidden_below_an_agent(sight) => Some(Ancestry::Unknown),
-        Reach::Ours => Some(Ancestry::Person),
+        SignalReach::Nobody => None,
+        SignalReach::Others => Some(Ancestry::Person),
+        SignalReach::Ours if is_hidden_below_an_agent(sight) => Some(Ancestry::Unknown),
+        SignalReach::Ours => Some(Ancestry::Person),
     }
 }
 
@@ -244,7 +245,7 @@ fn beyond(sight: &impl Sight, hidden: i32, below: (i32, u64, usize)) -> Option<A
 fn is_hidden_below_an_agent(sight: &impl Sight) -> bool {
     let Some(visible) = sight.visible() else { return true };
     visible.into_iter().filter(|pid| is_seen_below_an_agent(sight, *pid)).any(|pid| {
-        let hides = |child: i32| sight.reach(child) == Reach::Ours && sight.stat(child).is_none();
+        let hides = |child: i32| sight.reach(child) == SignalReach::Ours && sight.stat(child).is_none();
         match sight.children(pid) {
             Some(children) => children.into_iter().any(hides),
             // It has ended, or the kernel does not say.
@@ -302,11 +303,11 @@ mod tests {
             Some(format!("x\0{}\0{}\0", row.3, row.4).into_bytes())
         }
 
-        fn reach(&self, pid: i32) -> Reach {
+        fn reach(&self, pid: i32) -> SignalReach {
             match self.all.contains_key(&pid) {
-                false => Reach::Nobody,
-                true if self.ours.contains(&pid) => Reach::Ours,
-                true => Reach::Others,
+                false => SignalReach::Nobody,
+                true if self.ours.contains(&pid) => SignalReach::Ours,
+                true => SignalReach::Others,
             }
         }
 
@@ -352,7 +353,7 @@ mod tests {
         }
     }
 
-    fn agents(dirs: &[&str], which: Which) -> Option<Ancestry> {
+    fn agents(dirs: &[&str], which: AgentProcess) -> Option<Ancestry> {
         let agent = |dir: &&str| AgentAbove { dir: (*dir).into(), nonce: "n".into(), which };
         Some(Ancestry::Agents(dirs.iter().map(agent).collect()))
     }
@@ -367,25 +368,25 @@ mod tests {
         // A pid namespace hides the parent.
         check(&[(100, 0, 9, "", "")], &[], Some(Ancestry::Person));
         let shim = (40, 1, 3, modes::SHIM, "/a");
-        check(&[init, shim, own], &[("/a", record(40, 3))], agents(&["/a"], Which::Command));
+        check(&[init, shim, own], &[("/a", record(40, 3))], agents(&["/a"], AgentProcess::Command));
         let other_boot = ShimRecord { boot_id: "before".into(), ..record(40, 3) };
         for other in [record(41, 3), record(40, 4), other_boot] {
-            check(&[init, shim, own], &[("/a", other)], agents(&[], Which::Command));
+            check(&[init, shim, own], &[("/a", other)], agents(&[], AgentProcess::Command));
         }
-        check(&[init, shim, own], &[], agents(&[], Which::Command));
+        check(&[init, shim, own], &[], agents(&[], AgentProcess::Command));
         // What an agent detached is still an agent's.
-        check(&[init, (40, 1, 3, modes::DETACHED, "/jobs/a"), own], &[], agents(&[], Which::Command));
+        check(&[init, (40, 1, 3, modes::DETACHED, "/jobs/a"), own], &[], agents(&[], AgentProcess::Command));
         // The worker alone, when its shim was killed. Shim and worker are one agent.
         let (worker, below) = ((50, 40, 5, modes::WORKER, "/a"), (100, 50, 9, "", ""));
-        check(&[init, shell, worker, below], &[("/a", record(7, 7))], agents(&["/a"], Which::Command));
-        check(&[init, shim, worker, below], &[("/a", record(40, 3))], agents(&["/a"], Which::Command));
+        check(&[init, shell, worker, below], &[("/a", record(7, 7))], agents(&["/a"], AgentProcess::Command));
+        check(&[init, shim, worker, below], &[("/a", record(40, 3))], agents(&["/a"], AgentProcess::Command));
         let itself = walk(&open(&[init, shim, worker], &[("/a", record(40, 3))]), 50, &[]);
-        assert_eq!(itself, agents(&["/a"], Which::Worker));
+        assert_eq!(itself, agents(&["/a"], AgentProcess::Worker));
         // One agent inside another, and a process that only claims to be a shim.
         let (outer, inner) = ((30, 1, 2, modes::SHIM, "/outer"), (40, 30, 3, modes::SHIM, "/a"));
         let records = [("/a", record(40, 3)), ("/outer", record(30, 2))];
-        check(&[init, outer, inner, own], &records, agents(&["/a", "/outer"], Which::Command));
-        check(&[init, outer, inner, own], &records[1..], agents(&["/outer"], Which::Command));
+        check(&[init, outer, inner, own], &records, agents(&["/a", "/outer"], AgentProcess::Command));
+        check(&[init, outer, inner, own], &records[1..], agents(&["/outer"], AgentProcess::Command));
     }
 
     #[test]
@@ -394,7 +395,10 @@ mod tests {
         assert_eq!(walk(&open(&[own], &[]), 100, &[]), None);
         // The pid of the parent was given away: that process is younger than its child.
         assert_eq!(walk(&open(&[(1, 0, 0, "", ""), (40, 1, 10, "", ""), own], &[]), 100, &[]), None);
-        assert_eq!(walk(&open(&[(40, 40, 3, "", ""), own], &[]), 100, &[]), agents(&[], Which::Command));
+        assert_eq!(
+            walk(&open(&[(40, 40, 3, "", ""), own], &[]), 100, &[]),
+            agents(&[], AgentProcess::Command)
+        );
     }
 
     #[test]
@@ -422,7 +426,7 @@ mod tests {
         let ours = [5, 6, 7, 8, 9];
         assert_eq!(walk(&hidden(&below, &[5, 6, 9], &ours), 9, &[]), Some(Ancestry::Unknown));
         // A visible process below a shim is an agent's, whoever is hidden above.
-        assert_eq!(walk(&hidden(&below, &ours, &ours), 9, &[]), agents(&[], Which::Command));
+        assert_eq!(walk(&hidden(&below, &ours, &ours), 9, &[]), agents(&[], AgentProcess::Command));
         // A person's, while an agent hides nothing.
         let both = [row(1, 0, ""), row(2, 1, ""), row(3, 2, ""), row(5, 1, modes::SHIM), row(6, 5, "")];
         assert_eq!(walk(&hidden(&both, &[3, 5, 6], &[2, 3, 5, 6]), 3, &[]), Some(Ancestry::Person));

@@ -4,26 +4,26 @@
 //! Daemon, shim, worker, agent, worktrees and `cafleet` are different processes, often of different ages. Every name or
 //! shape that two of them share lives here, once. This crate knows no protocol and runs no process.
 
-pub mod acting;
 pub mod ancestry;
 pub mod archive;
+pub mod daemon_options;
 pub mod detached;
+pub mod disk_room;
 pub mod limits;
 pub mod lock;
-pub mod mark;
 pub mod member;
 pub mod modes;
-pub mod moved;
-pub mod options;
+pub mod moved_repos;
 pub mod places;
+pub mod process_mark;
 pub mod records;
-pub mod room;
 pub mod secrets;
 pub mod sockets;
+pub mod speaks_for;
 pub mod tail;
 pub mod variables;
 
-pub use options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
+pub use daemon_options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
 pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};
 pub use secrets::secrets_file;
 

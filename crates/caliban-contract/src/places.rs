@@ -167,7 +167,7 @@ impl Places {
             // Best effort: the note is for people.
             let _for_people = fs::write(note, text);
         }
-        crate::moved::remember(self);
+        crate::moved_repos::remember(self);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use caliban_core::usage::Usage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::room::Reserved;
+use crate::disk_room::Reserved;
 
 /// The request, kept for respawn (`caliban_core::spec::SpawnSpec`).
 pub const SPEC: &str = "spec.json";

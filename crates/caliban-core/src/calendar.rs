@@ -1,6 +1,6 @@
 //! Days of the week and times of the day as people write them: `mon-fri`, `sat,sun`, `07:00`. And one moment: `--at`.
 //!
-//! Owns the text forms; what is made of them is in `quiet.rs` and `recurrence.rs`. Knows no clock: the present and its
+//! Owns the text forms; what is made of them is in `quiet_hours.rs` and `recurrence.rs`. Knows no clock: the present and its
 //! time zone are arguments.
 
 use std::fmt;

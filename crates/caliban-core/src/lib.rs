@@ -4,7 +4,6 @@
 //! arguments. `clippy.toml` in this crate holds that.
 
 pub mod access;
-pub mod alias;
 pub mod background;
 pub mod budget;
 pub mod calendar;
@@ -18,11 +17,12 @@ pub mod instant;
 pub mod lifecycle;
 pub mod message;
 pub mod mode;
+pub mod model_alias;
 pub mod models;
 pub mod names;
 pub mod price;
 pub mod priority;
-pub mod quiet;
+pub mod quiet_hours;
 pub mod recurrence;
 pub mod redact;
 pub mod setup;

@@ -79,7 +79,7 @@ pub struct Model {
 
 /// A page that facts are from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct FactSource {
     /// What it says.
     pub what: String,
     /// Where it is.
@@ -129,13 +129,13 @@ pub fn compared() -> &'static str {
 }
 
 /// The pages that the facts are from.
-pub fn sources() -> &'static [Source] {
+pub fn sources() -> &'static [FactSource] {
     &CATALOGUE.sources
 }
 
 struct Catalogue {
     compared: String,
-    sources: Vec<Source>,
+    sources: Vec<FactSource>,
     families: Vec<Family>,
     models: Vec<Model>,
     unknown: Family,
@@ -148,7 +148,7 @@ struct File {
     compared: String,
     #[serde(rename = "notes")]
     _notes: Vec<String>,
-    sources: Vec<Source>,
+    sources: Vec<FactSource>,
     families: Vec<Family>,
     models: Vec<CatalogLine>,
 }

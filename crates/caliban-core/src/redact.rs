@@ -10,11 +10,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::cap;
 
-mod innocent;
 mod known;
+mod unmarked_variables;
 
-pub use innocent::{header_secrets, literal_secrets, secret_parts};
 pub use known::is_secret_name;
+pub use unmarked_variables::{header_secrets, literal_secrets, secret_parts};
 
 /// Values shorter than this are not looked for: they would blank out ordinary text.
 pub const MIN_VALUE_CHARS: usize = 8;

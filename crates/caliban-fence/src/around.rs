@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::value::Fence;
+use crate::fence::Fence;
 
 /// A step around a command: what it does is about one command only.
 pub trait Around: Send + Sync {

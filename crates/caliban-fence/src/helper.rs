@@ -27,9 +27,10 @@ use rustix::{
 };
 
 use crate::{
-    NOT_FENCED, REFUSAL, init, loopback,
+    NOT_FENCED, REFUSAL,
+    fence::{FencedCommand, Network},
+    init, loopback,
     sys::{self, Disposition},
-    value::{FencedCommand, Network},
 };
 
 /// The largest order.

@@ -18,12 +18,12 @@ use rustix::{
 };
 
 use crate::{
-    NOT_FENCED, calls,
+    NOT_FENCED,
+    fence::{FencedCommand, Network},
     helper::{StepError, dies_with, silence},
-    paths,
+    landlock, mounts,
     sys::{self, Disposition},
-    value::{FencedCommand, Network},
-    view,
+    system_calls,
 };
 
 /// Signals that the program must not find ignored.
@@ -78,10 +78,10 @@ fn start(order: &FencedCommand, tell_reason: &OwnedFd) -> Result<Option<rustix::
     rustix::process::setsid().map_err(|error| format!("no session: {error}"))?;
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     sys::unshare(UnshareFlags::NEWNS).map_err(|error| format!("no mounts of its own: {error}"))?;
-    view::build(&order.fence)?;
+    mounts::build(&order.fence)?;
     drop_capabilities()?;
-    paths::enforce(&order.fence)?;
-    calls::enforce()?;
+    landlock::enforce(&order.fence)?;
+    system_calls::enforce()?;
     match sys::fork().map_err(|error| format!("no third process: {error}"))? {
         Some(program) => Ok(Some(program)),
         None => {

@@ -11,39 +11,39 @@
 //! It judges nothing: which command runs in which fence is decided in `caliban-permissions`.
 
 #[cfg(target_os = "linux")]
-mod calls;
-#[cfg(target_os = "linux")]
 mod helper;
 #[cfg(target_os = "linux")]
 mod init;
 #[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
 mod loopback;
+#[cfg(target_os = "linux")]
+mod mounts;
 #[cfg(target_os = "linux")]
 mod own_process;
 #[cfg(target_os = "linux")]
-mod paths;
-#[cfg(target_os = "linux")]
 mod sys;
 #[cfg(target_os = "linux")]
-mod view;
+mod system_calls;
 
 mod around;
+mod byte_text;
+mod fence;
 mod probe;
 mod proxy;
 mod remedy;
-mod text;
-mod value;
 mod witness;
 
 pub use around::{Around, Fenced, Steps};
+pub use byte_text::ByteText;
+pub use fence::{Access, Bind, Fence, FencedCommand, Network, SYSTEM, SYSTEM_MASKS};
 pub use helper::{fence_child, fence_main};
 pub use loopback::PROXY_PORT;
 pub use own_process::{hide_environment, hide_memory};
 pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
 pub use remedy::remedy;
-pub use text::Text;
-pub use value::{Access, Bind, Fence, FencedCommand, Network, SYSTEM, SYSTEM_MASKS};
 pub use witness::{SeenPlaces, Witness};
 
 /// The exit code when the fence could not be put up, or the program not started in it.

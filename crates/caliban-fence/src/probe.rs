@@ -12,8 +12,8 @@ use caliban_core::fence::Profile;
 
 use crate::{
     REFUSAL,
-    text::Text,
-    value::{Fence, FencedCommand},
+    byte_text::ByteText,
+    fence::{Fence, FencedCommand},
 };
 
 /// Tries it once in the life of this process; the words say why it cannot be done. `helper` is our own program.
@@ -26,10 +26,10 @@ pub fn probe(helper: &Path) -> Result<(), String> {
 pub fn tried(helper: &Path) -> Result<(), String> {
     let order = FencedCommand {
         fence: Fence::new(Profile::Read, "/nonexistent/home"),
-        program: Text::from("true"),
+        program: ByteText::from("true"),
         arguments: Vec::new(),
-        directory: Text::from("/"),
-        environment: vec![(Text::from("PATH"), Text::from("/usr/local/bin:/usr/bin:/bin"))],
+        directory: ByteText::from("/"),
+        environment: vec![(ByteText::from("PATH"), ByteText::from("/usr/local/bin:/usr/bin:/bin"))],
         descriptors: Vec::new(),
     };
     let (mut command, file) = order.command(helper).map_err(|error| error.to_string())?;

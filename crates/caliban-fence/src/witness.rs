@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::Text;
+use crate::byte_text::ByteText;
 
 /// The largest record that is read.
 const CAP: u64 = 4 << 20;
@@ -21,14 +21,14 @@ const CAP: u64 = 4 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Witness {
     /// The places.
-    pub places: Vec<Text>,
+    pub places: Vec<ByteText>,
     /// The file.
-    pub record: Text,
+    pub record: ByteText,
 }
 
 /// What was in those places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeenPlaces(Vec<(Text, u64, u64)>);
+pub struct SeenPlaces(Vec<(ByteText, u64, u64)>);
 
 impl Witness {
     /// Writes down what is there now.
@@ -51,7 +51,7 @@ impl SeenPlaces {
     /// Whether what is at this place now was there then.
     pub fn has(&self, place: &Path) -> bool {
         let Ok(found) = place.symlink_metadata() else { return false };
-        let wanted = (Text::from(PathBuf::from(place)), found.dev(), found.ino());
+        let wanted = (ByteText::from(PathBuf::from(place)), found.dev(), found.ino());
         self.0.contains(&wanted)
     }
 }

@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::asked::AskedBody;
-use crate::body::{AnswerBody, AnswerPiece, passing, whole};
+use crate::answer_body::{AnswerBody, AnswerPiece, passing, whole};
 use crate::headers;
 use crate::refusal::GatewayRefusal;
+use crate::request_body::AskedBody;
 use crate::route::{Protocol, Route};
 use crate::server::{Gate, UnderWay, Upstream};
 use crate::tokens::Token;
@@ -32,7 +32,7 @@ const LONG_OUTPUT: u64 = 32_000;
 const PIECES: usize = 16;
 
 /// A request.
-pub(crate) struct Asker {
+pub(crate) struct GatewayRequest {
     pub(crate) gate: Arc<Gate>,
     pub(crate) token: Token,
     pub(crate) protocol: Protocol,
@@ -66,7 +66,7 @@ impl From<GatewayRefusal> for ExchangeEnd {
 }
 
 /// Carries a request out.
-pub(crate) async fn run(asker: Asker, route: Route, mut reply: GatewayReply) {
+pub(crate) async fn run(asker: GatewayRequest, route: Route, mut reply: GatewayReply) {
     let (begun, cut) = (asker.begin(route, &mut reply).await, &asker.gate.cut);
     // Where nobody waits for the answer any more, nobody misses it.
     let _gone = match begun {
@@ -93,7 +93,7 @@ fn answer(status: u16, headers: &HeaderMap, body: AnswerBody) -> Response<Answer
     answer
 }
 
-impl Asker {
+impl GatewayRequest {
     async fn begin(&self, route: Route, reply: &mut GatewayReply) -> Result<BegunAnswer, ExchangeEnd> {
         let upstream = self.gate.upstream(self.protocol, route)?;
         let Route::Ask(_) = route else {

@@ -4,12 +4,12 @@
 //! sent, forwards body and answer byte for byte, and settles what the answer says. It refuses to listen anywhere else than on
 //! loopback, to change a body, and to let anybody in without a token. Reads neither settings nor environment.
 
-mod asked;
-mod body;
+mod answer_body;
 mod exchange;
 mod guard;
 mod headers;
 mod refusal;
+mod request_body;
 mod route;
 mod server;
 mod tokens;

@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::body::{AnswerBody, whole};
+use crate::answer_body::{AnswerBody, whole};
 use crate::route::Protocol;
 
 /// Why a request was not passed on.

@@ -22,8 +22,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::body::{AnswerBody, whole};
-use crate::exchange::{self, Asker};
+use crate::answer_body::{AnswerBody, whole};
+use crate::exchange::{self, GatewayRequest};
 use crate::guard;
 use crate::refusal::GatewayRefusal;
 use crate::route::{Protocol, Route};
@@ -262,7 +262,7 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Answer
     }
     // A task of its own: a client that goes away ends its connection, not the account of what was sent.
     let (reply, replied) = oneshot::channel();
-    let asker = Asker { gate: gate.clone(), token, protocol, head, body };
+    let asker = GatewayRequest { gate: gate.clone(), token, protocol, head, body };
     gate.exchanges.spawn(exchange::run(asker, route, reply));
     match replied.await {
         Ok(answer) => answer,

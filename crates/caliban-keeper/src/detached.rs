@@ -30,8 +30,8 @@ use tokio::{
 
 use crate::{
     group::leave_agent,
-    launch::{Environment, Launch},
-    memory::{COMMAND_SCORE, goes_first},
+    launch::{Launch, LaunchEnvironment},
+    out_of_memory::{COMMAND_SCORE, goes_first},
     reaper::{KILL_LIMIT, STOP_GRACE},
     report::ExitOutcome,
     strays::{Traces, end_strays},
@@ -69,7 +69,7 @@ pub struct Detach {
 impl Detach {
     /// Starts it; returns when it runs.
     pub async fn start(self) -> io::Result<DetachedRecord> {
-        let Environment::Exactly(mut variables) = self.launch.environment.clone() else {
+        let LaunchEnvironment::Exactly(mut variables) = self.launch.environment.clone() else {
             return Err(io::Error::other("a detached command needs an environment of its own"));
         };
         let (id, directory) = make_directory(&self.jobs)?;
@@ -88,7 +88,7 @@ impl Detach {
             boot_id: boot_id()?,
             ended: None,
         };
-        let launch = Launch { environment: Environment::Exactly(variables), ..self.launch };
+        let launch = Launch { environment: LaunchEnvironment::Exactly(variables), ..self.launch };
         let started = begin(&self.helper, &directory, &record, &launch).await;
         if started.is_err() {
             let _best_effort = fs::remove_dir_all(&directory);
@@ -226,8 +226,8 @@ async fn keep(directory: &Path) -> io::Result<()> {
     let output = OutputLog::open(directory.join(OUTPUT))?;
     let (said, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let spared = match &launch.environment {
-        Environment::Exactly(variables) => Keepers::of_environment(variables),
-        Environment::Inherit => None,
+        LaunchEnvironment::Exactly(variables) => Keepers::of_environment(variables),
+        LaunchEnvironment::Inherit => None,
     };
     let main = goes_first(COMMAND_SCORE, || {
         let second = write.try_clone()?;

@@ -24,7 +24,7 @@ use caliban_contract::records::ToldBy;
 use caliban_process::stat;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::memory::{OWN_SCORE, OomCount, WORKER_SCORE, own_score};
+use crate::out_of_memory::{OWN_SCORE, OomCount, WORKER_SCORE, own_score};
 use crate::tree::own_pid;
 
 /// How the names of our groups begin.

@@ -19,7 +19,7 @@ use std::{
     process::Command,
 };
 
-use caliban_fence::{Fence, FencedCommand, Text};
+use caliban_fence::{ByteText, Fence, FencedCommand};
 
 /// The largest encoded launch; a hook's input may hold pictures.
 const ENCODED_BYTES: u32 = 64 << 20;
@@ -37,7 +37,7 @@ pub struct Launch {
     /// Its working directory.
     pub directory: PathBuf,
     /// Its environment.
-    pub environment: Environment,
+    pub environment: LaunchEnvironment,
     /// Its standard input and outputs.
     pub streams: Streams,
     /// The fence that it runs in; none for a program that runs as the user.
@@ -46,7 +46,7 @@ pub struct Launch {
 
 /// The environment of a launched program.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Environment {
+pub enum LaunchEnvironment {
     /// That of the keeper.
     Inherit,
     /// Exactly these variables.
@@ -82,7 +82,7 @@ impl Launch {
             program: "sh".into(),
             arguments: vec!["-c".into(), line.into()],
             directory,
-            environment: Environment::Exactly(environment),
+            environment: LaunchEnvironment::Exactly(environment),
             streams,
             fence: None,
         }
@@ -96,7 +96,7 @@ impl Launch {
         }
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.directory).process_group(0);
-        if let Environment::Exactly(variables) = &self.environment {
+        if let LaunchEnvironment::Exactly(variables) = &self.environment {
             command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
         }
         Ok(command)
@@ -111,10 +111,10 @@ impl Launch {
         descriptors: &[i32],
     ) -> io::Result<Option<FencedCommand>> {
         let Some(fence) = &self.fence else { return Ok(None) };
-        let Environment::Exactly(variables) = &self.environment else {
+        let LaunchEnvironment::Exactly(variables) = &self.environment else {
             return Err(io::Error::other("a fenced program inherits no environment"));
         };
-        let text = |text: &OsString| Text(text.clone());
+        let text = |text: &OsString| ByteText(text.clone());
         Ok(Some(FencedCommand {
             fence: fence.clone(),
             program: text(&self.program),
@@ -151,7 +151,7 @@ impl Launch {
         for argument in &self.arguments {
             put(&[argument])?;
         }
-        if let Environment::Exactly(variables) = &self.environment {
+        if let LaunchEnvironment::Exactly(variables) = &self.environment {
             for (name, value) in variables {
                 put(&[name, OsStr::new("="), value])?;
             }
@@ -204,7 +204,7 @@ impl Launch {
             let (name, value) = entry.as_bytes().split_at(at);
             Some((OsStr::from_bytes(name).into(), OsStr::from_bytes(&value[1..]).into()))
         });
-        let environment = Environment::Exactly(variables.collect::<Option<Vec<_>>>()?);
+        let environment = LaunchEnvironment::Exactly(variables.collect::<Option<Vec<_>>>()?);
         Some(Self { program, arguments, directory, environment, streams, fence })
     }
 }
@@ -245,7 +245,10 @@ mod tests {
             program: "bash".into(),
             arguments: vec!["-c".into(), "".into(), "echo ä\n".into()],
             directory: OsStr::from_bytes(b"/w\xff").into(),
-            environment: Environment::Exactly(vec![("A".into(), "".into()), ("B".into(), "x=y".into())]),
+            environment: LaunchEnvironment::Exactly(vec![
+                ("A".into(), "".into()),
+                ("B".into(), "x=y".into()),
+            ]),
             streams: Streams::Shell,
             fence: None,
         };

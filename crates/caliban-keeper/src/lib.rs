@@ -18,7 +18,7 @@
 mod detached;
 mod group;
 mod launch;
-mod memory;
+mod out_of_memory;
 mod reaper;
 mod report;
 mod strays;
@@ -28,8 +28,8 @@ mod tree;
 
 pub use detached::{Detach, detached_gone_within, detached_main, stop_detached};
 pub use group::{Group, ShimGroups, leave_agent, sweep};
-pub use launch::{Environment, Launch, Streams, Variables};
-pub use memory::{COMMAND_SCORE, OomCount, WORKER_SCORE, goes_first};
+pub use launch::{Launch, LaunchEnvironment, Streams, Variables};
+pub use out_of_memory::{COMMAND_SCORE, OomCount, WORKER_SCORE, goes_first};
 pub use reaper::{KILL_LIMIT, LEFT_GRACE, NATURAL, STOP_GRACE, reaper_main, start_reaper};
 pub use report::{ExitOutcome, Report};
 pub use strays::{Strays, Traces, end_strays};

@@ -18,8 +18,8 @@ use std::{
 };
 
 use caliban_contract::{
-    mark::{self, AgentMark},
     modes,
+    process_mark::{self, AgentMark},
 };
 use caliban_process::{Keepers, Patience};
 use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
@@ -30,8 +30,8 @@ use tokio::{
 };
 
 use crate::{
-    launch::{Environment, Launch, Streams},
-    memory::{COMMAND_SCORE, OomCount, goes_first},
+    launch::{Launch, LaunchEnvironment, Streams},
+    out_of_memory::{COMMAND_SCORE, OomCount, goes_first},
     report::{ExitOutcome, Report},
     terminal::Terminal,
     tree::{Subreaper, Tree},
@@ -72,7 +72,7 @@ pub fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
 /// gone, with the command's exit code (128 + signal when it was killed).
 pub fn reaper_main() -> ExitCode {
     // Best effort: without the mark only the processes above tell whose a command is.
-    let _unmarked = mark::put(AgentMark::Command);
+    let _unmarked = process_mark::put(AgentMark::Command);
     let mut streams = Streams::Shell;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.and_then(|runtime| {
@@ -128,8 +128,8 @@ impl BegunCommand {
         let oom_count = OomCount::here();
         // By the environment that the command was given, whatever it makes of it.
         let spared = match &launch.environment {
-            Environment::Exactly(variables) => Keepers::of_environment(variables),
-            Environment::Inherit => None,
+            LaunchEnvironment::Exactly(variables) => Keepers::of_environment(variables),
+            LaunchEnvironment::Inherit => None,
         };
         Ok(Self { launch, tree: subreaper.keep(main, spared, None), stops, cwd, shown, oom_count })
     }
@@ -152,7 +152,7 @@ impl BegunCommand {
                 tree.end(LEFT_GRACE).await;
             }
             // A program that serves has seen the end of its input, too, and may leave by itself.
-            Some(Stop::Closed)
+            Some(CommandStop::Closed)
                 if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
             Some(_) => tree.end(STOP_GRACE).await,
         }
@@ -265,7 +265,7 @@ struct Stops {
 
 /// Why a command is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum CommandStop {
     /// A signal came.
     Signal,
     /// The other end of standard input was closed.
@@ -285,14 +285,14 @@ impl Stops {
         })
     }
 
-    async fn next(&mut self) -> Stop {
+    async fn next(&mut self) -> CommandStop {
         let [terminate, hangup, interrupt] = &mut self.signals;
         tokio::select! {
             biased;
-            _ = terminate.recv() => Stop::Signal,
-            _ = hangup.recv() => Stop::Signal,
-            _ = interrupt.recv() => Stop::Signal,
-            () = closed(&self.control) => Stop::Closed,
+            _ = terminate.recv() => CommandStop::Signal,
+            _ = hangup.recv() => CommandStop::Signal,
+            _ = interrupt.recv() => CommandStop::Signal,
+            () = closed(&self.control) => CommandStop::Closed,
         }
     }
 }

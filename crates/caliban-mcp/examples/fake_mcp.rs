@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use caliban_mcp::{DEFAULT_STARTUP_TIMEOUT, DEFAULT_TIMEOUT, Endpoint, ServerConfig, connect};
+use caliban_mcp::{DEFAULT_STARTUP_TIMEOUT, DEFAULT_TIMEOUT, McpEndpoint, ServerConfig, connect};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,7 @@ fn main() -> ExitCode {
 /// Connects to a server that stays when its input ends, and stays itself.
 fn client(directory: PathBuf) -> ExitCode {
     let Ok(helper) = std::env::current_exe() else { return ExitCode::FAILURE };
-    let endpoint = Endpoint::Stdio {
+    let endpoint = McpEndpoint::Stdio {
         command: helper.clone().into(),
         helper,
         args: vec![directory.clone().into(), "stays".into()],

@@ -13,7 +13,7 @@ pub struct ServerConfig {
     /// Its name, as rules and tool names have it.
     pub name: String,
     /// Where it is.
-    pub endpoint: Endpoint,
+    pub endpoint: McpEndpoint,
     /// How long one tool call may take.
     pub timeout: Duration,
     /// How long starting and listing the tools may take.
@@ -22,7 +22,7 @@ pub struct ServerConfig {
 
 /// Where a server is.
 #[derive(Clone)]
-pub enum Endpoint {
+pub enum McpEndpoint {
     /// A program that speaks over its standard input and output.
     Stdio {
         /// The program whose hidden mode keeps commands (`caliban_contract::modes::REAP`): the own executable.
@@ -55,7 +55,7 @@ pub enum Endpoint {
 }
 
 /// Values of variables and headers are secrets more often than not.
-impl std::fmt::Debug for Endpoint {
+impl std::fmt::Debug for McpEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stdio { helper: _, command, args, env, cwd, fence: _ } => {

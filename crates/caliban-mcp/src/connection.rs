@@ -9,13 +9,13 @@ use std::{
 };
 
 use caliban_http::HttpClient;
-use caliban_keeper::{Environment, Launch, Streams};
+use caliban_keeper::{Launch, LaunchEnvironment, Streams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Endpoint, error::McpError, heard::Unrequested, http::HttpConnection, message,
-    stdio::StdioConnection, stream::StreamConnection,
+    config::McpEndpoint, error::McpError, http::HttpConnection, http_sse::StreamConnection, message,
+    stdio::StdioConnection, unrequested::Unrequested,
 };
 
 /// The version that we ask for.
@@ -60,27 +60,27 @@ pub(crate) struct RequestLimits<'a> {
 impl McpConnection {
     /// Connects and agrees on a version; tells what there is.
     pub(crate) async fn open(
-        endpoint: &Endpoint,
+        endpoint: &McpEndpoint,
         http: &Arc<HttpClient>,
         heard: Unrequested,
     ) -> Result<(Self, Offers), McpError> {
         let heard = Arc::new(heard);
         let way = match endpoint {
-            Endpoint::Stdio { helper, command, args, env, cwd, fence } => {
+            McpEndpoint::Stdio { helper, command, args, env, cwd, fence } => {
                 let launch = Launch {
                     program: command.clone(),
                     arguments: args.clone(),
                     directory: cwd.clone(),
-                    environment: Environment::Exactly(env.clone()),
+                    environment: LaunchEnvironment::Exactly(env.clone()),
                     streams: Streams::Live,
                     fence: fence.as_deref().cloned(),
                 };
                 Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }
-            Endpoint::Http { url, headers } => {
+            McpEndpoint::Http { url, headers } => {
                 Way::Http(HttpConnection::new(Arc::clone(http), url, headers, Arc::clone(&heard)))
             }
-            Endpoint::Sse { url, headers } => {
+            McpEndpoint::Sse { url, headers } => {
                 let opened = StreamConnection::open(Arc::clone(http), url, headers, Arc::clone(&heard));
                 Way::Stream(opened.await?)
             }

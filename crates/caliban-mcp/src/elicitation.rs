@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 const MESSAGE_CHARS: usize = 2_000;
 
 /// Puts a question to a person.
-pub type Elicit = Arc<dyn Fn(Question) -> BoxFuture<'static, ElicitationReply> + Send + Sync>;
+pub type Elicit = Arc<dyn Fn(ServerQuestion) -> BoxFuture<'static, ElicitationReply> + Send + Sync>;
 
 /// A question of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct ServerQuestion {
     /// The server.
     pub server: String,
     /// Its words.
@@ -52,7 +52,7 @@ pub enum ElicitationReply {
     No,
 }
 
-impl Question {
+impl ServerQuestion {
     /// The question in a server's request.
     pub(crate) fn of(server: &str, params: &Value) -> Self {
         let message = params.get("message").and_then(Value::as_str).unwrap_or_default();
@@ -112,8 +112,8 @@ fn value(text: &str, kind: &str, choices: &[String]) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn question(schema: Value) -> Question {
-        Question::of("hub", &json!({"message": "sure?", "requestedSchema": schema}))
+    fn question(schema: Value) -> ServerQuestion {
+        ServerQuestion::of("hub", &json!({"message": "sure?", "requestedSchema": schema}))
     }
 
     #[test]

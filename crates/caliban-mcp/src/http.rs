@@ -14,9 +14,9 @@ use serde_json::Value;
 use crate::{
     connection::CANCEL,
     error::McpError,
-    heard::Unrequested,
     message::{self, Incoming, MESSAGE_BYTES},
     sse::SseParser,
+    unrequested::Unrequested,
 };
 
 /// How much of an error's body is passed on.

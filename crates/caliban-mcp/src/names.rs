@@ -7,11 +7,11 @@ const NAME_CHARS: usize = 64;
 
 /// Gives out names, no name twice. The same questions in the same order get the same names.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct ToolNames {
     taken: HashSet<String>,
 }
 
-impl Names {
+impl ToolNames {
     pub(crate) fn name(&mut self, server: &str, tool: &str) -> String {
         let full = format!("mcp__{server}__{tool}");
         let plain: String = full
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn names_are_plain_short_and_different() {
-        let mut names = Names::default();
+        let mut names = ToolNames::default();
         assert_eq!(names.name("hub", "get_issue"), "mcp__hub__get_issue");
         assert_eq!(names.name("my hub", "get.issue/ä"), "mcp__my_hub__get_issue__");
         let again = names.name("my hub", "get.issue/ö");
@@ -51,7 +51,7 @@ mod tests {
         let long = names.name("hub", &"x".repeat(100));
         let longer = names.name("hub", &"x".repeat(101));
         assert_eq!((long.len(), longer.len(), long == longer), (64, 64, false));
-        let mut others = Names::default();
+        let mut others = ToolNames::default();
         others.name("hub", "a");
         assert_eq!(others.name("hub", &"x".repeat(100)), long);
     }

@@ -14,7 +14,7 @@ use crate::{
     connection::{McpConnection, RequestLimits},
     elicitation::Elicit,
     error::McpError,
-    heard::Unrequested,
+    unrequested::Unrequested,
 };
 
 /// Pages of a tool list that are asked for.

@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
-    heard::Unrequested,
-    log::ServerLog,
     message::{self, Incoming, MESSAGE_BYTES, RpcError},
+    stderr_log::ServerLog,
+    unrequested::Unrequested,
 };
 
 /// Messages that wait for a server that does not read.
@@ -44,7 +44,7 @@ pub(crate) struct StdioConnection {
 struct StdioShared {
     heard_unasked: Arc<Unrequested>,
     program: String,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingReplies>,
     log: ServerLog,
     /// Cancelled when nothing will come any more.
     over: CancellationToken,
@@ -57,7 +57,7 @@ struct StdioShared {
 }
 
 #[derive(Default)]
-struct Pending {
+struct PendingReplies {
     waiting: HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>,
     /// How the connection ended, once it has.
     end: Option<StdioEnd>,
@@ -151,7 +151,7 @@ impl StdioConnection {
 }
 
 impl StdioShared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+    fn pending(&self) -> std::sync::MutexGuard<'_, PendingReplies> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -10,11 +10,11 @@ use caliban_http::Error as HttpError;
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde_json::Value;
 
-use crate::{content::Outputs, error::McpError, names::Names, server::ConnectedServer};
+use crate::{content::Outputs, error::McpError, names::ToolNames, server::ConnectedServer};
 
 /// All tools of these servers, as the agent uses them. The same servers in the same order give the same names.
 pub fn tools(servers: &[Arc<ConnectedServer>], outputs: &Arc<Outputs>) -> Vec<Arc<dyn Tool>> {
-    let mut names = Names::default();
+    let mut names = ToolNames::default();
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     for server in servers {
         for remote in server.remote_tools() {

@@ -11,7 +11,7 @@ use crate::{
     policy::{Effect, Fencing, FileAccess, Judge, by_rule, unattended},
     read_only,
     rule::{Covers, Rule},
-    shell::{Analysis, FileUse, ParsedCommand, Trust, analyse, dialect::Dialect, word::Word},
+    shell::{Analysis, FileUse, ParsedCommand, WrapperTrust, analyse, dialect::Dialect, word::Word},
     verdict::Verdict,
 };
 
@@ -326,7 +326,7 @@ impl CommandLine<'_> {
         if let Some(inner) = run
             .inner
             .as_ref()
-            .filter(|inner| inner.trust == Trust::Transparent && !inner.analysis.runs.is_empty())
+            .filter(|inner| inner.trust == WrapperTrust::Transparent && !inner.analysis.runs.is_empty())
             && let Some(verdict) = self.analysis(&inner.analysis)
         {
             return verdict;

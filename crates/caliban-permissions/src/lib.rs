@@ -10,7 +10,7 @@ mod fenced;
 mod git;
 mod glob;
 mod inherit;
-mod mentioned;
+mod mentioned_files;
 mod path;
 mod policy;
 mod protected;

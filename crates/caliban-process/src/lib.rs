@@ -7,13 +7,13 @@
 mod children;
 mod handle;
 mod keepers;
-mod patience;
+mod own_time;
+mod proc_view;
 mod stat;
-mod view;
 
 pub use children::{all, children, listed_children, scanned_children};
 pub use handle::{is_ours, open};
 pub use keepers::{DAEMON_LOCK, JOB_LOCK, Keeper, Keepers, SHIM_LOCK};
-pub use patience::{ElapsedTime, Patience};
+pub use own_time::{ElapsedTime, Patience};
+pub use proc_view::{PidNamespace, ProcView, view};
 pub use stat::{Stat, boot_id, machine, read, stat, try_stat};
-pub use view::{PidNamespace, ProcView, view};

@@ -19,7 +19,7 @@ use crate::{
     kind::ProviderKind,
     sse,
     thinking::Plan,
-    wire::{Assemble, Progress, arguments, arguments_object, model_or, parse, settled},
+    wire::{Assemble, StreamProgress, arguments, arguments_object, model_or, parse, settled},
 };
 
 /// The version of the API that this module speaks.
@@ -287,7 +287,7 @@ impl Assemble for AnthropicAssembler {
         &mut self,
         event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, AttemptFailure> {
+    ) -> Result<StreamProgress, AttemptFailure> {
         let value = parse(event)?;
         match value["type"].as_str().unwrap_or(&event.name) {
             "message_start" => {
@@ -304,13 +304,13 @@ impl Assemble for AnthropicAssembler {
             }
             "message_stop" => {
                 self.closed = true;
-                return Ok(Progress::Closed);
+                return Ok(StreamProgress::Closed);
             }
             "error" => return Err(AttemptFailure::from_event(&value)),
             // Pings, ends of blocks, and what is yet to be invented.
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     fn size(&self) -> usize {

@@ -14,7 +14,9 @@ use crate::{
     kind::ProviderKind,
     responses::{USUAL_EFFORT, effort_word},
     sse,
-    wire::{Assemble, CallIds, FAILED_MARK, Progress, arguments, arguments_object, model_or, parse, settled},
+    wire::{
+        Assemble, CallIds, FAILED_MARK, StreamProgress, arguments, arguments_object, model_or, parse, settled,
+    },
 };
 
 /// Whose idea of the protocol it is.
@@ -262,10 +264,10 @@ impl Assemble for ChatAssembler {
         &mut self,
         event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, AttemptFailure> {
+    ) -> Result<StreamProgress, AttemptFailure> {
         if event.data.trim() == "[DONE]" {
             self.finish.get_or_insert_with(|| "stop".to_owned());
-            return Ok(Progress::Closed);
+            return Ok(StreamProgress::Closed);
         }
         let value = parse(event)?;
         if value.get("error").is_some_and(|error| !error.is_null()) {
@@ -284,7 +286,7 @@ impl Assemble for ChatAssembler {
                 self.finish = Some(finish.to_owned());
             }
         }
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     fn size(&self) -> usize {

@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::{
     Governor, Provider, ProviderError,
     chat::Dialect,
-    concessions::Concessions,
     error::clean,
     http::HttpProvider,
     kind::ProviderKind,
+    refused_parts::Concessions,
     retry::RetryPolicy,
     script::Script,
     scripted::{self, Scripted},

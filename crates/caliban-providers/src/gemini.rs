@@ -18,7 +18,7 @@ use crate::{
     kind::ProviderKind,
     sse,
     thinking::Plan,
-    wire::{Assemble, CallIds, Progress, arguments_object, model_or, parse, settled},
+    wire::{Assemble, CallIds, StreamProgress, arguments_object, model_or, parse, settled},
 };
 
 /// The largest budget that all models with one take.
@@ -254,7 +254,7 @@ impl Assemble for GeminiAssembler {
         &mut self,
         event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, AttemptFailure> {
+    ) -> Result<StreamProgress, AttemptFailure> {
         let value = parse(event)?;
         if value.get("error").is_some() {
             return Err(AttemptFailure::from_event(&value));
@@ -278,7 +278,7 @@ impl Assemble for GeminiAssembler {
             self.finish = Some(finish.to_owned());
         }
         // The last counts may follow the finish: only the end of the stream closes it.
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     fn size(&self) -> usize {

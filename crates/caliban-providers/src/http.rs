@@ -15,14 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     BoxFuture, Delta, Governor, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     catalog::{close_matches, suggestions},
-    concessions::Concessions,
+    context_window,
     error::{AttemptFailure, Circumstances, clean},
     governor,
     kind::ProviderKind,
+    refused_parts::Concessions,
     retry::{self, Attempt, RetryPolicy, RetryTarget},
     script::CHARS_PER_TOKEN,
-    sse, whole, window,
-    wire::{Progress, Wire},
+    sse, unstreamed,
+    wire::{StreamProgress, Wire},
 };
 
 /// How much of an error's body is read.
@@ -123,9 +124,9 @@ impl Provider for HttpProvider {
 
     fn context_window<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<u64>> {
         Box::pin(async move {
-            let url = window::url(self.kind, &self.base, model)?;
+            let url = context_window::url(self.kind, &self.base, model)?;
             let answer = tokio::time::timeout(SIDE_QUESTION_TIME, self.get_json(&url)).await.ok()?.ok()?;
-            window::find(self.kind, model, &answer)
+            context_window::find(self.kind, model, &answer)
         })
     }
 }
@@ -229,7 +230,7 @@ impl HttpProvider {
                 parser.feed(&chunk).map_err(|error| AttemptFailure::Unreadable(error.to_string()))?;
             // An event without data is only a sign of life.
             for event in events.into_iter().filter(|event| !event.data.trim().is_empty()) {
-                if assembler.event(&event, observe)? == Progress::Closed {
+                if assembler.event(&event, observe)? == StreamProgress::Closed {
                     response.release();
                     return assembler.finish();
                 }
@@ -292,7 +293,7 @@ impl HttpProvider {
         if value.get("error").is_some_and(|error| !error.is_null()) {
             return Err(AttemptFailure::from_event(&value));
         }
-        let Some(events) = whole::events(self.wire, &value) else {
+        let Some(events) = unstreamed::events(self.wire, &value) else {
             let reason = format!("it answers with {} instead of a stream of events", clean(kind));
             return Err(AttemptFailure::NotTheApi(reason));
         };

@@ -30,7 +30,7 @@ pub enum ProviderKind {
 }
 
 /// What is written once about each provider.
-struct Facts {
+struct ProviderFacts {
     kind: ProviderKind,
     name: &'static str,
     base_url: &'static str,
@@ -39,8 +39,8 @@ struct Facts {
     start: Option<&'static str>,
 }
 
-const FACTS: [Facts; 10] = [
-    Facts {
+const FACTS: [ProviderFacts; 10] = [
+    ProviderFacts {
         kind: ProviderKind::Anthropic,
         name: "anthropic",
         base_url: "https://api.anthropic.com/v1",
@@ -48,7 +48,7 @@ const FACTS: [Facts; 10] = [
         model: Some("claude-sonnet-4-6"),
         start: None,
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::OpenAi,
         name: "openai",
         base_url: "https://api.openai.com/v1",
@@ -56,7 +56,7 @@ const FACTS: [Facts; 10] = [
         model: Some("gpt-5.5"),
         start: None,
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::OpenAiChat,
         name: "openai-chat",
         base_url: "https://api.openai.com/v1",
@@ -64,7 +64,7 @@ const FACTS: [Facts; 10] = [
         model: Some("gpt-5.5"),
         start: None,
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::Gemini,
         name: "gemini",
         base_url: "https://generativelanguage.googleapis.com/v1beta",
@@ -73,7 +73,7 @@ const FACTS: [Facts; 10] = [
         model: Some("gemini-3.8-flash"),
         start: None,
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::Ollama,
         name: "ollama",
         base_url: "http://localhost:11434/v1",
@@ -81,7 +81,7 @@ const FACTS: [Facts; 10] = [
         model: None,
         start: Some("is Ollama running? start it with `ollama serve`"),
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::OpenRouter,
         name: "openrouter",
         base_url: "https://openrouter.ai/api/v1",
@@ -89,7 +89,7 @@ const FACTS: [Facts; 10] = [
         model: None,
         start: None,
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::LmStudio,
         name: "lmstudio",
         base_url: "http://localhost:1234/v1",
@@ -97,7 +97,7 @@ const FACTS: [Facts; 10] = [
         model: None,
         start: Some("is LM Studio's server running? start it with `lms server start`"),
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::LlamaCpp,
         name: "llamacpp",
         base_url: "http://localhost:8080/v1",
@@ -105,7 +105,7 @@ const FACTS: [Facts; 10] = [
         model: None,
         start: Some("is llama.cpp running? start it with `llama-server -m <model>.gguf --jinja`"),
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::Vllm,
         name: "vllm",
         base_url: "http://localhost:8000/v1",
@@ -113,7 +113,7 @@ const FACTS: [Facts; 10] = [
         model: None,
         start: Some("is vLLM running? start it with `vllm serve <model>`"),
     },
-    Facts {
+    ProviderFacts {
         kind: ProviderKind::Scripted,
         name: "scripted",
         base_url: "",
@@ -154,7 +154,7 @@ impl ProviderKind {
         self.facts().start
     }
 
-    fn facts(self) -> &'static Facts {
+    fn facts(self) -> &'static ProviderFacts {
         let at = FACTS.iter().position(|facts| facts.kind == self).unwrap_or_default();
         &FACTS[at]
     }

@@ -6,13 +6,14 @@
 mod anthropic;
 pub mod catalog;
 mod chat;
-mod concessions;
+mod context_window;
 mod error;
 mod factory;
 mod gemini;
 mod governor;
 mod http;
 mod kind;
+mod refused_parts;
 pub mod relay;
 mod responses;
 mod retry;
@@ -20,8 +21,7 @@ pub mod script;
 pub mod scripted;
 pub mod sse;
 mod thinking;
-mod whole;
-mod window;
+mod unstreamed;
 mod wire;
 
 use std::{future::Future, pin::Pin};

@@ -17,8 +17,8 @@ use crate::{
     error::AttemptFailure,
     factory, governor,
     http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, asked_wait},
-    retry, sse, whole,
-    wire::{Assemble, Progress},
+    retry, sse, unstreamed,
+    wire::{Assemble, StreamProgress},
 };
 
 /// Headers that carry a key or login, in any protocol. The gateway's own go out in their place.
@@ -248,7 +248,7 @@ impl RelayReader {
             }
             BodyForm::Whole(all) => {
                 let value: Value = serde_json::from_slice(&all).ok()?;
-                for event in whole::events(self.wire, &value)? {
+                for event in unstreamed::events(self.wire, &value)? {
                     let event = sse::SseEvent { name: String::new(), data: event.to_string() };
                     observe(&mut *self.assembler, &event, &mut self.counted).ok()?;
                 }
@@ -264,7 +264,7 @@ fn observe(
     assembler: &mut dyn Assemble,
     event: &sse::SseEvent,
     counted: &mut Option<Usage>,
-) -> Result<Progress, AttemptFailure> {
+) -> Result<StreamProgress, AttemptFailure> {
     assembler.event(event, &mut |delta| {
         if let Delta::Usage(usage) = delta {
             *counted = Some(usage);

@@ -15,7 +15,7 @@ use crate::{
     kind::ProviderKind,
     sse,
     thinking::Plan,
-    wire::{Assemble, FAILED_MARK, Progress, arguments, arguments_object, model_or, parse, settled},
+    wire::{Assemble, FAILED_MARK, StreamProgress, arguments, arguments_object, model_or, parse, settled},
 };
 
 pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
@@ -184,10 +184,10 @@ impl Assemble for ResponsesAssembler {
         &mut self,
         event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, AttemptFailure> {
+    ) -> Result<StreamProgress, AttemptFailure> {
         // Some gateways end with this line, as Chat Completions do.
         if event.data.trim() == "[DONE]" {
-            return Ok(Progress::Closed);
+            return Ok(StreamProgress::Closed);
         }
         let value = parse(event)?;
         let delta = || value["delta"].as_str().unwrap_or_default().to_owned();
@@ -231,12 +231,12 @@ impl Assemble for ResponsesAssembler {
                 }
                 observe(Delta::Usage(usage(&value["response"]["usage"])));
                 self.closing = Some(value["response"].clone());
-                return Ok(Progress::Closed);
+                return Ok(StreamProgress::Closed);
             }
             "response.failed" | "error" => return Err(AttemptFailure::from_event(&value)),
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     fn size(&self) -> usize {

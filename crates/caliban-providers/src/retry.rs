@@ -68,7 +68,7 @@ pub(crate) struct Tried {
 
 /// What is done about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum RetryDecision {
     Again { wait: Duration },
     GiveUp,
 }
@@ -93,21 +93,21 @@ enum Class {
 
 impl RetryPolicy {
     /// Decides. `jitter` is from 0 to 1.
-    pub(crate) fn decide(&self, failure: &AttemptFailure, tried: &Tried, jitter: f64) -> Decision {
+    pub(crate) fn decide(&self, failure: &AttemptFailure, tried: &Tried, jitter: f64) -> RetryDecision {
         match classify(failure) {
-            Class::Final => Decision::GiveUp,
-            Class::Outage if tried.down >= self.outage => Decision::GiveUp,
+            Class::Final => RetryDecision::GiveUp,
+            Class::Outage if tried.down >= self.outage => RetryDecision::GiveUp,
             Class::Outage => {
                 // The last attempt is made when the patience ends.
                 let wait = self.back_off(tried.outages, jitter).min(self.outage - tried.down);
-                Decision::Again { wait }
+                RetryDecision::Again { wait }
             }
             Class::Passing => {
                 let failed = tried.attempts - tried.limited - tried.unreached;
                 if failed >= self.attempts {
-                    Decision::GiveUp
+                    RetryDecision::GiveUp
                 } else {
-                    Decision::Again { wait: self.back_off(failed, jitter) }
+                    RetryDecision::Again { wait: self.back_off(failed, jitter) }
                 }
             }
             Class::Limited(asked) => {
@@ -121,9 +121,9 @@ impl RetryPolicy {
                     None => pace,
                 };
                 if tried.waited.saturating_add(wait) > self.patience {
-                    Decision::GiveUp
+                    RetryDecision::GiveUp
                 } else {
-                    Decision::Again { wait }
+                    RetryDecision::Again { wait }
                 }
             }
         }
@@ -221,7 +221,7 @@ pub(crate) async fn run(
         }
         let reason = failure.in_words();
         match target.policy.decide(&failure, &tried, fastrand::f64()) {
-            Decision::GiveUp => {
+            RetryDecision::GiveUp => {
                 return Err(failure.explain(&Circumstances {
                     provider: target.provider,
                     url: target.url,
@@ -231,7 +231,7 @@ pub(crate) async fn run(
                     down: tried.down,
                 }));
             }
-            Decision::Again { wait } => {
+            RetryDecision::Again { wait } => {
                 if shown {
                     watch.see(Delta::Restart { reason: reason.clone() });
                 }
@@ -346,7 +346,7 @@ mod tests {
         AttemptFailure::Network(caliban_http::Error::Refused { host: "h".into() })
     }
 
-    fn decide(failure: &AttemptFailure, attempts: u32, limited: u32, waited: Duration) -> Decision {
+    fn decide(failure: &AttemptFailure, attempts: u32, limited: u32, waited: Duration) -> RetryDecision {
         let tried = Tried { attempts, limited, waited, ..Tried::default() };
         RetryPolicy::default().decide(failure, &tried, 1.0)
     }
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn what_is_tried_again_and_how_often() {
         let again = |failure: &AttemptFailure| {
-            (1..9).take_while(|n| decide(failure, *n, 0, Duration::ZERO) != Decision::GiveUp).count()
+            (1..9).take_while(|n| decide(failure, *n, 0, Duration::ZERO) != RetryDecision::GiveUp).count()
         };
         let tls = AttemptFailure::Network(caliban_http::Error::Tls { host: "h".into(), reason: "r".into() });
         let cases = [
@@ -389,17 +389,17 @@ mod tests {
                 };
                 RetryPolicy::default().decide(&failure, &tried, 1.0)
             };
-            assert_eq!(after(1, 0), Decision::Again { wait: MS(500) }, "{failure:?}");
-            assert_eq!(after(4, 4_000), Decision::Again { wait: MS(4_000) }, "{failure:?}");
+            assert_eq!(after(1, 0), RetryDecision::Again { wait: MS(500) }, "{failure:?}");
+            assert_eq!(after(4, 4_000), RetryDecision::Again { wait: MS(4_000) }, "{failure:?}");
             // The last attempt is made at the very end.
-            assert_eq!(after(9, 14_000), Decision::Again { wait: MS(1_000) }, "{failure:?}");
-            assert_eq!(after(9, 15_000), Decision::GiveUp, "{failure:?}");
+            assert_eq!(after(9, 14_000), RetryDecision::Again { wait: MS(1_000) }, "{failure:?}");
+            assert_eq!(after(9, 15_000), RetryDecision::GiveUp, "{failure:?}");
         }
         // Attempts that did not reach the server do not count among those that failed there.
         let tried = Tried { attempts: 9, unreached: 8, ..Tried::default() };
         assert_eq!(
             RetryPolicy::default().decide(&AttemptFailure::Cut, &tried, 1.0),
-            Decision::Again { wait: MS(500) }
+            RetryDecision::Again { wait: MS(500) }
         );
     }
 
@@ -413,14 +413,17 @@ mod tests {
     #[test]
     fn a_rate_limit_is_waited_out_as_long_as_asked_and_up_to_our_patience() {
         let limit = status(429, Some(MS(60_000)));
-        assert_eq!(decide(&limit, 50, 50, MS(0)), Decision::Again { wait: MS(60_500) });
+        assert_eq!(decide(&limit, 50, 50, MS(0)), RetryDecision::Again { wait: MS(60_500) });
         // One that asks for no wait is asked at our own pace, and not for ever.
         let now = status(429, Some(MS(0)));
-        assert_eq!(decide(&now, 3, 3, MS(0)), Decision::Again { wait: MS(2_000) });
-        assert_eq!(decide(&now, 99, 99, MS(1_790_000)), Decision::GiveUp);
-        assert_eq!(decide(&limit, 50, 50, MS(1_740_000)), Decision::GiveUp);
-        assert_eq!(decide(&status(529, None), 1, 1, MS(0)), Decision::Again { wait: MS(500) });
-        assert_eq!(decide(&status(503, Some(MS(1000))), 9, 9, MS(0)), Decision::Again { wait: MS(1100) });
+        assert_eq!(decide(&now, 3, 3, MS(0)), RetryDecision::Again { wait: MS(2_000) });
+        assert_eq!(decide(&now, 99, 99, MS(1_790_000)), RetryDecision::GiveUp);
+        assert_eq!(decide(&limit, 50, 50, MS(1_740_000)), RetryDecision::GiveUp);
+        assert_eq!(decide(&status(529, None), 1, 1, MS(0)), RetryDecision::Again { wait: MS(500) });
+        assert_eq!(
+            decide(&status(503, Some(MS(1000))), 9, 9, MS(0)),
+            RetryDecision::Again { wait: MS(1100) }
+        );
     }
 
     #[test]
@@ -431,7 +434,7 @@ mod tests {
             reason: String::new(),
             retry_after: None,
         };
-        assert_eq!(decide(&failure, 1, 1, MS(0)), Decision::GiveUp);
+        assert_eq!(decide(&failure, 1, 1, MS(0)), RetryDecision::GiveUp);
     }
 
     #[test]

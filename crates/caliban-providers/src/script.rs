@@ -51,7 +51,7 @@ pub struct Script {
 pub struct ScriptStep {
     /// Which requests this step answers; without it: the next one in order.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub when: Option<When>,
+    pub when: Option<StepCondition>,
     /// Whether the step can answer again and again.
     #[serde(skip_serializing_if = "is_false")]
     pub repeat: bool,
@@ -69,7 +69,7 @@ pub struct ScriptStep {
     pub usage: Option<StepUsage>,
     /// Why the model stops; `tool_use` with tool calls and `end_turn` without them when not said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Stop>,
+    pub stop: Option<ScriptStop>,
     /// Milliseconds before anything is answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
@@ -87,7 +87,7 @@ pub struct ScriptStep {
 /// Which requests a step answers. Every field that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct When {
+pub struct StepCondition {
     /// Part of the last user message: its text or its tool results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
@@ -142,7 +142,7 @@ pub struct StepUsage {
 /// Why the model stops.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum ScriptStop {
     /// It has said everything.
     EndTurn,
     /// It waits for tool results.
@@ -362,11 +362,11 @@ impl ScriptStep {
     /// Why the model stops.
     pub fn stop_reason(&self) -> StopReason {
         match &self.stop {
-            Some(Stop::Other(word)) => StopReason::Other(word.clone()),
-            Some(Stop::EndTurn) => StopReason::EndTurn,
-            Some(Stop::ToolUse) => StopReason::ToolUse,
-            Some(Stop::MaxTokens) => StopReason::MaxTokens,
-            Some(Stop::Refusal) => StopReason::Refusal("refusal".to_owned()),
+            Some(ScriptStop::Other(word)) => StopReason::Other(word.clone()),
+            Some(ScriptStop::EndTurn) => StopReason::EndTurn,
+            Some(ScriptStop::ToolUse) => StopReason::ToolUse,
+            Some(ScriptStop::MaxTokens) => StopReason::MaxTokens,
+            Some(ScriptStop::Refusal) => StopReason::Refusal("refusal".to_owned()),
             None if self.tool_calls.is_empty() => StopReason::EndTurn,
             None => StopReason::ToolUse,
         }
@@ -403,7 +403,7 @@ impl Fault {
     }
 }
 
-impl When {
+impl StepCondition {
     /// Whether every field that is given holds.
     pub fn holds(&self, view: &ScriptView) -> bool {
         let part = |wanted: &Option<String>, texts: &[&str]| {
@@ -535,7 +535,8 @@ mod tests {
 
     #[test]
     fn a_matching_step_goes_first_and_is_used_up_unless_it_repeats() {
-        let when = |text: &str| Some(When { contains: Some(text.into()), ..When::default() });
+        let when =
+            |text: &str| Some(StepCondition { contains: Some(text.into()), ..StepCondition::default() });
         let script = Script {
             steps: vec![
                 ScriptStep::say("plain"),
@@ -576,12 +577,12 @@ mod tests {
             "system_contains": "are", "model": "m", "turn": 2});
         let wrong = json!({"contains": "first", "tool_result_contains": "last", "first_prompt_contains": "last",
             "system_contains": "x", "model": "mm", "turn": 1});
-        let when: When = serde_json::from_value(all.clone()).unwrap();
+        let when: StepCondition = serde_json::from_value(all.clone()).unwrap();
         assert!(when.holds(&v));
         for (key, value) in wrong.as_object().unwrap() {
             let mut one_wrong = all.clone();
             one_wrong[key] = value.clone();
-            let when: When = serde_json::from_value(one_wrong).unwrap();
+            let when: StepCondition = serde_json::from_value(one_wrong).unwrap();
             assert!(!when.holds(&v), "{key}");
         }
     }

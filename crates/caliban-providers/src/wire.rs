@@ -24,7 +24,7 @@ pub(crate) enum Wire {
 
 /// Whether more events are to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum StreamProgress {
     More,
     /// The protocol's closing event was there.
     Closed,
@@ -37,7 +37,7 @@ pub(crate) trait Assemble: Send {
         &mut self,
         event: &sse::SseEvent,
         observe: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Progress, AttemptFailure>;
+    ) -> Result<StreamProgress, AttemptFailure>;
 
     /// How many bytes of text, reasoning and arguments have come.
     fn size(&self) -> usize;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use caliban_core::budget::Limits;
 use caliban_core::usage::Usage;
-use caliban_store::ledger::{Account, AccountId, Ledger, LedgerRequest, Owner};
+use caliban_store::ledger::{Account, AccountId, Ledger, LedgerRequest, ReservationOwner};
 use caliban_store::{Stamp, StoreUrl};
 use jiff::civil::date;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -55,7 +55,7 @@ async fn measured(dir: &Path, rounds: usize) -> Result<(u128, u128), Box<dyn std
         let account = Account { id: id.clone(), parent, repo, label: None, own: Limits::NONE, tree };
         ledger.open_account(&account, Stamp::now()).await?;
     }
-    let owner = Owner { boot: "b".to_owned(), pid: 1, started: 1 };
+    let owner = ReservationOwner { boot: "b".to_owned(), pid: 1, started: 1 };
     let usage = Usage { input: 1000, output: 100, ..Usage::default() };
     let request = LedgerRequest {
         account: &ids[2],

@@ -20,10 +20,10 @@ pub mod ledger;
 pub mod open;
 pub mod search;
 pub mod signals;
-pub mod stamp;
+pub mod timestamp;
 pub mod url;
 
 pub use error::StoreError;
 pub use host::HostId;
-pub use stamp::Stamp;
+pub use timestamp::Stamp;
 pub use url::StoreUrl;

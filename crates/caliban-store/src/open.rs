@@ -83,7 +83,7 @@ impl Schema {
 
 /// What opening did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prepared {
+pub enum OpenReport {
     /// The tables were there.
     Current,
     /// The tables were made.
@@ -98,8 +98,8 @@ pub struct Db {
     conn: SqliteConnection,
     file: SqliteFile,
     schema: Schema,
-    prepared: Prepared,
-    trust: Trust,
+    prepared: OpenReport,
+    trust: ConnectionTrust,
     /// What the connection does at a commit.
     durability: Durability,
 }
@@ -124,7 +124,7 @@ impl Durability {
 
 /// Whether the connection may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
+enum ConnectionTrust {
     /// It may.
     Good,
     /// It may not: the outcome of its last transaction is unknown.
@@ -145,21 +145,21 @@ impl Db {
         if file.path().exists() {
             let mut conn = connect(file).await?;
             if found(&mut conn, file, schema).await? == FoundSchema::Current {
-                return Ok(Self::of(conn, file, schema, Prepared::Current));
+                return Ok(Self::of(conn, file, schema, OpenReport::Current));
             }
             close(conn).await;
         }
         Self::prepare(file, schema).await
     }
 
-    fn of(conn: SqliteConnection, file: &SqliteFile, schema: &Schema, prepared: Prepared) -> Self {
+    fn of(conn: SqliteConnection, file: &SqliteFile, schema: &Schema, prepared: OpenReport) -> Self {
         let durability = Durability::Synced;
-        Self { conn, file: file.clone(), schema: *schema, prepared, trust: Trust::Good, durability }
+        Self { conn, file: file.clone(), schema: *schema, prepared, trust: ConnectionTrust::Good, durability }
     }
 
     /// What opening had to do.
     #[must_use]
-    pub fn prepared(&self) -> Prepared {
+    pub fn prepared(&self) -> OpenReport {
         self.prepared
     }
 
@@ -173,10 +173,10 @@ impl Db {
     /// # Errors
     /// When a new connection cannot be opened.
     pub(crate) async fn conn(&mut self) -> Result<&mut SqliteConnection, StoreError> {
-        if self.trust == Trust::Lost {
+        if self.trust == ConnectionTrust::Lost {
             let fresh = Self::open_file(&self.file, &self.schema).await?;
             close(std::mem::replace(&mut self.conn, fresh.conn)).await;
-            (self.trust, self.durability) = (Trust::Good, fresh.durability);
+            (self.trust, self.durability) = (ConnectionTrust::Good, fresh.durability);
         }
         Ok(&mut self.conn)
     }
@@ -284,14 +284,14 @@ impl Db {
         let mut conn = connect(file).await?;
         let words = |error| StoreError::from_sqlx(file.path(), error);
         let prepared = match found(&mut conn, file, schema).await? {
-            FoundSchema::Current => return Ok(Self::of(conn, file, schema, Prepared::Current)),
-            FoundSchema::Nothing => Prepared::Created,
-            FoundSchema::Older(version) => Prepared::Upgraded(version),
+            FoundSchema::Current => return Ok(Self::of(conn, file, schema, OpenReport::Current)),
+            FoundSchema::Nothing => OpenReport::Created,
+            FoundSchema::Older(version) => OpenReport::Upgraded(version),
         };
         patiently!(file, conn.execute("PRAGMA journal_mode = WAL"))?;
         let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(words)?;
         let missing = match prepared {
-            Prepared::Upgraded(version) => usize::try_from(version - schema.base).unwrap_or_default(),
+            OpenReport::Upgraded(version) => usize::try_from(version - schema.base).unwrap_or_default(),
             _ => {
                 tx.execute(schema.tables).await.map_err(words)?;
                 0
@@ -318,7 +318,7 @@ pub(crate) type Statement<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlit
 pub(crate) struct Tx<'a> {
     inner: sqlx::Transaction<'a, sqlx::Sqlite>,
     file: &'a std::path::Path,
-    trust: &'a mut Trust,
+    trust: &'a mut ConnectionTrust,
 }
 
 impl Tx<'_> {
@@ -348,14 +348,14 @@ impl Tx<'_> {
             Ok(value) => match self.inner.commit().await {
                 Ok(()) => Ok(value),
                 Err(error) => {
-                    *self.trust = Trust::Lost;
+                    *self.trust = ConnectionTrust::Lost;
                     Err(StoreError::from_sqlx(self.file, error).into())
                 }
             },
             Err(error) => {
                 // A transaction that cannot be rolled back ends with its connection.
                 if self.inner.rollback().await.is_err() {
-                    *self.trust = Trust::Lost;
+                    *self.trust = ConnectionTrust::Lost;
                 }
                 Err(error)
             }

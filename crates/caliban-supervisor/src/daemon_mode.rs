@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit};
 
 use crate::daemon;
+use crate::daemon_options::DaemonOptions;
 use crate::lock::{self, HeldLock};
-use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{READY, RUNNING_ALREADY};
 

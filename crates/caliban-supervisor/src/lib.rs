@@ -29,7 +29,7 @@ mod process;
 pub mod row;
 mod shim;
 
-use caliban_contract::{ancestry, lock, options, places, records, room, sockets, wall_ms};
+use caliban_contract::{ancestry, daemon_options, disk_room, lock, places, records, sockets, wall_ms};
 use caliban_control::protocol;
 
 pub use daemon::decide;

@@ -164,7 +164,7 @@ fn standing(
     exit: Option<&ExitRecord>,
 ) -> Status {
     let state = status.state();
-    let facts = decide::Facts { state, wanted, timed_out_ms, report, exit, is_program_lost: false };
+    let facts = decide::RunFacts { state, wanted, timed_out_ms, report, exit, is_program_lost: false };
     let events = match (exit, report) {
         _ if status.state().is_ending() => Vec::new(),
         (Some(_), _) => match decide::end_of_run(&facts) {

@@ -17,7 +17,8 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::Duration;
 
 use caliban_keeper::{
-    Environment, LEFT_GRACE, Launch, NATURAL, ShimGroups, Streams, Subreaper, Tree, WORKER_SCORE, goes_first,
+    LEFT_GRACE, Launch, LaunchEnvironment, NATURAL, ShimGroups, Streams, Subreaper, Tree, WORKER_SCORE,
+    goes_first,
 };
 use caliban_process::{ElapsedTime, Keepers, Patience};
 use rustix::io::Errno;
@@ -120,7 +121,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     // Before anything is started, so that nothing is missed.
     let subreaper = Subreaper::new().map_err(in_words("the shim cannot adopt orphans"))?;
     // Best effort: it tells an agent's process in a pid namespace from a person's.
-    let _unmarked = caliban_contract::mark::put(caliban_contract::mark::AgentMark::Agent);
+    let _unmarked = caliban_contract::process_mark::put(caliban_contract::process_mark::AgentMark::Agent);
     let mut stops = Stops::new().map_err(in_words("signals"))?;
     let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
         say(&Word::Duplicate);
@@ -271,7 +272,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
             args.socket.clone().into(),
         ],
         directory: args.cwd.clone(),
-        environment: Environment::Inherit,
+        environment: LaunchEnvironment::Inherit,
         streams: Streams::Joined,
         fence: None,
     };

@@ -23,24 +23,23 @@ use crate::{
         job::{Ending, JobRequest},
         jobs::JobState,
     },
-    blocking, full_output, input,
+    blocking, error_text, full_output, input,
     limits::COMMAND_BYTES,
-    words,
 };
 
+pub(crate) mod bash_input;
 mod capture;
 pub(crate) mod detach;
-mod fenced;
+mod fence_report;
 mod job;
 pub(crate) mod jobs;
-pub(crate) mod keys;
 pub(crate) mod kill;
+mod orphans;
 pub(crate) mod output;
-mod plain;
 mod script;
-mod sweep;
+mod strip_escapes;
 
-pub use sweep::MARK as JOB_MARK;
+pub use orphans::MARK as JOB_MARK;
 
 /// How background jobs have ended of whose end the model does not know. All of them together are as long as the output of one
 /// call may be: they come as one message.
@@ -284,7 +283,7 @@ impl Bash {
             None => {
                 notes.push(format!(
                     "[the keeper of this command was killed; {} of it ended]",
-                    words::counted(ending.swept as u64, "process", "processes")
+                    error_text::counted(ending.swept as u64, "process", "processes")
                 ));
                 (None, "lost".into())
             }
@@ -431,7 +430,7 @@ pub(crate) fn left_notes(report: &Report) -> Vec<String> {
         ));
     }
     if report.stuck > 0 {
-        let processes = words::counted(report.stuck as u64, "process", "processes");
+        let processes = error_text::counted(report.stuck as u64, "process", "processes");
         notes.push(format!("[{processes} could not be ended]"));
     }
     notes

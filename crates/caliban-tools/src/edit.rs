@@ -16,18 +16,17 @@ use serde_json::{Value, json};
 use crate::{
     BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     blocking::Commit,
-    changing,
-    edit::{replacement::Fault, shown::ShownChange},
-    full_output, input,
-    ledger::{FileKnowledge, Stamp, hash},
+    edit::{replacement::Fault, small_diff::ShownChange},
+    error_text, file_change, full_output, input,
+    known_files::{FileKnowledge, Stamp, hash},
     limits::FILE_BYTES,
-    save::{self, Old},
-    target, words,
+    replace_file::{self, Old},
+    target,
 };
 
 mod hint;
 mod replacement;
-mod shown;
+mod small_diff;
 
 /// The Edit tool.
 pub(crate) struct Edit {
@@ -104,7 +103,7 @@ impl Edit {
         let work = move |workspace: &Workspace, commit: &Commit| {
             edit_now(workspace, &target.path, &real, &input, commit)
         };
-        changing::run(&self.workspace, files, call, work).await
+        file_change::run(&self.workspace, files, call, work).await
     }
 }
 
@@ -156,10 +155,10 @@ fn edit_now(
             }
             refused(reason)
         })?;
-        changes.push((replaced.places.len(), shown::change(&content, &replaced)));
+        changes.push((replaced.places.len(), small_diff::change(&content, &replaced)));
         content = replaced.content;
     }
-    let saved = save::replace(real, &content, Old::Is(stamp.place()), commit)
+    let saved = replace_file::replace(real, &content, Old::Is(stamp.place()), commit)
         .map_err(|error| format!("{shown} was not changed: {error}"))?;
     let mut notes: Vec<String> = saved.links_note().into_iter().collect();
     if known == FileKnowledge::Changed {
@@ -178,9 +177,9 @@ pub(crate) fn load(
 ) -> Result<(Vec<u8>, Stamp), String> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("{}; use Write for a new file", words::missing_here(workspace, shown, path))
+            format!("{}; use Write for a new file", error_text::missing_here(workspace, shown, path))
         }
-        _ => format!("{shown}: {}", words::reason(&error)),
+        _ => format!("{shown}: {}", error_text::reason(&error)),
     };
     let mut file = target::open(real).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
@@ -193,7 +192,7 @@ pub(crate) fn load(
     let mut content = Vec::new();
     (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
     if content.len() as u64 > FILE_BYTES {
-        let limit = words::bytes(FILE_BYTES);
+        let limit = error_text::bytes(FILE_BYTES);
         return Err(format!("{shown} is larger than {limit}; change it with Bash (sed, a script)"));
     }
     if let Some(unsaved) = workspace.unsaved.text(real) {

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, full_output, input,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text, full_output, input,
     limits::{FETCH_BYTES, REDIRECTS},
-    words,
 };
 
 mod page;
@@ -223,14 +222,14 @@ fn told(workspace: &Workspace, host: &str, fetched: &Fetched) -> ToolOutput {
     };
     let mut notes = Vec::new();
     if fetched.truncated {
-        notes.push(format!("[only the first {} of the page]", words::bytes(FETCH_BYTES as u64)));
+        notes.push(format!("[only the first {} of the page]", error_text::bytes(FETCH_BYTES as u64)));
     }
     if text.trim().is_empty() {
         notes.push("[the page has no text]".to_owned());
     }
     let chars = workspace.options.limits.output_chars;
     let output = workspace.outputs.output("fetch", text.trim(), &notes.join("\n"), chars);
-    ToolOutput { summary: format!("{host}: {}", words::bytes(fetched.body.len() as u64)), ..output }
+    ToolOutput { summary: format!("{host}: {}", error_text::bytes(fetched.body.len() as u64)), ..output }
 }
 
 /// UTF-8, or Latin-1 where the page says so; other encodings come out with replacement characters.

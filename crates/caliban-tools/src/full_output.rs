@@ -16,7 +16,7 @@ use caliban_core::{
     message::ResultPart,
 };
 
-use crate::{ToolOutput, limits::WHOLE_BYTES, words};
+use crate::{ToolOutput, error_text, limits::WHOLE_BYTES};
 
 /// Takes secrets out of a text before it reaches the disk; gets whole lines.
 pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -92,7 +92,7 @@ pub(crate) fn place_note(path: &Path) -> String {
 
 /// The line that says why the whole output could not be kept.
 pub(crate) fn lost_note(error: &io::Error) -> String {
-    format!("[the whole output could not be kept: {}]", words::reason(error))
+    format!("[the whole output could not be kept: {}]", error_text::reason(error))
 }
 
 /// Text, then notes on lines of their own.

@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text, input,
     limits::{GLOB_PATHS, SEARCH_TIME, WALK_ENTRIES},
     target::CallTarget,
     walk::{self, Bounds, Ignored, PathGlob},
-    words,
 };
 
 /// The Glob tool.
@@ -126,7 +125,7 @@ fn glob_now(
     let shown = workspace.shown(&search.base);
     let real = target.real(&shown)?;
     if !real.exists() {
-        return Err(words::missing(&shown, &search.base));
+        return Err(error_text::missing(&shown, &search.base));
     }
     if !real.is_dir() {
         return Err(format!("{shown} is not a directory"));
@@ -147,10 +146,10 @@ fn glob_now(
         ));
     }
     if found.unreadable > 0 {
-        let directories = words::counted(found.unreadable, "directory", "directories");
+        let directories = error_text::counted(found.unreadable, "directory", "directories");
         notes.push(format!("[{directories} could not be read]"));
     }
-    let count = words::counted(found.paths.len() as u64, "file", "files");
+    let count = error_text::counted(found.paths.len() as u64, "file", "files");
     if found.paths.is_empty() {
         notes.insert(0, format!("no files match {}", input.pattern));
         return Ok(ToolOutput::text(notes.join("\n"), count));

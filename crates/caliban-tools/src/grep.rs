@@ -14,13 +14,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking,
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text,
     grep::search::{FileHits, Hits, Search},
     input,
     limits::{GREP_LINES, SEARCH_TIME, WALK_ENTRIES},
     target::CallTarget,
     walk::{Bounds, Ignored, PathGlob},
-    words,
 };
 
 mod search;
@@ -159,7 +158,7 @@ fn grep_now(
     let base = &target.path;
     let shown = workspace.shown(base);
     let real = target.real(&shown)?;
-    let meta = real.metadata().map_err(|_| words::missing(&shown, base))?;
+    let meta = real.metadata().map_err(|_| error_text::missing(&shown, base))?;
     if !meta.is_dir() && !meta.is_file() {
         return Err(format!("{shown} is a pipe, a socket or a device, not a file"));
     }
@@ -190,7 +189,7 @@ fn ignored_note(files: &mut [FileHits], path_of: impl Fn(&Path) -> String) -> Op
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let names: Vec<String> = files.iter().take(IGNORED_NAMED).map(|file| path_of(&file.path)).collect();
     let more = if files.len() > names.len() { ", …" } else { "" };
-    let count = words::counted(files.len() as u64, "file", "files");
+    let count = error_text::counted(files.len() as u64, "file", "files");
     let text =
         format!("[matches in {count} that .gitignore excludes: {}{more}; give the path]", names.join(", "));
     (!names.is_empty()).then_some(text)
@@ -233,10 +232,10 @@ fn told(workspace: &Workspace, input: &GrepInput, base: &Path, mut hits: Hits) -
         ));
     }
     if hits.unreadable > 0 {
-        let files = words::counted(hits.unreadable, "file", "files");
+        let files = error_text::counted(hits.unreadable, "file", "files");
         notes.push(format!("[{files} could not be searched (unreadable, or lines too long)]"));
     }
-    let files = words::counted(hits.files.len() as u64, "file", "files");
+    let files = error_text::counted(hits.files.len() as u64, "file", "files");
     let matches: u64 = hits.files.iter().map(|file| file.count).sum();
     let path_of = |relative: &Path| {
         if relative.as_os_str().is_empty() {
@@ -283,7 +282,7 @@ fn told(workspace: &Workspace, input: &GrepInput, base: &Path, mut hits: Hits) -
     let summary = match mode {
         GrepMode::FilesWithMatches => files,
         GrepMode::Content | GrepMode::Count => {
-            format!("{} in {files}", words::counted(matches, "match", "matches"))
+            format!("{} in {files}", error_text::counted(matches, "match", "matches"))
         }
     };
     let chars = workspace.options.limits.output_chars;

@@ -16,26 +16,26 @@ use tokio_util::sync::CancellationToken;
 
 mod bash;
 mod blocking;
-mod buffers;
-mod changing;
 mod edit;
+mod editor_buffers;
+mod error_text;
 mod fetch;
+mod file_change;
 mod full_output;
 mod glob;
 mod grep;
 mod input;
-mod ledger;
+mod known_files;
 pub mod limits;
 mod line_ends;
 mod locks;
 mod patch;
 pub mod picture;
 mod read;
-mod save;
+mod replace_file;
 mod target;
 mod todo;
 mod walk;
-mod words;
 mod workspace;
 mod write;
 
@@ -44,7 +44,7 @@ pub use crate::{
         JOB_MARK,
         jobs::{JobInfo, JobState},
     },
-    buffers::Buffers,
+    editor_buffers::Buffers,
     fetch::search::QUERY as SEARCH_QUERY,
     full_output::Redact,
     limits::ToolLimits,
@@ -152,7 +152,7 @@ pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
         Arc::new(edit::Edit::new(workspace)),
         Arc::new(bash::Bash::new(workspace)),
         Arc::new(bash::output::BashOutput::new(workspace)),
-        Arc::new(bash::keys::BashInput::new(workspace)),
+        Arc::new(bash::bash_input::BashInput::new(workspace)),
         Arc::new(bash::kill::KillShell::new(workspace)),
         Arc::new(glob::Glob::new(workspace)),
         Arc::new(grep::Grep::new(workspace)),

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use crate::{
     BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     blocking::{self, Commit},
-    changing, edit, input,
-    ledger::{FileKnowledge, Stamp},
+    edit, error_text, file_change, input,
+    known_files::{FileKnowledge, Stamp},
     patch::parse::PatchChange,
-    save::{self, Old},
-    target, words,
+    replace_file::{self, Old},
+    target,
 };
 
 mod apply;
@@ -67,7 +67,7 @@ impl ApplyPatch {
         let files = targets.iter().map(|(.., real)| real.clone()).collect();
         let work =
             move |workspace: &Workspace, commit: &Commit| patch_now(workspace, &changes, &targets, commit);
-        changing::run(&self.workspace, files, call, work).await
+        file_change::run(&self.workspace, files, call, work).await
     }
 }
 
@@ -188,7 +188,7 @@ fn carry_out(workspace: &Workspace, step: &PatchStep) -> Result<(String, Option<
     match step {
         PatchStep::Write { shown, real, content, old } => {
             let before = old.as_ref().map_or(Old::Absent, |(stamp, _)| Old::Is(stamp.place()));
-            let saved = save::replace(real, content, before, &Commit::default())
+            let saved = replace_file::replace(real, content, before, &Commit::default())
                 .map_err(|error| format!("{shown} was not changed: {error}"))?;
             let note = saved.links_note();
             match old {
@@ -204,7 +204,7 @@ fn carry_out(workspace: &Workspace, step: &PatchStep) -> Result<(String, Option<
             };
             let removed = target::open_dir_made(parent)
                 .and_then(|dir| Ok(rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty())?));
-            removed.map_err(|error| format!("{shown} was not removed: {}", words::reason(&error)))?;
+            removed.map_err(|error| format!("{shown} was not removed: {}", error_text::reason(&error)))?;
             Ok((format!("removed {shown}"), None))
         }
     }

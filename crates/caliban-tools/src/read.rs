@@ -18,11 +18,10 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input,
-    ledger::{Hash, Lines, SeenPart, Stamp},
+    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text, input,
+    known_files::{Hash, Lines, SeenPart, Stamp},
     limits::{FILE_BYTES, IMAGE_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES},
     target::{self, CallTarget},
-    words,
 };
 
 mod notebook;
@@ -128,8 +127,8 @@ fn read_now(
     let path = &target.path;
     let real = target.real(shown)?;
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => words::missing_here(workspace, shown, path),
-        _ => format!("{shown}: {}", words::reason(&error)),
+        io::ErrorKind::NotFound => error_text::missing_here(workspace, shown, path),
+        _ => format!("{shown}: {}", error_text::reason(&error)),
     };
     let mut file = target::open(&real).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
@@ -159,7 +158,7 @@ fn read_now(
             return Err(format!("{shown} is UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8"));
         }
         FileKind::Binary => {
-            return Err(format!("{shown} is a binary file ({})", words::bytes(meta.len())));
+            return Err(format!("{shown} is a binary file ({})", error_text::bytes(meta.len())));
         }
     }
     // Who names lines wants those of the file.
@@ -215,7 +214,7 @@ fn picture(file: &mut File, shown: &str, media_type: &str) -> io::Result<Result<
     let mut bytes = Vec::new();
     file.take(IMAGE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > IMAGE_BYTES {
-        let limit = words::bytes(IMAGE_BYTES);
+        let limit = error_text::bytes(IMAGE_BYTES);
         return Ok(Err(format!(
             "{shown} is a picture of more than {limit}; make a smaller copy and read that"
         )));
@@ -223,7 +222,7 @@ fn picture(file: &mut File, shown: &str, media_type: &str) -> io::Result<Result<
     let content = Sha256::digest(&bytes).into();
     let output = ToolOutput {
         content: vec![ResultPart::Image { media_type: media_type.into(), data: STANDARD.encode(&bytes) }],
-        summary: format!("{shown}: picture, {}", words::bytes(bytes.len() as u64)),
+        summary: format!("{shown}: picture, {}", error_text::bytes(bytes.len() as u64)),
         ..ToolOutput::default()
     };
     Ok(Ok((output, content)))
@@ -252,7 +251,7 @@ impl LineRange {
     fn of_text(text: &str, input: &ReadInput, cancel: &CancellationToken) -> Result<Self, String> {
         let size = text.len() as u64;
         Self::read(&mut text.as_bytes(), size, input.offset, input.limit, cancel)
-            .map_err(|error| words::reason(&error))
+            .map_err(|error| error_text::reason(&error))
     }
 
     /// One pass over the file; nothing but the lines asked for is held. A file that the ledger can know by
@@ -364,7 +363,7 @@ impl LineRange {
             return Ok(ToolOutput::text("[the file is empty]", format!("{shown}: empty")));
         }
         if self.taken == 0 {
-            let lines = words::counted(self.lines, "line", "lines");
+            let lines = error_text::counted(self.lines, "line", "lines");
             return Err(format!("{shown} has {lines}; offset {} is beyond its end", self.first));
         }
         let last = self.first + self.taken - 1;
@@ -386,7 +385,7 @@ impl LineRange {
             text.push_str("[not all of it is valid UTF-8; such bytes are shown as \u{fffd}]\n");
         }
         text.extend(self.note.into_iter().flat_map(|note| [note, "\n"]));
-        let lines = words::counted(self.taken, "line", "lines");
+        let lines = error_text::counted(self.taken, "line", "lines");
         Ok(ToolOutput::text(text, format!("{shown}: {lines}")))
     }
 }

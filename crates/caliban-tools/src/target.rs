@@ -16,7 +16,7 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::words;
+use crate::error_text;
 
 /// Links that one path may go through.
 const LINKS: usize = 40;
@@ -93,8 +93,8 @@ impl CallTarget {
     /// The path with links resolved; refused when it is not what was judged.
     pub(crate) fn real(&self, shown: &str) -> Result<PathBuf, String> {
         let now = real(&self.path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => words::missing(shown, &self.path),
-            _ => format!("{shown}: {}", words::reason(&error)),
+            ErrorKind::NotFound => error_text::missing(shown, &self.path),
+            _ => format!("{shown}: {}", error_text::reason(&error)),
         })?;
         match &self.judged {
             Some(judged) if *judged != now => Err(format!(

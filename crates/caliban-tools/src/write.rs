@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::{
     BoxFuture, CallContext, Tool, ToolOutput, Workspace,
     blocking::Commit,
-    changing, full_output, input,
-    ledger::{FileKnowledge, Stamp, hash},
+    error_text, file_change, full_output, input,
+    known_files::{FileKnowledge, Stamp, hash},
     limits::FILE_BYTES,
     line_ends::{self, Shaped},
-    save::{self, Old},
-    target, words,
+    replace_file::{self, Old},
+    target,
 };
 
 /// The Write tool.
@@ -76,7 +76,7 @@ impl Write {
         let real = target.real(&input.file_path)?;
         let files = vec![real.clone()];
         let work = move |workspace: &Workspace, commit: &Commit| write_now(workspace, &real, &input, commit);
-        changing::run(&self.workspace, files, call, work).await
+        file_change::run(&self.workspace, files, call, work).await
     }
 }
 
@@ -94,11 +94,11 @@ fn write_now(
             (Old::Is(now.stamp.place()), line_ends::shaped_like(&now.content, &input.content))
         }
     };
-    let saved = save::replace(real, &shaped.content, old, commit)
+    let saved = replace_file::replace(real, &shaped.content, old, commit)
         .map_err(|error| format!("{shown} was not written: {error}"))?;
     let notes: Vec<String> = shaped.notes.into_iter().map(str::to_owned).chain(saved.links_note()).collect();
     workspace.ledger.wrote(real, saved.stamp);
-    let lines = words::counted(input.content.lines().count() as u64, "line", "lines");
+    let lines = error_text::counted(input.content.lines().count() as u64, "line", "lines");
     let verb = match old {
         Old::Absent => "created",
         Old::Is(_) => "overwrote",
@@ -133,9 +133,9 @@ fn look(workspace: &Workspace, real: &Path) -> Result<Option<Present>, String> {
     let mut file = match target::open(real) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(words::reason(&error)),
+        Err(error) => return Err(error_text::reason(&error)),
     };
-    let meta = file.metadata().map_err(|error| words::reason(&error))?;
+    let meta = file.metadata().map_err(|error| error_text::reason(&error))?;
     if meta.is_dir() {
         return Err("it is a directory".into());
     }
@@ -146,7 +146,7 @@ fn look(workspace: &Workspace, real: &Path) -> Result<Option<Present>, String> {
         return Ok(Some(Present { stamp: Stamp::new(&meta, None), content: Vec::new() }));
     }
     let mut content = Vec::new();
-    (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| words::reason(&error))?;
+    (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| error_text::reason(&error))?;
     if let Some(unsaved) = workspace.unsaved.text(real) {
         content = unsaved;
     }

@@ -273,7 +273,7 @@ impl PendingAsk {
 
     /// Whether a yes is possible, or why not.
     pub(crate) fn may_allow(&self, typed: Option<Instant>, now: Instant) -> Result<(), Unready> {
-        if caliban_acp::cut::is_cut(&self.asked.input) {
+        if caliban_acp::cut_arguments::is_cut(&self.asked.input) {
             return Err(Unready::TooLong);
         }
         if self.end_shown.is_none() {

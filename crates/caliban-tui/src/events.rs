@@ -145,7 +145,7 @@ pub struct FailureEvent {
 
 /// Something that the state wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum ScreenEffect {
     /// Say this to the agent.
     Prompt(String),
     /// Interrupt the turn.

@@ -10,10 +10,10 @@ mod composer;
 mod conversation;
 pub mod events;
 pub mod fleet;
-mod foreign;
 mod highlight;
 mod markdown;
 mod runner;
+mod sanitise;
 mod state;
 mod text;
 pub mod theme;
@@ -23,5 +23,5 @@ pub use runner::{
     FleetLeft, FleetView, LeaveReason, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenOptions,
     SessionChoice, run, run_fleet,
 };
-pub use state::{Facts, Look, ScreenState, WHEEL_ROWS};
+pub use state::{Look, ScreenFacts, ScreenState, WHEEL_ROWS};
 pub use view::draw;

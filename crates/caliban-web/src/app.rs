@@ -9,15 +9,15 @@ use axum::routing::{get, post};
 use caliban_control::protocol::AgentRow;
 use serde_json::Value;
 
+use crate::addresses::Site;
 use crate::broker::Desk;
 use crate::devices::Devices;
 use crate::error::Problem;
 use crate::fleet::{Hub, RepoView};
 use crate::once::Once;
 use crate::options::ServerOptions;
-use crate::past::{Book, Library};
+use crate::past::{ActivityFolds, Library};
 use crate::seen::SeenMarks;
-use crate::site::Site;
 use crate::transcript::Shelf;
 use crate::{agent, assets, auth, broker, fleet, guard, icon, once, openapi, past, transcript};
 
@@ -32,7 +32,7 @@ pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) shelf: Shelf,
     pub(crate) desk: Desk,
-    pub(crate) book: Book,
+    pub(crate) book: ActivityFolds,
     pub(crate) library: Library,
     pub(crate) once: Once,
     devices: Mutex<Devices>,
@@ -47,7 +47,7 @@ impl App {
         Ok(Self {
             options,
             desk,
-            book: Book::default(),
+            book: ActivityFolds::default(),
             library,
             once: Once::default(),
             site,

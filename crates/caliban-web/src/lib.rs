@@ -4,6 +4,7 @@
 //! with daemons through `caliban-control` and with the broker through `caliban-store`, like the command line. The page itself
 //! is `assets/`. It decides nothing about agents: daemons and agents judge who asks.
 
+mod addresses;
 mod agent;
 mod app;
 mod assets;
@@ -26,7 +27,6 @@ mod render;
 mod running;
 mod seen;
 mod server;
-mod site;
 mod time;
 mod transcript;
 
@@ -37,10 +37,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::addresses::Site;
 use crate::app::App;
 use crate::devices::Devices;
 use crate::running::RunningRecord;
-use crate::site::Site;
 
 pub use options::{DEFAULT_PORT, Exposure, Programs, Reach, Scheme, ServerOptions};
 pub use qr::Code;

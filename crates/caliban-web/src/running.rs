@@ -48,7 +48,7 @@ impl RunningRecord {
     }
 
     /// Writes it, locked until it is dropped: what a server that was killed has left is not locked. Best effort.
-    pub(crate) fn write(&self, dir: &Path, port: u16) -> Option<Written> {
+    pub(crate) fn write(&self, dir: &Path, port: u16) -> Option<WrittenRecord> {
         let path = place(dir, port);
         let write = || -> io::Result<File> {
             let mut file =
@@ -59,7 +59,7 @@ impl RunningRecord {
             Ok(file)
         };
         let file = write().ok()?;
-        Some(Written { path, _lock: file })
+        Some(WrittenRecord { path, _lock: file })
     }
 
     /// That of a server that runs.
@@ -73,12 +73,12 @@ impl RunningRecord {
 
 /// A record that goes with its server.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenRecord {
     path: PathBuf,
     _lock: File,
 }
 
-impl Drop for Written {
+impl Drop for WrittenRecord {
     fn drop(&mut self) {
         let _none = std::fs::remove_file(&self.path);
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use caliban_core::fence::Profile;
 use caliban_core::names::Slug;
-use caliban_fence::{Access, Fence, Fenced, FencedCommand, Text};
+use caliban_fence::{Access, ByteText, Fence, Fenced, FencedCommand};
 use caliban_worktrees::{GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
@@ -55,11 +55,11 @@ async fn run(args: &[String]) -> Result<u8, String> {
     let variables = std::env::vars_os();
     let order = FencedCommand {
         fence,
-        program: Text::from("sh"),
-        arguments: vec![Text::from("-c"), Text::from(line.as_str())],
-        directory: Text::from(tree),
+        program: ByteText::from("sh"),
+        arguments: vec![ByteText::from("-c"), ByteText::from(line.as_str())],
+        directory: ByteText::from(tree),
         environment: variables
-            .map(|(name, value)| (Text::from(name.as_os_str()), Text::from(value.as_os_str())))
+            .map(|(name, value)| (ByteText::from(name.as_os_str()), ByteText::from(value.as_os_str())))
             .collect(),
         descriptors: Vec::new(),
     };

@@ -10,10 +10,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
+use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo};
-use crate::save::nonce_name;
 
 /// How far alternates of alternates are followed; git stops at five.
 const DEPTH: usize = 6;
@@ -51,7 +51,7 @@ impl Repo {
         let objects = self.common_dir().join("objects");
         let list = objects.join(LIST);
         let forget = || -> io::Result<()> {
-            let text = beneath::read_small(&list, LIST_CAP)?;
+            let text = open_beneath::read_small(&list, LIST_CAP)?;
             let stays = |line: &&[u8]| store_of(&objects, line).is_none_or(|store| !stores.contains(&store));
             let kept: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(stays).collect();
             let new = objects.join("info").join(nonce_name("caliban-alternates"));
@@ -74,7 +74,7 @@ fn store_of(objects: &Path, line: &[u8]) -> Option<PathBuf> {
 fn alternates(objects: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![(objects.to_path_buf(), 0)]);
     while let Some((store, depth)) = open.pop() {
-        let list = beneath::read_small(&store.join(LIST), LIST_CAP).unwrap_or_default();
+        let list = open_beneath::read_small(&store.join(LIST), LIST_CAP).unwrap_or_default();
         for line in list.split(|byte| *byte == b'\n') {
             if let Some(other) = store_of(&store, line)
                 && !found.contains(&other)
@@ -105,9 +105,9 @@ fn unquoted(line: &[u8]) -> Vec<u8> {
 }
 
 fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
-    let root = beneath::open_dir(from)?;
+    let root = open_beneath::open_dir(from)?;
     let mut packs = Vec::new();
-    for path in beneath::files_beneath(root.as_fd(), Path::new(""))? {
+    for path in open_beneath::files_beneath(root.as_fd(), Path::new(""))? {
         let parts: Vec<&str> = path.iter().filter_map(OsStr::to_str).collect();
         match parts.as_slice() {
             ["pack", name] => packs.push((*name).to_owned()),
@@ -134,13 +134,13 @@ fn copy(root: &OwnedFd, to: &Path, path: &Path) -> io::Result<()> {
     if target.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let FoundFile::File { mut file, .. } = beneath::look(root.as_fd(), path)? else { return Ok(()) };
+    let FoundFile::File { mut file, .. } = open_beneath::look(root.as_fd(), path)? else { return Ok(()) };
     let dir = target.parent().unwrap_or(to);
     fs::create_dir_all(dir)?;
     // git deletes what has this prefix and is old.
     let new = dir.join(nonce_name("tmp_obj_caliban"));
     let mut copied = File::create_new(&new)?;
-    let written = beneath::copy_file(&mut file, &mut copied)
+    let written = open_beneath::copy_file(&mut file, &mut copied)
         .and_then(|()| copied.set_permissions(file.metadata()?.permissions()))
         .and_then(|()| copied.sync_all())
         .and_then(|()| fs::rename(&new, &target));

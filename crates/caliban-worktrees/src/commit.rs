@@ -11,10 +11,10 @@ use caliban_core::names::Slug;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
+use crate::fast_import::{self, Snapshot, TemporaryRefs};
 use crate::index::IndexStamp;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, branch_of};
-use crate::save::{self, Snapshot, TemporaryRefs};
 use crate::survey::{ChangeKind, IgnoredFiles};
 
 impl Repo {
@@ -65,7 +65,8 @@ impl Repo {
             identity: None,
             refs: refs.clone(),
         };
-        let written = save::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
+        let written =
+            fast_import::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
         let moved = match &written {
             Ok(commit) => {
                 let branch = format!("refs/heads/{}", branch_of(name));

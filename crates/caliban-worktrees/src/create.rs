@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use caliban_contract::room;
+use caliban_contract::disk_room;
 use caliban_core::names::Slug;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
 use crate::exclude;
 use crate::git::{GitCall, retry_locks};
 use crate::include;
 use crate::links::{self, LinkPath};
 use crate::marker::{Making, Marker, Oid};
-use crate::progress::{Phase, Progress, parse_checkout};
+use crate::open_beneath;
+use crate::progress::{CreationPhase, Progress, parse_checkout};
 use crate::repo::{Lease, Missing, PLACE, Repo, branch_of};
 use crate::setup::{self, Setup};
 use crate::sparse::{self, SparsePath};
@@ -217,7 +217,7 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Worktree> {
-        progress(Progress::begin(Phase::Resolve));
+        progress(Progress::begin(CreationPhase::Resolve));
         let checked = self.check(&request, recorded, cancel).await?;
         exclude::ensure(self.common_dir(), &format!("/{PLACE}/"))?;
         let place = self.open_place(Missing::Make)?;
@@ -331,7 +331,7 @@ impl Repo {
             notes.push("submodules are left alone: their directories are empty".to_owned());
         }
         if let Some(setup) = &request.setup {
-            progress(Progress::begin(Phase::Setup));
+            progress(Progress::begin(CreationPhase::Setup));
             setup::run(setup, &path, self.root(), cancel).await?;
         }
         marker.making = Making::Finished;
@@ -360,7 +360,7 @@ impl Repo {
         let failed = |e: std::io::Error| Error::at("locking", &path, e);
         let id =
             |fd: &OwnedFd| rustix::fs::fstat(fd).map(|s| (s.st_dev, s.st_ino)).map_err(|e| failed(e.into()));
-        let there = beneath::open_dir_at(place, name.as_str()).map_err(failed)?;
+        let there = open_beneath::open_dir_at(place, name.as_str()).map_err(failed)?;
         if id(&there)? == id(&lease.fd)? {
             return Ok(lease);
         }
@@ -378,7 +378,7 @@ impl Repo {
             Err(Errno::EXIST) => false,
             Err(e) => return Err(Error::at("making", &path, e)),
         };
-        let opened = beneath::open_dir_at(place, text).map_err(|_| exists())?;
+        let opened = open_beneath::open_dir_at(place, text).map_err(|_| exists())?;
         let lease = Lease::take(opened).map_err(|e| Error::at("locking", &path, e))?.ok_or_else(exists)?;
         // Ours only if it is still the directory at that place: its maker may just have undone it.
         let held = rustix::fs::fstat(&lease.fd).map_err(|e| Error::at("reading", &path, e))?;
@@ -389,7 +389,7 @@ impl Repo {
             return Err(exists());
         }
         let empty =
-            beneath::entries(lease.fd.as_fd()).map_err(|e| Error::at("reading", &path, e))?.is_empty();
+            open_beneath::entries(lease.fd.as_fd()).map_err(|e| Error::at("reading", &path, e))?.is_empty();
         if !empty || self.admin_of(&path)?.is_some() {
             if made {
                 // The files are gone, the record is not: its index and HEAD may still hold work.
@@ -461,7 +461,7 @@ impl Repo {
             .await?
             .ok()?;
         }
-        progress(Progress::begin(Phase::Checkout));
+        progress(Progress::begin(CreationPhase::Checkout));
         let line = |line: &str| {
             if let Some(step) = parse_checkout(line) {
                 progress(step);
@@ -485,7 +485,7 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<()> {
         let (false, Some(source)) = (checked.links.is_empty(), self.source()) else { return Ok(()) };
-        progress(Progress::begin(Phase::Links));
+        progress(Progress::begin(CreationPhase::Links));
         links::make(source, lease.fd.as_fd(), &checked.links)?;
         // `target/` in an ignore file matches a directory, not the link that stands for it.
         let ignored = links::ignored(self, &checked.links, cancel).await?;
@@ -511,8 +511,9 @@ impl Repo {
     ) -> Result<Vec<PathBuf>> {
         let Some(source) = self.source() else { return Ok(Vec::new()) };
         let Some(wanted) = include::wanted(self, source, cancel).await? else { return Ok(Vec::new()) };
-        progress(Progress::begin(Phase::Include));
-        let to = beneath::open_dir_at(&lease.fd, ".").map_err(|e| Error::io("opening the worktree", e))?;
+        progress(Progress::begin(CreationPhase::Include));
+        let to =
+            open_beneath::open_dir_at(&lease.fd, ".").map_err(|e| Error::io("opening the worktree", e))?;
         let (source, stop) = (source.to_path_buf(), cancel.clone());
         let copied = tokio::task::spawn_blocking(move || include::copy(&source, to.as_fd(), wanted, &stop));
         let copied =
@@ -523,7 +524,7 @@ impl Repo {
 
     /// git does not always say why it could not write a file (`couldn't write 'refs/heads/x.lock'`); a disk without room does.
     fn full_disk(&self, error: Error) -> Error {
-        let left = |path: &Path| room::left(path).unwrap_or(u64::MAX);
+        let left = |path: &Path| disk_room::left(path).unwrap_or(u64::MAX);
         let room = left(self.common_dir()).min(left(&self.root().join(PLACE)));
         match error {
             Error::Git { command, stderr, .. }
@@ -550,13 +551,13 @@ impl Repo {
         let (directory, records) = (name.clone(), self.common_dir().join("worktrees"));
         let files = tokio::task::spawn_blocking(move || {
             if let Ok(place) = place {
-                let _tried = beneath::delete(place.as_fd(), OsStr::new(directory.as_str()));
+                let _tried = open_beneath::delete(place.as_fd(), OsStr::new(directory.as_str()));
             }
             // Does not take the lock for records: an undo must not wait, and a git process that races with it tries again.
             if let (Some(id), Ok(records)) =
-                (admin.as_deref().and_then(Path::file_name), beneath::open_dir(&records))
+                (admin.as_deref().and_then(Path::file_name), open_beneath::open_dir(&records))
             {
-                let _tried = beneath::delete(records.as_fd(), id);
+                let _tried = open_beneath::delete(records.as_fd(), id);
             }
         });
         let _tried = files.await;
@@ -576,9 +577,9 @@ impl Repo {
 
 /// Empties a worktree whose making was cut short, so that it can be filled again: nobody has worked in it.
 fn clear_unfinished(lease: &Lease, admin: &Path) -> std::io::Result<()> {
-    for (name, _) in beneath::entries(lease.fd.as_fd())? {
+    for (name, _) in open_beneath::entries(lease.fd.as_fd())? {
         if name.to_bytes() != b".git" {
-            beneath::delete(lease.fd.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
+            open_beneath::delete(lease.fd.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
         }
     }
     // A lock file of the git process that was killed. We hold the lease, so no other process uses this worktree.

@@ -12,10 +12,10 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
+use crate::fast_import::{self, Snapshot, TemporaryRefs};
 use crate::marker::Oid;
+use crate::one_call_store::OneCallStore;
 use crate::repo::{Repo, branch_of, split_nul};
-use crate::save::{self, Snapshot, TemporaryRefs};
-use crate::store::OneCallStore;
 use crate::survey::{IgnoredFiles, PathChange};
 
 /// Most commits that are listed.
@@ -329,7 +329,7 @@ impl Repo {
                     identity: None,
                     refs: TemporaryRefs::new(),
                 };
-                save::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?
+                fast_import::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?
             }
         };
         Ok(ComparedState { base, head, commit, uncommitted, left, store })

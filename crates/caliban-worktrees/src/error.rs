@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use caliban_contract::room;
+use caliban_contract::disk_room;
 use caliban_core::names::NameError;
 
 /// This crate's result.
@@ -325,7 +325,7 @@ impl Error {
 
     pub(crate) fn io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (doing, source) = (doing.into(), source.into());
-        if room::is_full(&source) { Self::DiskFull { doing } } else { Self::Io { doing, source } }
+        if disk_room::is_full(&source) { Self::DiskFull { doing } } else { Self::Io { doing, source } }
     }
 
     pub(crate) fn at(doing: &str, path: &Path, source: impl Into<io::Error>) -> Self {

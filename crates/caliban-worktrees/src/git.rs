@@ -2,15 +2,15 @@
 //!
 //! - *Hardened* calls read the store and what an agent could have written. No hook, filter, driver, monitor, helper,
 //!   prompt or network is used, and git is told its directories instead of finding a `.git` file or `commondir`. The
-//!   repository's own configuration, attributes and grafts are not read ([`view`]). A call that makes no progress ends.
+//!   repository's own configuration, attributes and grafts are not read ([`common_directory`]). A call that makes no progress ends.
 //! - *Trusted* calls work in the user's own tree or make a worktree before an agent is in it. The user's configuration,
 //!   filters (LFS) and merge drivers count; hooks do not run.
 //! - [`Git::as_user`] is for what lands work in the user's name: `merge` and `commit` in their tree, and a commit that is
 //!   signed. They do what they would do if the user had typed them, hooks and terminal included.
 
+mod common_directory;
 mod hardening;
 mod stall;
-mod view;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,10 +24,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::common_directory::StoreFormat;
+use self::common_directory::StoreView;
 pub(crate) use self::hardening::{DROPPED, PLAIN_DIFF, READING_CONFIG};
 use self::hardening::{HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
-pub(crate) use self::view::StoreFormat;
-use self::view::StoreView;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::split_nul;
@@ -55,7 +55,7 @@ pub struct GitOptions {
     /// The program, looked up in `PATH` when it is a bare name.
     pub program: PathBuf,
     /// Where its environment comes from.
-    pub environment: Environment,
+    pub environment: GitEnvironment,
     /// Where directories are made that live as long as one call.
     pub scratch: PathBuf,
     /// How long a call on an agent's files may sleep without any progress: a pipe in the place of `.gitignore` makes git
@@ -71,7 +71,7 @@ impl Default for GitOptions {
     fn default() -> Self {
         Self {
             program: "git".into(),
-            environment: Environment::Inherit,
+            environment: GitEnvironment::Inherit,
             scratch: std::env::temp_dir(),
             patience: PATIENCE,
             has_terminal: true,
@@ -82,7 +82,7 @@ impl Default for GitOptions {
 
 /// Where the environment of git comes from.
 #[derive(Debug, Clone)]
-pub enum Environment {
+pub enum GitEnvironment {
     /// This process's own, without what would point git somewhere else.
     Inherit,
     /// Exactly these variables.
@@ -110,14 +110,14 @@ enum Outside {
 
 /// What ran and what it said.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct GitOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
     command: String,
 }
 
-impl Output {
+impl GitOutput {
     pub(crate) fn ok(self) -> Result<Self> {
         if self.status.success() { Ok(self) } else { Err(self.failure()) }
     }
@@ -212,7 +212,7 @@ impl GitCall {
     }
 
     /// Runs it to its end, for a caller that cannot await. It reads what we wrote and the repository, so it is not watched.
-    pub(crate) fn run_blocking(self) -> Result<Output> {
+    pub(crate) fn run_blocking(self) -> Result<GitOutput> {
         use std::io::Write as _;
         let Self { mut command, name, stdin, view, .. } = self;
         let _view = view?;
@@ -232,22 +232,22 @@ impl GitCall {
         });
         let done = done.map_err(|e| Error::io(format!("waiting for git {name}"), e))?;
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
-        Ok(Output { status: done.status, stdout: done.stdout, stderr, command: name })
+        Ok(GitOutput { status: done.status, stdout: done.stdout, stderr, command: name })
     }
 
     /// The same with this as its input.
-    pub(crate) fn run_blocking_from(self, stdin: Stdio) -> Result<Output> {
+    pub(crate) fn run_blocking_from(self, stdin: Stdio) -> Result<GitOutput> {
         let Self { mut command, name, view, .. } = self;
         let _view = view?;
         let std = command.as_std_mut();
         let done = std.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
         let done = done.map_err(|source| Error::GitMissing { program: std.get_program().into(), source })?;
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
-        Ok(Output { status: done.status, stdout: done.stdout, stderr, command: name })
+        Ok(GitOutput { status: done.status, stdout: done.stdout, stderr, command: name })
     }
 
     /// Like [`Self::run_blocking`]; another exit code than 0 is an error.
-    pub(crate) fn ok_blocking(self) -> Result<Output> {
+    pub(crate) fn ok_blocking(self) -> Result<GitOutput> {
         self.run_blocking()?.ok()
     }
 
@@ -263,7 +263,7 @@ impl GitCall {
     }
 
     /// Runs it to its end; another exit code than 0 is an error.
-    pub(crate) async fn ok(self, cancel: &CancellationToken) -> Result<Output> {
+    pub(crate) async fn ok(self, cancel: &CancellationToken) -> Result<GitOutput> {
         self.run(cancel).await?.ok()
     }
 
@@ -273,7 +273,7 @@ impl GitCall {
     }
 
     /// Runs it to its end, whatever its exit code.
-    pub(crate) async fn run(self, cancel: &CancellationToken) -> Result<Output> {
+    pub(crate) async fn run(self, cancel: &CancellationToken) -> Result<GitOutput> {
         self.watch(cancel, &|_| {}).await
     }
 
@@ -282,7 +282,7 @@ impl GitCall {
         self,
         cancel: &CancellationToken,
         line: &(dyn Fn(&str) + Sync),
-    ) -> Result<Output> {
+    ) -> Result<GitOutput> {
         let Self { mut command, name, stdin, on_cancel, view, patience } = self;
         command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -312,7 +312,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Waits for its end and takes what is left of its output.
-    pub(crate) async fn finish(self, cancel: &CancellationToken) -> Result<Output> {
+    pub(crate) async fn finish(self, cancel: &CancellationToken) -> Result<GitOutput> {
         self.finish_with(None, cancel, &|_| {}).await
     }
 
@@ -321,7 +321,7 @@ impl Running {
         stdin: Option<Vec<u8>>,
         cancel: &CancellationToken,
         line: &(dyn Fn(&str) + Sync),
-    ) -> Result<Output> {
+    ) -> Result<GitOutput> {
         let Self { child, name, on_cancel, patience, .. } = &mut self;
         let leader = pid_of(child);
         let to = child.stdin.take().filter(|_| stdin.is_some());
@@ -366,7 +366,7 @@ impl Running {
             return Err(stopped);
         };
         let (status, stdout, stderr) = done?;
-        Ok(Output { status, stdout, stderr, command: self.name })
+        Ok(GitOutput { status, stdout, stderr, command: self.name })
     }
 }
 
@@ -459,7 +459,7 @@ pub(crate) async fn retry_locks(
     cancel: &CancellationToken,
     line: &(dyn Fn(&str) + Sync),
     call: impl Fn() -> GitCall,
-) -> Result<Output> {
+) -> Result<GitOutput> {
     let mut tries = 0;
     loop {
         let output = call().watch(cancel, line).await?;
@@ -497,7 +497,7 @@ fn base_command(options: &GitOptions) -> Command {
 }
 
 fn choose_environment(command: &mut Command, options: &GitOptions) {
-    if let Environment::Exactly(variables) = &options.environment {
+    if let GitEnvironment::Exactly(variables) = &options.environment {
         command.env_clear().envs(variables);
     }
     for name in DROPPED {

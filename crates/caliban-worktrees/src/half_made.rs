@@ -9,9 +9,9 @@ use caliban_core::names::Slug;
 use rustix::fs::AtFlags;
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
 use crate::marker::{self, Oid};
+use crate::open_beneath;
 use crate::repo::{Lease, Repo, branch_of};
 
 /// A half-made worktree, held.
@@ -27,9 +27,9 @@ impl Repo {
     }
 
     fn half_made(&self, name: &Slug, place: &OwnedFd) -> Option<HalfMade> {
-        let dir = beneath::open_dir_at(place, name.as_str()).ok()?;
+        let dir = open_beneath::open_dir_at(place, name.as_str()).ok()?;
         let lease = Lease::take(dir).ok()??;
-        let names = beneath::entries(lease.fd.as_fd()).ok()?;
+        let names = open_beneath::entries(lease.fd.as_fd()).ok()?;
         let admin = self.admin_of(&self.path_of(name)).ok()?;
         let only_git = names.iter().all(|(name, _)| name.to_bytes() == b".git");
         let nothing = match &admin {
@@ -51,10 +51,10 @@ impl Repo {
         let failed = |e: std::io::Error| Error::at("clearing", &path, e);
         if let Some(id) = admin.as_deref().and_then(std::path::Path::file_name) {
             let _locked = self.lock_records(cancel).await?;
-            let records = beneath::open_dir(&self.common_dir().join("worktrees")).map_err(failed)?;
-            beneath::delete(records.as_fd(), id).map_err(failed)?;
+            let records = open_beneath::open_dir(&self.common_dir().join("worktrees")).map_err(failed)?;
+            open_beneath::delete(records.as_fd(), id).map_err(failed)?;
         }
-        beneath::delete(lease.fd.as_fd(), OsStr::new(".git")).map_err(failed)?;
+        open_beneath::delete(lease.fd.as_fd(), OsStr::new(".git")).map_err(failed)?;
         rustix::fs::unlinkat(place, name.as_str(), AtFlags::REMOVEDIR).map_err(|e| failed(e.into()))?;
         let branch = branch_of(name);
         let reference = format!("refs/heads/{branch}");

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Repo, split_nul};
 
 /// The file's name, in the root of the working tree.
@@ -74,13 +74,13 @@ pub(crate) fn copy(
             copied.notes.push(format!("{shown} was not copied: its name is not text"));
             continue;
         }
-        match beneath::look(root.as_fd(), &path).map_err(doing)? {
+        match open_beneath::look(root.as_fd(), &path).map_err(doing)? {
             FoundFile::File { mut file, size, executable } => {
                 bytes += size;
                 if bytes > BYTES_CAP {
                     return Err(Error::IncludeTooLarge { limit: format!("{BYTES_CAP} bytes") });
                 }
-                match beneath::create_file(worktree, &path, executable) {
+                match open_beneath::create_file(worktree, &path, executable) {
                     Ok(mut to) => {
                         copy_with_rights(&mut file, &mut to).map_err(doing)?;
                         copied.files.push(path);
@@ -101,5 +101,5 @@ pub(crate) fn copy(
 /// A secret that only its owner may read stays so.
 fn copy_with_rights(from: &mut std::fs::File, to: &mut std::fs::File) -> std::io::Result<()> {
     to.set_permissions(from.metadata()?.permissions())?;
-    beneath::copy_file(from, to)
+    open_beneath::copy_file(from, to)
 }

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::marker::Oid;
+use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo, split_nul};
-use crate::save::nonce_name;
 
 /// Which index a worktree has: git never changes one, it renames another into its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl ScratchIndex {
     /// Copies a worktree's index here, if it is a plain file.
     pub(crate) fn fill(&self, admin: &Path) -> Result<()> {
         let copy = || -> std::io::Result<()> {
-            let admin = beneath::open_dir(admin)?;
-            if let FoundFile::File { mut file, .. } = beneath::look(admin.as_fd(), Path::new("index"))? {
-                beneath::copy_file(&mut file, &mut fs::File::create_new(&self.path)?)?;
+            let admin = open_beneath::open_dir(admin)?;
+            if let FoundFile::File { mut file, .. } = open_beneath::look(admin.as_fd(), Path::new("index"))? {
+                open_beneath::copy_file(&mut file, &mut fs::File::create_new(&self.path)?)?;
             }
             Ok(())
         };

@@ -7,9 +7,9 @@ use caliban_core::names::Slug;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
 use crate::marker::{Making, Oid};
+use crate::open_beneath;
 use crate::remove::Weighed;
 use crate::repo::{Lease, Located, Repo, split_nul};
 use crate::survey::{IgnoredFiles, PathChange};
@@ -145,7 +145,7 @@ impl Repo {
 }
 
 fn listed(at: &Located, tip: Option<Oid>) -> ListedWorktree {
-    let opened = beneath::open_dir(&at.path);
+    let opened = open_beneath::open_dir(&at.path);
     let presence = match (&at.moved, &opened) {
         (Some(path), _) => Presence::Moved(path.clone()),
         (None, Ok(_)) => Presence::Present,

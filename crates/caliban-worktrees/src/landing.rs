@@ -23,16 +23,16 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use self::in_tree::InTree;
-use self::prepared::Prepared;
+use self::prepared::PreparedCommit;
 use self::preview::PreviewResult;
 pub(crate) use self::record::LandingRecord;
 use self::record::StillLanded;
 pub use self::refusal::{CannotCommit, LandingRefusal, NotLanded, Operation, SubmoduleCommit, TreeAfter};
 use self::target::LandingTarget;
 use self::work::Work;
-use crate::beneath;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
+use crate::open_beneath;
 use crate::repo::{Locked, Repo};
 
 /// The directory of the store that is locked while something lands.
@@ -138,13 +138,13 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<LandingTurn> {
         let place = self.common_dir().join(LOCKED);
-        let dir = beneath::open_dir(&place).map_err(|e| Error::at("opening", &place, e))?;
+        let dir = open_beneath::open_dir(&place).map_err(|e| Error::at("opening", &place, e))?;
         Ok(LandingTurn { _held: Locked::take(dir, on_wait, cancel).await? })
     }
 
     /// Whether somebody is landing something in this repository.
     pub(crate) fn is_landing(&self) -> bool {
-        let Ok(dir) = beneath::open_dir(&self.common_dir().join(LOCKED)) else { return false };
+        let Ok(dir) = open_beneath::open_dir(&self.common_dir().join(LOCKED)) else { return false };
         // Given back with the descriptor.
         rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
     }
@@ -180,7 +180,7 @@ impl Repo {
         known.into = Some(target.name().to_owned());
         // Nobody begins to work in it while its work lands. An agent that waits for a message holds it and does nothing.
         let at = self.locate(&request.name)?;
-        let _lease = match beneath::open_dir(&at.path) {
+        let _lease = match open_beneath::open_dir(&at.path) {
             Ok(_) => self.try_hold(&at, cancel).await?,
             Err(_) => None,
         };
@@ -195,12 +195,12 @@ impl Repo {
         };
         let prepared = match (&request.commit, work.uncommitted.is_empty()) {
             (_, true) => None,
-            (Some(message), false) => Some(Prepared::make(self, &work, message, &into, cancel).await?),
+            (Some(message), false) => Some(PreparedCommit::make(self, &work, message, &into, cancel).await?),
             (None, false) => {
                 return Err(LandingRefusal::Uncommitted { files: work.uncommitted.into_keys().collect() });
             }
         };
-        let head = prepared.as_ref().map_or(&work.head, Prepared::commit).clone();
+        let head = prepared.as_ref().map_or(&work.head, PreparedCommit::commit).clone();
         let landed = self.land_commit(&target, &work, into, head, before, request, note, cancel).await;
         match (&landed, prepared) {
             (_, None) => {}

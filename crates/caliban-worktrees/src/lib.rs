@@ -6,15 +6,15 @@
 //!
 //! Open a [`Repo`] once, from the user's directory, and keep it; everything is a method of it.
 
-mod accepted;
+mod accepted_programs;
 mod alternates;
-mod beneath;
 mod blobs;
 mod commit;
 mod create;
 mod diff;
 mod error;
 mod exclude;
+mod fast_import;
 mod git;
 mod glance;
 mod half_made;
@@ -25,6 +25,8 @@ mod landing;
 mod links;
 mod lookup;
 mod marker;
+mod one_call_store;
+mod open_beneath;
 mod private_view;
 mod programs;
 mod progress;
@@ -32,19 +34,18 @@ mod recreate;
 mod remove;
 mod repo;
 mod rescue;
-mod save;
 mod setup;
 mod sparse;
 mod status;
-mod store;
 mod survey;
 mod sweep;
 
-pub use accepted::HOW_TO_ACCEPT;
+pub use accepted_programs::HOW_TO_ACCEPT;
 pub use create::{BaseRef, CreateRequest, Created, OnProgress, Worktree};
 pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, Patch};
 pub use error::{Error, ErrorKind, Result};
-pub use git::{Environment, GitOptions};
+pub use fast_import::{ESCAPE, EXTRAS};
+pub use git::{GitEnvironment, GitOptions};
 pub use glance::Glance;
 pub use inspect::{Inspection, ListedWorktree, Presence, Use};
 pub use landing::{
@@ -55,12 +56,11 @@ pub use links::check_links;
 pub use lookup::Lookup;
 pub use marker::{Making, Marker, Oid};
 pub use private_view::PrivateGit;
-pub use programs::{Programs, When, may_run_programs};
-pub use progress::{Phase, Progress};
+pub use programs::{GitOccasion, Programs, may_run_programs};
+pub use progress::{CreationPhase, Progress};
 pub use remove::{BranchFate, KeepWorktrees, RemovalOutcome, RemoveOptions, RemoveReport};
 pub use repo::{BRANCH_PREFIX, Lease, PLACE, ReadingGit, Repo, branch_of, git_that_reads};
 pub use rescue::{RESCUE_PREFIX, Rescue, RestoreTo, Restored};
-pub use save::{ESCAPE, EXTRAS};
 pub use setup::{SETUP_SECONDS, Setup};
 pub use survey::{ChangeKind, IgnoredFiles, PathChange};
 pub use sweep::{SweepMode, SweepReport, Swept};

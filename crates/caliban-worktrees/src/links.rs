@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::open_beneath;
 use crate::repo::{Repo, asked_to_ignore, split_nul, told_ignored};
 
 /// A directory to link, relative to the root.
@@ -70,7 +70,7 @@ pub(crate) fn check(source: Option<&Path>, wanted: &[String]) -> Result<Vec<Link
     let mut links: Vec<LinkPath> = Vec::new();
     for text in wanted {
         let link = parse(text).map_err(|why| refuse(text, why))?;
-        beneath::walk_to(root.as_fd(), &link.relative).map_err(|e| {
+        open_beneath::walk_to(root.as_fd(), &link.relative).map_err(|e| {
             refuse(
                 text,
                 match rustix::io::Errno::from_io_error(&e) {
@@ -129,7 +129,7 @@ fn parse(text: &str) -> std::result::Result<LinkPath, &'static str> {
 pub(crate) fn make(source: &Path, worktree: BorrowedFd<'_>, links: &[LinkPath]) -> Result<()> {
     for link in links {
         let target = source.join(&link.relative);
-        beneath::create_link(worktree, &link.relative, target.as_os_str()).map_err(|e| {
+        open_beneath::create_link(worktree, &link.relative, target.as_os_str()).map_err(|e| {
             if e.kind() == std::io::ErrorKind::AlreadyExists {
                 Error::Link { path: link.text.clone(), why: "git tracks it, so the worktree has its own" }
             } else {

@@ -11,9 +11,9 @@ use caliban_core::names::Slug;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath;
 use crate::error::{Error, Result};
-use crate::save::nonce_name;
+use crate::fast_import::nonce_name;
+use crate::open_beneath;
 
 /// The file's name in `.git/worktrees/<id>/`.
 pub(crate) const FILE: &str = "caliban.json";
@@ -114,7 +114,7 @@ pub struct Marker {
 impl Marker {
     /// Reads the marker of an administrative directory; none, or one that makes no sense, is `None`.
     pub(crate) fn read(admin: &Path) -> Option<Self> {
-        serde_json::from_slice(&beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
+        serde_json::from_slice(&open_beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
     }
 
     /// Refuses a worktree whose making was cut short: what is missing in it is nobody's deletion.

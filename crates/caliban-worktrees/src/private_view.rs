@@ -26,16 +26,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use caliban_core::fence::Profile;
 use caliban_core::names::Slug;
-use caliban_fence::{Access, Around, Fence, Text};
+use caliban_fence::{Access, Around, ByteText, Fence};
 use rustix::fs::FlockOperation;
 use tokio_util::sync::CancellationToken;
 
 use self::base::Base;
-use self::names::Names;
-use crate::beneath;
+use self::names::RefNames;
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
+use crate::open_beneath;
 use crate::repo::{Located, Repo};
-use crate::save::nonce_name;
 
 /// Where the private gits of a repository are, in its store.
 const PLACE: &str = "caliban";
@@ -58,7 +58,7 @@ pub struct PrivateGit {
     dir: PathBuf,
     /// The name of the worktree's record.
     id: OsString,
-    names: Names,
+    names: RefNames,
     /// Our own program, which puts fences up.
     helper: PathBuf,
     /// The configuration that the agent's git begins with.
@@ -98,7 +98,7 @@ impl Repo {
         let config = config::of(self, cancel).await?;
         let id = at.admin.file_name().unwrap_or_default().to_owned();
         let dir = self.common_dir().join(PLACE).join(name.as_str());
-        let names = Names::new(name.as_str());
+        let names = RefNames::new(name.as_str());
         let view = PrivateGit { repo: self.clone(), at, dir, id, names, helper: helper.to_owned(), config };
         if Base::read(&view.dir)?.is_some_and(|base| base.made != view.at.marker.created) {
             aside(&view.dir).map_err(|e| Error::at("setting aside", &view.dir, e))?;
@@ -151,8 +151,8 @@ impl Repo {
             Ok(None) => return Vec::new(),
             Ok(Some(view)) if has_modules(view) => "it has submodules of the agent's".to_owned(),
             Ok(Some(view)) => {
-                let gone = beneath::open_dir(&parent)
-                    .and_then(|dir| beneath::delete(dir.as_fd(), at.name.as_str().as_ref()));
+                let gone = open_beneath::open_dir(&parent)
+                    .and_then(|dir| open_beneath::delete(dir.as_fd(), at.name.as_str().as_ref()));
                 let refs = view.refs().unwrap_or_default();
                 let held: Vec<&str> =
                     refs.keys().map(String::as_str).filter(|name| view.names.holds(name)).collect();
@@ -214,13 +214,14 @@ impl PrivateGit {
     }
 
     fn open_git(&self) -> Result<OwnedFd> {
-        beneath::open_dir(&self.git_dir()).map_err(|e| Error::at("opening", &self.git_dir(), e))
+        open_beneath::open_dir(&self.git_dir()).map_err(|e| Error::at("opening", &self.git_dir(), e))
     }
 
     /// The worktree's record in the agent's git.
     fn open_own_record(&self, git: &OwnedFd) -> Result<OwnedFd> {
         let path = Path::new("worktrees").join(&self.id);
-        beneath::walk_to(git.as_fd(), &path).map_err(|e| Error::at("opening", &self.git_dir().join(path), e))
+        open_beneath::walk_to(git.as_fd(), &path)
+            .map_err(|e| Error::at("opening", &self.git_dir().join(path), e))
     }
 
     /// One at a time works on it.
@@ -308,7 +309,7 @@ impl PrivateGit {
         fence.binds.retain(|bind| !bind.target.path().starts_with(common));
         let access = if fence.profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
         let mut shown = objects::bind(&self.git_dir(), "", access);
-        shown.target = Text::from(common);
+        shown.target = ByteText::from(common);
         fence.binds.push(shown);
         fence.binds.push(objects::bind(&common.join("objects"), objects::SHARED, Access::ReadOnly));
         for (name, place) in [("hooks", HOOKS), ("lfs", LARGE)] {

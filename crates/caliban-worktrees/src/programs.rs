@@ -10,8 +10,8 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::Result;
+use crate::open_beneath;
 use crate::repo::{Repo, split_nul};
 
 /// The largest configuration or hook that is read.
@@ -63,7 +63,7 @@ const LFS: [&str; 5] = [
 
 /// What git does when the programs run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum GitOccasion {
     /// It makes a worktree: no hook and no monitor runs.
     Checkout,
     /// It lands work in the user's tree, as the user would.
@@ -101,8 +101,8 @@ impl Programs {
 }
 
 /// Whether a repository with its store in this directory may make git run a program. Cheap, and may be wrong about a yes.
-pub fn may_run_programs(common: &Path, when: When) -> bool {
-    let may = |name: &str| match beneath::read_small(&common.join(name), CAP) {
+pub fn may_run_programs(common: &Path, when: GitOccasion) -> bool {
+    let may = |name: &str| match open_beneath::read_small(&common.join(name), CAP) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
             WORDS.iter().any(|word| text.contains(word))
@@ -111,7 +111,8 @@ pub fn may_run_programs(common: &Path, when: When) -> bool {
     };
     may("config")
         || may("config.worktree")
-        || (when == When::Landing && HOOKS.iter().any(|name| is_hook(&common.join("hooks").join(name))))
+        || (when == GitOccasion::Landing
+            && HOOKS.iter().any(|name| is_hook(&common.join("hooks").join(name))))
 }
 
 fn is_hook(path: &Path) -> bool {
@@ -120,7 +121,7 @@ fn is_hook(path: &Path) -> bool {
 
 impl Repo {
     /// The programs that this repository makes git run then.
-    pub async fn programs(&self, when: When, cancel: &CancellationToken) -> Result<Programs> {
+    pub async fn programs(&self, when: GitOccasion, cancel: &CancellationToken) -> Result<Programs> {
         let mut programs = Programs::default();
         if !may_run_programs(self.common_dir(), when) {
             return Ok(programs);
@@ -139,7 +140,7 @@ impl Repo {
                 }
             }
         }
-        if when == When::Landing {
+        if when == GitOccasion::Landing {
             for name in HOOKS {
                 let path = self.common_dir().join("hooks").join(name);
                 if is_hook(&path) {
@@ -169,7 +170,7 @@ impl Repo {
 }
 
 /// Whether a setting names a program that git runs then, or a file that can.
-fn runs(key: &str, value: &str, when: When) -> bool {
+fn runs(key: &str, value: &str, when: GitOccasion) -> bool {
     let (section, rest) = key.split_once('.').unwrap_or((key, ""));
     let name = rest.rsplit('.').next().unwrap_or_default();
     let is_switch = || matches!(value, "true" | "false" | "yes" | "no" | "on" | "off" | "1" | "0" | "");
@@ -193,7 +194,7 @@ fn runs(key: &str, value: &str, when: When) -> bool {
         ("trailer", "cmd" | "command") => true,
         _ => false,
     };
-    always || (when == When::Landing && landing)
+    always || (when == GitOccasion::Landing && landing)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -239,13 +240,19 @@ mod tests {
             ("alias.st", "!evil"),
         ];
         for (key, value) in both {
-            assert!(runs(key, value, When::Checkout) && runs(key, value, When::Landing), "{key}");
+            assert!(
+                runs(key, value, GitOccasion::Checkout) && runs(key, value, GitOccasion::Landing),
+                "{key}"
+            );
         }
         for (key, value) in landing {
-            assert!(!runs(key, value, When::Checkout) && runs(key, value, When::Landing), "{key}");
+            assert!(
+                !runs(key, value, GitOccasion::Checkout) && runs(key, value, GitOccasion::Landing),
+                "{key}"
+            );
         }
         for (key, value) in neither {
-            assert!(!runs(key, value, When::Landing), "{key}");
+            assert!(!runs(key, value, GitOccasion::Landing), "{key}");
         }
     }
 }

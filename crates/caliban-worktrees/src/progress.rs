@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A step of making a worktree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum CreationPhase {
     /// Finding the base, checking the request.
     Resolve,
     /// Writing files.
@@ -22,7 +22,7 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Progress {
     /// The step.
-    pub phase: Phase,
+    pub phase: CreationPhase,
     /// Files done.
     pub done: u64,
     /// Files in all; 0 when nobody knows.
@@ -30,7 +30,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn begin(phase: Phase) -> Self {
+    pub(crate) fn begin(phase: CreationPhase) -> Self {
         Self { phase, done: 0, total: 0 }
     }
 }
@@ -39,7 +39,7 @@ impl Progress {
 pub(crate) fn parse_checkout(line: &str) -> Option<Progress> {
     let (_, numbers) = line.trim().strip_prefix("Updating files:")?.split_once('(')?;
     let (done, total) = numbers.split_once(')')?.0.split_once('/')?;
-    Some(Progress { phase: Phase::Checkout, done: done.parse().ok()?, total: total.parse().ok()? })
+    Some(Progress { phase: CreationPhase::Checkout, done: done.parse().ok()?, total: total.parse().ok()? })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::marker::Oid;
 use crate::remove::RemoveOptions;
 use crate::repo::{Located, Repo, branch_of};
 use crate::rescue::{RESCUE_PREFIX, Rescue};
-use crate::survey::lost::has_modules;
+use crate::survey::record_only::has_modules;
 
 impl Repo {
     /// Creates a worktree that has no record, or only what a removal left of one. Begins from what was kept of it, if

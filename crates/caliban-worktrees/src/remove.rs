@@ -15,15 +15,15 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::landing::LandingRecord;
 use crate::marker::{self, Marker, Oid};
+use crate::open_beneath;
 use crate::recreate::is_half_deleted;
 use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, Waited};
 use crate::rescue::Rescue;
-use crate::save::nonce_name;
-use crate::survey::lost::MODULES;
+use crate::survey::record_only::MODULES;
 use crate::survey::{IgnoredFiles, PathChange, Survey};
 
 /// Where removed files wait for their deletion, in the place for worktrees. No worktree can have that name.
@@ -178,7 +178,7 @@ impl Repo {
         if is_half_deleted(&at.admin) && at.path.symlink_metadata().is_err() {
             return self.finish(&at, cancel).await;
         }
-        let _lease = match (lease, beneath::open_dir(&at.path)) {
+        let _lease = match (lease, open_beneath::open_dir(&at.path)) {
             (Some(lease), _) => Some(lease),
             (None, Ok(_)) => Some(self.hold(&at, cancel).await?),
             // Gone, or something else stands there: the survey says so.
@@ -240,7 +240,7 @@ impl Repo {
         let branch_fate = self.settle_branch(&at, &weighed, ahead, &never).await?;
         if let Some((trash, hidden)) = trashed {
             let gone =
-                tokio::task::spawn_blocking(move || beneath::delete(trash.as_fd(), OsStr::new(&hidden)))
+                tokio::task::spawn_blocking(move || open_beneath::delete(trash.as_fd(), OsStr::new(&hidden)))
                     .await;
             gone.map_err(std::io::Error::other)
                 .and_then(|done| done)
@@ -263,7 +263,7 @@ impl Repo {
     /// What is in the worktree, also when git does not get through it.
     async fn look(&self, at: &Located, ignored: IgnoredFiles, cancel: &CancellationToken) -> Result<Survey> {
         match self.survey(at, ignored, cancel).await {
-            Err(error @ Error::Stalled { .. }) => match beneath::open_dir(&at.path) {
+            Err(error @ Error::Stalled { .. }) => match open_beneath::open_dir(&at.path) {
                 Ok(files) => self.survey_unreadable(at, files, cancel).await,
                 Err(_) => Err(error),
             },
@@ -411,7 +411,7 @@ impl Repo {
 
     pub(crate) fn open_records(&self) -> Result<OwnedFd> {
         let path = self.common_dir().join("worktrees");
-        beneath::open_dir(&path).map_err(|e| Error::at("opening", &path, e))
+        open_beneath::open_dir(&path).map_err(|e| Error::at("opening", &path, e))
     }
 
     /// Moves the files out of sight in one step; whatever stands at the path, a link too.
@@ -422,7 +422,7 @@ impl Repo {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(failed(e.into())),
         }
-        let trash = beneath::open_dir_at(&place, TRASH).map_err(failed)?;
+        let trash = open_beneath::open_dir_at(&place, TRASH).map_err(failed)?;
         let hidden = nonce_name(at.name.as_str());
         match rustix::fs::renameat(&place, at.name.as_str(), &trash, &hidden) {
             Ok(()) => Ok(Some((trash, hidden))),
@@ -436,18 +436,18 @@ impl Repo {
         let records = records.try_clone().map_err(|e| Error::at("opening", admin, e))?;
         let id = admin.file_name().map(OsStr::to_os_string).unwrap_or_default();
         let delete = move || {
-            let record = match beneath::open_dir_at(&records, &id) {
+            let record = match open_beneath::open_dir_at(&records, &id) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
                 opened => opened?,
             };
             // First, so that a removal which is cut short is told from a record without HEAD; see `is_half_deleted`.
-            beneath::delete(record.as_fd(), OsStr::new(MODULES))?;
-            for (name, _) in beneath::entries(record.as_fd())? {
+            open_beneath::delete(record.as_fd(), OsStr::new(MODULES))?;
+            for (name, _) in open_beneath::entries(record.as_fd())? {
                 if name.to_bytes() != marker::FILE.as_bytes() {
-                    beneath::delete(record.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
+                    open_beneath::delete(record.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
                 }
             }
-            beneath::delete(records.as_fd(), &id)
+            open_beneath::delete(records.as_fd(), &id)
         };
         let gone = tokio::task::spawn_blocking(delete).await;
         gone.map_err(std::io::Error::other).and_then(|done| done).map_err(|e| Error::at("deleting", admin, e))
@@ -581,7 +581,7 @@ impl RemoveReport {
 
 /// A path of the trash that a killed removal left.
 pub(crate) fn trash_of(place: &OwnedFd) -> Vec<PathBuf> {
-    let Ok(trash) = beneath::open_dir_at(place, TRASH) else { return Vec::new() };
-    let names = beneath::entries(trash.as_fd()).unwrap_or_default();
+    let Ok(trash) = open_beneath::open_dir_at(place, TRASH) else { return Vec::new() };
+    let names = open_beneath::entries(trash.as_fd()).unwrap_or_default();
     names.into_iter().map(|(name, _)| Path::new(&*name.to_string_lossy()).to_path_buf()).collect()
 }

@@ -15,11 +15,11 @@ use rustix::fs::FlockOperation;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::git::{Git, GitOptions, GitPlace, StoreFormat};
 use crate::marker::{Marker, Oid};
-use crate::save::nonce_name;
+use crate::open_beneath;
 
 /// Where worktrees are put, relative to the repository's root.
 pub const PLACE: &str = ".caliban/worktrees";
@@ -96,7 +96,7 @@ pub struct ReadingGit {
 /// For the repository whose store is this directory.
 pub fn git_that_reads(common: &Path) -> ReadingGit {
     // git itself writes it so; another spelling makes git refuse to work, in words.
-    let config = beneath::read_small(&common.join("config"), CONFIG_CAP).unwrap_or_default();
+    let config = open_beneath::read_small(&common.join("config"), CONFIG_CAP).unwrap_or_default();
     let config = String::from_utf8_lossy(&config).to_ascii_lowercase();
     let is_sha256 = config.lines().any(|line| line.trim().replace(' ', "") == "objectformat=sha256");
     let tree = if is_sha256 { EMPTY_TREE_SHA256 } else { EMPTY_TREE_SHA1 };
@@ -204,8 +204,8 @@ impl Repo {
         .map_err(|e| Error::at("opening", &self.root, e))?;
         let place = Path::new(PLACE);
         let opened = match missing {
-            Missing::Make => beneath::make_to(root.as_fd(), place),
-            Missing::Fail => beneath::walk_to(root.as_fd(), place),
+            Missing::Make => open_beneath::make_to(root.as_fd(), place),
+            Missing::Fail => open_beneath::walk_to(root.as_fd(), place),
         };
         opened.map_err(|e| {
             let path = self.root.join(place);
@@ -267,7 +267,7 @@ impl Repo {
         let mut dirs = admin_dirs(&self.common.join("worktrees")).ok()?;
         dirs.push(self.common.clone());
         for dir in dirs {
-            let head = match beneath::read_small(&dir.join("HEAD"), GITDIR_CAP) {
+            let head = match open_beneath::read_small(&dir.join("HEAD"), GITDIR_CAP) {
                 // A removal has begun to delete it.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 head => head.ok()?,
@@ -326,7 +326,7 @@ impl Repo {
     pub(crate) async fn try_hold(&self, at: &Located, cancel: &CancellationToken) -> Result<Option<Lease>> {
         let failed = |e: std::io::Error| Error::at("locking", &at.path, e);
         for tried in 0.. {
-            let dir = beneath::open_dir(&at.path).map_err(failed)?;
+            let dir = open_beneath::open_dir(&at.path).map_err(failed)?;
             if let Some(lease) = Lease::take(dir).map_err(failed)? {
                 return Ok(Some(lease));
             }
@@ -348,7 +348,7 @@ impl Repo {
         records: &OwnedFd,
         cancel: &CancellationToken,
     ) -> Result<(Locked, Waited)> {
-        let own = beneath::open_dir_at(records, ".")
+        let own = open_beneath::open_dir_at(records, ".")
             .map_err(|e| Error::io("opening the records of worktrees", e))?;
         let mut waited = Waited::No;
         let locked = Locked::take(own, || waited = Waited::Yes, cancel).await?;
@@ -358,7 +358,7 @@ impl Repo {
     /// Takes the lock for git's records: a `git worktree add` fails when it meets one that is half written or
     /// half deleted. Held for milliseconds.
     pub(crate) async fn lock_records(&self, cancel: &CancellationToken) -> Result<Locked> {
-        let own = beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
+        let own = open_beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
         Locked::take(own, || {}, cancel).await
     }
 }
@@ -471,7 +471,7 @@ fn admin_dirs(records: &Path) -> Result<Vec<PathBuf>> {
 
 /// The worktree that an administrative directory names.
 fn read_gitdir(admin: &Path) -> Option<PathBuf> {
-    let bytes = beneath::read_small(&admin.join("gitdir"), GITDIR_CAP).ok()?;
+    let bytes = open_beneath::read_small(&admin.join("gitdir"), GITDIR_CAP).ok()?;
     let text = PathBuf::from(OsString::from_vec(bytes.trim_ascii_end().to_vec()));
     // Newer gits may write it relative to the administrative directory.
     let path = if text.is_absolute() { text } else { normal(&admin.join(text)) };

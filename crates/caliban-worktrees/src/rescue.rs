@@ -14,14 +14,14 @@ use caliban_core::names::Slug;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::blobs::Blobs;
 use crate::create::{BaseRef, CreateRequest, OnProgress, Worktree};
 use crate::error::{Error, Result};
+use crate::fast_import::{self, Snapshot, TemporaryRefs};
 use crate::git::{GitPlace, retry_locks};
 use crate::marker::Oid;
+use crate::open_beneath;
 use crate::repo::{Located, Repo, split_nul};
-use crate::save::{self, Snapshot, TemporaryRefs};
 use crate::survey::Survey;
 
 /// Where rescues are.
@@ -155,7 +155,8 @@ impl Repo {
             identity: None,
             refs: refs.clone(),
         };
-        let written = save::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
+        let written =
+            fast_import::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
         let made = match &written {
             Ok(written) => self.name_rescue(&at.name, written, cancel).await,
             Err(_) => Err(Error::Cancelled),
@@ -201,8 +202,8 @@ impl Repo {
         let taken =
             || Error::Place { path: path.to_path_buf(), why: "it exists and is not an empty directory" };
         std::fs::create_dir_all(path).map_err(|e| Error::at("making", path, e))?;
-        let root = beneath::open_dir(path).map_err(|_| taken())?;
-        if !beneath::entries(root.as_fd()).map_err(|e| Error::at("reading", path, e))?.is_empty() {
+        let root = open_beneath::open_dir(path).map_err(|_| taken())?;
+        if !open_beneath::entries(root.as_fd()).map_err(|e| Error::at("reading", path, e))?.is_empty() {
             return Err(taken());
         }
         let call = self.git.hardened(self.store(), "ls-tree").args(["-r", "-z", "--full-tree"]);
@@ -265,8 +266,8 @@ impl Repo {
             let (Some(mode), Some(oid)) = (words.get(1), words.get(3)) else { continue };
             let path = Path::new(OsStr::from_bytes(pair[1])).to_path_buf();
             let parent = path.parent().map(Path::to_path_buf).unwrap_or_default();
-            if let (Ok(parent), Some(name)) = (beneath::walk_to(root, &parent), path.file_name()) {
-                beneath::delete(parent.as_fd(), name).map_err(|e| Error::at("replacing", &path, e))?;
+            if let (Ok(parent), Some(name)) = (open_beneath::walk_to(root, &parent), path.file_name()) {
+                open_beneath::delete(parent.as_fd(), name).map_err(|e| Error::at("replacing", &path, e))?;
             }
             if let Some(oid) = Oid::parse(oid).filter(|oid| !oid.is_zero() && mode != "160000") {
                 puts.push((path, mode.clone(), oid));
@@ -302,9 +303,9 @@ impl Repo {
                     Ok(())
                 })
                 .await?;
-            return beneath::create_link(root, path, OsStr::from_bytes(&target)).map_err(failed);
+            return open_beneath::create_link(root, path, OsStr::from_bytes(&target)).map_err(failed);
         }
-        let mut file = beneath::create_file(root, path, mode == "100755").map_err(failed)?;
+        let mut file = open_beneath::create_file(root, path, mode == "100755").map_err(failed)?;
         store.read(oid, |chunk| std::io::Write::write_all(&mut file, chunk)).await
     }
 }

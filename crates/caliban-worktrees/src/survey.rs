@@ -2,8 +2,8 @@
 //! what has to be saved. Trusts neither its `.git`, its ignore files nor the flags in its index.
 
 mod doubts;
-mod left;
-pub(crate) mod lost;
+mod left_out;
+pub(crate) mod record_only;
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, FoundFile};
 use crate::blobs;
 use crate::error::{Error, Result};
 use crate::git::GitCall;
 use crate::index::ScratchIndex;
 use crate::marker::{Marker, Oid};
+use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo, split_nul};
 use crate::status::{
     GitStatus, INDEX_ARGS, IndexEntry, IndexFacts, STATUS_ARGS, Tracked, parse_index, parse_status,
@@ -115,7 +115,7 @@ impl Repo {
         ignored: IgnoredFiles,
         cancel: &CancellationToken,
     ) -> Result<Survey> {
-        let Ok(files) = beneath::open_dir(&at.path) else { return self.survey_record(at, cancel).await };
+        let Ok(files) = open_beneath::open_dir(&at.path) else { return self.survey_record(at, cancel).await };
         let scratch = ScratchIndex::new(self.common_dir());
         let Some((status, index)) = self.read_status(at, &scratch, cancel).await? else {
             return self.survey_unreadable(at, files, cancel).await;
@@ -143,7 +143,7 @@ impl Repo {
             survey.whole(path, ChangeKind::NestedRepository);
         }
         for path in &index.gitlinks {
-            match beneath::look(fd, path).map_err(|e| unreadable(path, &e))? {
+            match open_beneath::look(fd, path).map_err(|e| unreadable(path, &e))? {
                 FoundFile::Directory if is_empty(fd, path)? => {}
                 FoundFile::Directory => {
                     survey.whole(path, ChangeKind::Submodule);
@@ -159,7 +159,7 @@ impl Repo {
                 }
             }
         }
-        if matches!(beneath::look(fd, Path::new(".git")), Ok(FoundFile::Directory)) {
+        if matches!(open_beneath::look(fd, Path::new(".git")), Ok(FoundFile::Directory)) {
             survey.whole(Path::new(".git"), ChangeKind::NestedRepository);
         }
         self.survey_unknown(at, &status, &mut survey, &files, ignored, cancel).await?;
@@ -208,7 +208,7 @@ impl Repo {
             }
             if !doubted.contains(path) {
                 survey.ignored.push(path.clone());
-            } else if matches!(beneath::look(files.as_fd(), path), Ok(FoundFile::Directory)) {
+            } else if matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::Directory)) {
                 survey.whole(path, ChangeKind::Ignored);
             } else {
                 survey.plan.paths.insert(path.clone());
@@ -315,7 +315,7 @@ impl Survey {
             b'D' => self.add(&entry.path, ChangeKind::Deleted),
             _ => self.add(&entry.path, ChangeKind::Modified),
         }
-        let there = beneath::look(files, &entry.path).map_err(|e| unreadable(&entry.path, &e))?;
+        let there = open_beneath::look(files, &entry.path).map_err(|e| unreadable(&entry.path, &e))?;
         // Not there and not missed: the checkout is sparse, and the index alone has the content.
         if matches!(there, FoundFile::Nothing) && entry.unstaged == b'.' {
             self.plan.staged_only.push(staged);
@@ -338,14 +338,17 @@ fn ours(marker: &Marker, files: &OwnedFd) -> Result<Ours> {
     let Some(source) = &marker.source else { return Ok(ours) };
     for path in &marker.links {
         let target = source.join(path);
-        if matches!(beneath::look(files.as_fd(), path), Ok(FoundFile::Link(to)) if to == target.as_os_str()) {
+        if matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::Link(to)) if to == target.as_os_str())
+        {
             ours.same.insert(path.clone());
         }
     }
-    let root = beneath::open_dir(source).ok();
+    let root = open_beneath::open_dir(source).ok();
     for path in &marker.included {
-        let Ok(FoundFile::File { file, size, .. }) = beneath::look(files.as_fd(), path) else { continue };
-        let original = root.as_ref().and_then(|root| beneath::look(root.as_fd(), path).ok());
+        let Ok(FoundFile::File { file, size, .. }) = open_beneath::look(files.as_fd(), path) else {
+            continue;
+        };
+        let original = root.as_ref().and_then(|root| open_beneath::look(root.as_fd(), path).ok());
         let same = match original {
             Some(FoundFile::File { file: original, size: as_long, .. }) if size == as_long => {
                 blobs::same(file, original).map_err(|e| unreadable(path, &e))?
@@ -370,6 +373,6 @@ fn unreadable(path: &Path, e: &std::io::Error) -> Error {
 }
 
 fn is_empty(files: std::os::fd::BorrowedFd<'_>, path: &Path) -> Result<bool> {
-    let look = || beneath::entries(beneath::walk_to(files, path)?.as_fd());
+    let look = || open_beneath::entries(open_beneath::walk_to(files, path)?.as_fd());
     Ok(look().map_err(|e| unreadable(path, &e))?.is_empty())
 }

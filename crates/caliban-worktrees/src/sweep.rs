@@ -9,8 +9,8 @@ use caliban_core::names::Slug;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::open_beneath;
 use crate::remove::{KeepWorktrees, RemoveOptions, RemoveReport, TRASH, trash_of};
 use crate::repo::{Missing, Repo};
 
@@ -134,7 +134,7 @@ impl Repo {
     ) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let Ok(place) = self.open_place(Missing::Fail) else { return Ok(found) };
-        for (name, _) in beneath::entries(place.as_fd()).unwrap_or_default() {
+        for (name, _) in open_beneath::entries(place.as_fd()).unwrap_or_default() {
             let Some(name) = name.to_str().ok().and_then(|n| Slug::parse(n).ok()) else { continue };
             if live.contains(&name) || !self.is_half_made(&name, &place) {
                 continue;
@@ -154,8 +154,8 @@ impl Repo {
         let mut found = Vec::new();
         for hidden in trash_of(&place) {
             let done = mode == SweepMode::DryRun
-                || beneath::open_dir_at(&place, TRASH)
-                    .and_then(|trash| beneath::delete(trash.as_fd(), hidden.as_os_str()))
+                || open_beneath::open_dir_at(&place, TRASH)
+                    .and_then(|trash| open_beneath::delete(trash.as_fd(), hidden.as_os_str()))
                     .is_ok();
             if done {
                 found.push(at.join(TRASH).join(hidden));

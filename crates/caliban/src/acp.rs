@@ -7,7 +7,8 @@ use std::{
 
 use caliban_acp::v1::SessionInfo;
 use caliban_acp_host::{
-    AcpFailure, ClientFiles, Factory, FailureKind, LoadSession, NewSession, Opened, sessions::BoxFuture,
+    AcpFailure, ClientFiles, Factory, FailureKind, LoadSession, NewSession, OpenedSession,
+    sessions::BoxFuture,
 };
 use caliban_agent::{Attendance, conversation::Conversation};
 
@@ -18,9 +19,9 @@ use crate::{
     broker::Identity,
     cli::AgentFlags,
     commands::{Forks, SessionCommands},
-    compose::{ComposeRequest, Which, compose},
-    place::{FoundSession, Sessions},
+    compose::{ComposeRequest, WantedConversation, compose},
     report::{Code, Failure, note},
+    session_places::{FoundSession, Sessions},
     settings::{Environment, provider::Patience},
 };
 
@@ -66,7 +67,7 @@ pub(crate) enum Resumes {
 }
 
 impl Editor {
-    async fn open(&self, place: &NewSession, id: Option<&str>) -> Result<Opened, AcpFailure> {
+    async fn open(&self, place: &NewSession, id: Option<&str>) -> Result<OpenedSession, AcpFailure> {
         if !place.cwd.is_absolute() {
             return Err(AcpFailure::new(FailureKind::Invalid, "cwd must be an absolute path"));
         }
@@ -100,19 +101,19 @@ impl Editor {
         let which = match id {
             Some(id) => {
                 let sessions = Sessions::new(composition.repo_dir.clone());
-                Which::Old(
+                WantedConversation::Old(
                     sessions
                         .find(id)
                         .map_err(|error| AcpFailure { kind: FailureKind::NotFound, ..failure(error) })?,
                 )
             }
-            None => Which::New,
+            None => WantedConversation::New,
         };
         let commands = SessionCommands::of(&self.environment, &composition);
         let agent = composition.open(which, self.mailbox.as_ref()).await.map_err(failure)?;
         let commands = Some(commands(&agent, Forks::Possible));
         let goes_on = self.resumes == Resumes::UnfinishedTurns && agent.conversation().is_turn_open();
-        Ok(Opened { agent: Box::new(agent), commands, goes_on })
+        Ok(OpenedSession { agent: Box::new(agent), commands, goes_on })
     }
 
     fn recorded(&self, cwd: &Path) -> Result<Vec<SessionInfo>, Failure> {
@@ -124,11 +125,11 @@ impl Editor {
 }
 
 impl Factory for Editor {
-    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Opened, AcpFailure>> {
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<OpenedSession, AcpFailure>> {
         Box::pin(async move { self.open(&wanted, None).await })
     }
 
-    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Opened, AcpFailure>> {
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<OpenedSession, AcpFailure>> {
         Box::pin(async move { self.open(&wanted.place, Some(&wanted.id)).await })
     }
 

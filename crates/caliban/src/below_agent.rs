@@ -6,7 +6,7 @@
 //! `--bg` is held to its parent's rights by the daemon.
 
 use caliban_contract::{
-    ancestry::{self, Ancestry, Which},
+    ancestry::{self, AgentProcess, Ancestry},
     records::{self, RIGHTS, Rights},
 };
 use caliban_core::mode::Mode;
@@ -59,7 +59,7 @@ pub(crate) fn narrowed(mut own: Policy) -> Result<Policy, Failure> {
         return Ok(own);
     };
     // The agent itself: its spec says what it may do.
-    if agent.which == Which::Worker {
+    if agent.which == AgentProcess::Worker {
         return Ok(own);
     }
     let rights = records::read::<Rights>(&agent.dir, RIGHTS).filter(|rights| rights.nonce == agent.nonce);

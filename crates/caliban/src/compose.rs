@@ -18,20 +18,20 @@ use std::{
 
 use caliban_agent::{
     Agent, AgentLimits, Attendance, Fallback, Kit,
-    answer::AnswerForm,
+    answer_form::AnswerForm,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     definitions::{self, Definition},
     feed::{Feed, FeedEntry},
     hooks::HookPlace,
     prompt::{ContextFiles, Surroundings},
-    subagent::{Isolation, inherit},
+    subagent::{WorktreeIsolation, inherit},
 };
 use caliban_contract::{
     ancestry::{self, AgentAbove, Ancestry},
     detached,
 };
 use caliban_core::{
-    alias, ids::AgentId, price::Billing, quiet::QuietHours, redact::Redactor, setup::AgentSetup,
+    ids::AgentId, model_alias, price::Billing, quiet_hours::QuietHours, redact::Redactor, setup::AgentSetup,
     spec::AfterTurn, wait::Wait,
 };
 use caliban_fence::Fence;
@@ -49,12 +49,12 @@ use crate::{
     commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
     mcp::{self, questions::Questions},
-    place::{FoundSession, Sessions},
     report::Failure,
+    session_places::{FoundSession, Sessions},
     settings::{
         Environment, Files, Loaded,
         provider::Patience,
-        schema::{Fleet, GitPrograms, Settings},
+        schema::{FleetSettings, GitPrograms, Settings},
         tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
@@ -87,7 +87,7 @@ pub(crate) struct Composition {
     /// Whether the process ends with the turn.
     after_turn: AfterTurn,
     /// The fleet's settings.
-    pub fleet: Fleet,
+    pub fleet: FleetSettings,
     /// What the background agents of a session may spend, for a session that lives longer than one prompt.
     pub background: caliban_agent::background::BackgroundLimits,
     /// Commands that people wrote.
@@ -180,7 +180,7 @@ pub(crate) async fn compose(
     let fallback = match &fallback_model {
         Some(model) => {
             let provider = provider(&loaded, &target, environment, patience, None, governed)?;
-            Some(Fallback { provider, model: alias::resolved(model, claude_names(&target)) })
+            Some(Fallback { provider, model: model_alias::resolved(model, claude_names(&target)) })
         }
         None => None,
     };
@@ -189,7 +189,7 @@ pub(crate) async fn compose(
     let provider = provider(&loaded, &target, environment, patience, limit, governed)?;
     // A model that was asked for is stronger than that of the agent type.
     let model = match kind.and_then(|kind| kind.model.clone()).filter(|_| setup.model.is_none()) {
-        Some(model) => alias::resolved(&model, claude_names(&target)),
+        Some(model) => model_alias::resolved(&model, claude_names(&target)),
         None => model(&target, provider.as_ref()).await?,
     };
     let tools = setup.tools.clone().or_else(|| kind.and_then(|kind| kind.tools.clone()));
@@ -353,7 +353,7 @@ fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
     let is_own = match ancestry::own() {
         Ancestry::Person => true,
         Ancestry::Agents(agents) => {
-            agents.first().is_some_and(|agent| agent.which == ancestry::Which::Worker)
+            agents.first().is_some_and(|agent| agent.which == ancestry::AgentProcess::Worker)
         }
         Ancestry::Unknown => false,
     };
@@ -372,7 +372,7 @@ impl Resources {
 }
 
 /// Which conversation is wanted.
-pub(crate) enum Which {
+pub(crate) enum WantedConversation {
     /// A new one.
     New,
     /// This one, to be gone on with.
@@ -424,13 +424,13 @@ impl Composition {
     /// The agent of one conversation of this repo. With a mailbox it has the tools to write letters.
     pub(crate) async fn open(
         mut self,
-        which: Which,
+        which: WantedConversation,
         mailbox: Option<&broker::Identity>,
     ) -> Result<Agent, Failure> {
         let sessions = Sessions::new(self.repo_dir.clone());
         let (session, directory, is_old) = match which {
-            Which::Old(found) => (found.id, found.directory, true),
-            Which::New => {
+            WantedConversation::Old(found) => (found.id, found.directory, true),
+            WantedConversation::New => {
                 let repo = self.blueprint.repo.clone().unwrap_or_else(|| self.workspace.root.clone());
                 let (session, directory) = sessions.create(&repo)?;
                 (session, directory, false)
@@ -530,11 +530,11 @@ fn isolation(
     repo: Option<PathBuf>,
     workspace: &WorkspaceOptions,
     fence: Option<Fence>,
-) -> Isolation {
+) -> WorktreeIsolation {
     let settings = &loaded.settings;
     let worktrees = &settings.worktrees;
     let accepted = (settings.git_programs == GitPrograms::Ask).then(|| loaded.paths.repo(&loaded.root));
-    Isolation {
+    WorktreeIsolation {
         repo,
         accepted,
         env: workspace.env.clone(),

@@ -4,6 +4,7 @@
 //! verbs that only read settings start no runtime.
 
 mod acp;
+mod agent_types;
 mod below_agent;
 mod broker;
 mod budget;
@@ -19,17 +20,16 @@ mod jobs;
 mod keyboard;
 mod mcp;
 mod member;
-mod place;
 mod print;
 mod report;
 mod screen;
+mod session_places;
 mod sessions;
 mod settings;
 mod skills;
 mod telemetry;
 mod tool_names;
 mod trust;
-mod types;
 mod worker;
 mod worktrees;
 
@@ -153,7 +153,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Man(args) => cli::man::man(args)?,
         Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out),
         Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
-            types::types(*json, &environment, &cwd, &mut out)?;
+            agent_types::types(*json, &environment, &cwd, &mut out)?;
         }
         Command::Budget(command) => {
             return runtime()?.block_on(budget::budget(command, &environment, &cwd, &mut out));

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Dur
 
 use caliban_acp::v1::McpServer as Brought;
 use caliban_fence::Fence;
-use caliban_mcp::{ConnectedServer, Elicit, Endpoint, Outputs, ServerConfig};
+use caliban_mcp::{ConnectedServer, Elicit, McpEndpoint, Outputs, ServerConfig};
 use caliban_tools::{Tool, WorkspaceOptions};
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,7 @@ pub(crate) fn brought(
         let (name, endpoint) = match server {
             Brought::Stdio(stdio) => {
                 let more = stdio.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
-                let endpoint = Endpoint::Stdio {
+                let endpoint = McpEndpoint::Stdio {
                     helper: workspace.helper.clone(),
                     command: stdio.command.clone().into_os_string(),
                     args: stdio.args.iter().map(OsString::from).collect(),
@@ -45,12 +45,12 @@ pub(crate) fn brought(
             }
             Brought::Http(http) => {
                 let headers = http.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
-                let endpoint = Endpoint::Http { url: http.url.clone(), headers: headers.collect() };
+                let endpoint = McpEndpoint::Http { url: http.url.clone(), headers: headers.collect() };
                 (http.name.clone(), endpoint)
             }
             Brought::Sse(sse) => {
                 let headers = sse.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
-                (sse.name.clone(), Endpoint::Sse { url: sse.url.clone(), headers: headers.collect() })
+                (sse.name.clone(), McpEndpoint::Sse { url: sse.url.clone(), headers: headers.collect() })
             }
             // Not among the capabilities that we announce.
             _ => continue,
@@ -110,7 +110,7 @@ fn config(
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
     let endpoint = match (&server.command, &server.url) {
-        (Some(command), _) => Endpoint::Stdio {
+        (Some(command), _) => McpEndpoint::Stdio {
             helper: workspace.helper.clone(),
             command: command.into(),
             args: server.args.iter().map(OsString::from).collect(),
@@ -121,8 +121,8 @@ fn config(
         (None, Some(url)) => {
             let (url, headers) = (url.clone(), secrets(&server.headers));
             match server.transport {
-                McpTransport::Http => Endpoint::Http { url, headers },
-                McpTransport::Sse => Endpoint::Sse { url, headers },
+                McpTransport::Http => McpEndpoint::Http { url, headers },
+                McpTransport::Sse => McpEndpoint::Sse { url, headers },
             }
         }
         // The settings refuse a server with neither.

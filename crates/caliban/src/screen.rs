@@ -12,7 +12,7 @@ use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
 use caliban_contract::detached;
 use caliban_core::redact::Redactor;
 use caliban_tui::{
-    Facts, FleetView, LeaveReason, Look, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenOptions,
+    FleetView, LeaveReason, Look, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenFacts, ScreenOptions,
     SessionChoice,
     theme::{Depth, Ground, Theme},
 };
@@ -24,8 +24,8 @@ use crate::{
     broker::Identity,
     cli::{Cli, Command, agents::AgentsCommand, run::OutputFormat},
     member::Membership,
-    place::Sessions,
     report::{Code, Failure, note},
+    session_places::Sessions,
     settings::{
         Environment, Layer,
         schema::{Ui, UiStart, UiTheme},
@@ -117,7 +117,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     };
     let jobs = repo_dir.join(detached::DIRECTORY);
     let options = ScreenOptions {
-        facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
+        facts: ScreenFacts { place: place(&cwd, environment), ..facts(&cwd) },
         theme: theme(environment, &ui),
         look: look(environment, &ui),
         machine: Machine { pictures: Some(repo_dir.join("pasted")), ..machine(environment, &ui) },
@@ -284,8 +284,12 @@ fn which(cli: &Cli, sessions: &Sessions) -> Result<SessionChoice, Failure> {
 }
 
 /// What is known of the program and the directory.
-pub(crate) fn facts(cwd: &Path) -> Facts {
-    Facts { version: env!("CARGO_PKG_VERSION").to_owned(), branch: branch(cwd), ..Facts::default() }
+pub(crate) fn facts(cwd: &Path) -> ScreenFacts {
+    ScreenFacts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        branch: branch(cwd),
+        ..ScreenFacts::default()
+    }
 }
 
 /// The working directory, with `~` for the home directory.

@@ -13,40 +13,40 @@ use serde_json::{Value, json};
 use crate::endpoint::{Endpoint, EndpointForm};
 use crate::request::{Recorded, RequestOutcome};
 use crate::rules;
-use crate::server::{Hangup, KeptRequests, Rules, ServerShared, Settings};
+use crate::server::{Hangup, KeptRequests, Rules, ScriptServerSettings, ServerShared};
 use crate::stream::{Items, StreamItem};
 use crate::view::view;
 use crate::wire::{self, Protocol, StreamPart, WireAnswer, WireRefusal};
 
 /// The connection is to be closed without an answer.
 #[derive(Debug)]
-pub(crate) struct Closed;
+pub(crate) struct CloseConnection;
 
-impl std::fmt::Display for Closed {
+impl std::fmt::Display for CloseConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("closed by the script")
     }
 }
 
-impl std::error::Error for Closed {}
+impl std::error::Error for CloseConnection {}
 
 pub(crate) async fn answer(
     shared: Arc<ServerShared>,
     request: Request<Incoming>,
-) -> Result<Response<Items>, Closed> {
+) -> Result<Response<Items>, CloseConnection> {
     let (head, body) = request.into_parts();
-    let raw = body.collect().await.map_err(|_| Closed)?.to_bytes();
+    let raw = body.collect().await.map_err(|_| CloseConnection)?.to_bytes();
     let request = recorded(&shared, &head, raw);
     let anthropic = request.header("anthropic-version").is_some();
     let endpoint = Endpoint::of(&request.method, &request.path, &request.query, anthropic);
     let mut hangup = Hangup::armed(shared.clone());
     let (number, body, decision) = decide_and_record(&shared, request, &endpoint);
     let chosen = match decision {
-        Decision::Plain(plain) => {
+        AnswerDecision::Plain(plain) => {
             hangup.disarm();
             return Ok(document(plain, hangup));
         }
-        Decision::Step(chosen) => *chosen,
+        AnswerDecision::Step(chosen) => *chosen,
     };
     // Held by the test until it says go on; a sender that is gone means that the test has ended.
     let _ = shared.held.subscribe().wait_for(|held| !held).await;
@@ -62,7 +62,7 @@ pub(crate) async fn answer(
 }
 
 /// How a request is to be answered.
-enum Decision {
+enum AnswerDecision {
     /// By this document.
     Plain(Plain),
     /// By a step of the script.
@@ -109,7 +109,7 @@ fn decide_and_record(
     shared: &ServerShared,
     mut request: Recorded,
     endpoint: &Endpoint,
-) -> (usize, Value, Decision) {
+) -> (usize, Value, AnswerDecision) {
     let mut record = shared.lock();
     let record = &mut *record;
     if let Endpoint::Ask { protocol, .. } = endpoint {
@@ -135,17 +135,17 @@ fn decide_and_record(
 }
 
 fn decide(
-    settings: &Settings,
+    settings: &ScriptServerSettings,
     request: &Recorded,
     endpoint: &Endpoint,
     pick: &mut dyn FnMut(&ScriptView) -> Result<ScriptStep, String>,
-) -> (RequestOutcome, Decision) {
+) -> (RequestOutcome, AnswerDecision) {
     let protocol = endpoint.protocol();
     let refuse = |refusal: &WireRefusal<'_>| {
         let plain = Plain::refused(protocol, refusal);
-        (RequestOutcome::Rejected(plain.body.clone()), Decision::Plain(plain))
+        (RequestOutcome::Rejected(plain.body.clone()), AnswerDecision::Plain(plain))
     };
-    let other = |plain: Plain| (RequestOutcome::Other, Decision::Plain(plain));
+    let other = |plain: Plain| (RequestOutcome::Other, AnswerDecision::Plain(plain));
     let keyed = !matches!(endpoint, Endpoint::Root | Endpoint::Unknown | Endpoint::OllamaVersion);
     if let Some(key) = settings.key.as_deref().filter(|_| keyed && protocol != Protocol::Ollama) {
         let sent = key_of(request);
@@ -207,13 +207,13 @@ fn decide(
                 EndpointForm::AsAsked => EndpointForm::Whole,
                 said => said,
             };
-            (outcome, Decision::Step(Box::new(Chosen { protocol, form, step, view })))
+            (outcome, AnswerDecision::Step(Box::new(Chosen { protocol, form, step, view })))
         }
         Err(reason) => {
             let message = format!("testkit: {reason}");
             let refusal = WireRefusal::Status { status: 500, message: Some(&message), retry_after: None };
             let plain = Plain { retry: Retry::Never, ..Plain::refused(protocol, &refusal) };
-            (RequestOutcome::Unmatched(reason), Decision::Plain(plain))
+            (RequestOutcome::Unmatched(reason), AnswerDecision::Plain(plain))
         }
     }
 }
@@ -222,12 +222,12 @@ fn carry_out(
     chosen: &Chosen,
     answer: &WireAnswer<'_>,
     mut hangup: Hangup,
-) -> Result<Response<Items>, Closed> {
+) -> Result<Response<Items>, CloseConnection> {
     let protocol = chosen.protocol;
     match &chosen.step.fault {
         Some(Fault { kind: FaultKind::Refuse, .. }) => {
             hangup.disarm();
-            return Err(Closed);
+            return Err(CloseConnection);
         }
         Some(Fault { kind: FaultKind::Status, status, retry_after, body, .. }) => {
             hangup.disarm();

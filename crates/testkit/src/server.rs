@@ -37,13 +37,13 @@ pub struct ModelServer {
 #[derive(Debug)]
 pub struct ServerBuilder {
     script: Script,
-    settings: Settings,
+    settings: ScriptServerSettings,
     port: u16,
 }
 
 /// What the server insists on.
 #[derive(Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct ScriptServerSettings {
     pub(crate) key: Option<String>,
     pub(crate) models: Option<Vec<String>>,
     pub(crate) frame_size: Option<usize>,
@@ -143,7 +143,7 @@ impl ModelServer {
 
     /// A server that can still be told what to insist on.
     pub fn builder(script: Script) -> ServerBuilder {
-        ServerBuilder { script, settings: Settings::default(), port: 0 }
+        ServerBuilder { script, settings: ScriptServerSettings::default(), port: 0 }
     }
 
     /// `http://127.0.0.1:PORT`, without a path.
@@ -250,7 +250,7 @@ impl Drop for ModelServer {
     }
 }
 
-impl Settings {
+impl ScriptServerSettings {
     pub(crate) fn models(&self) -> Vec<String> {
         self.models.clone().filter(|models| !models.is_empty()).unwrap_or_else(|| vec![ANY_MODEL.to_owned()])
     }
@@ -259,7 +259,7 @@ impl Settings {
 /// What the connections and the test share.
 #[derive(Debug)]
 pub(crate) struct ServerShared {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ScriptServerSettings,
     pub(crate) start: Instant,
     record: Mutex<ServerRecord>,
     changed: Condvar,

@@ -2,7 +2,9 @@
 //!
 //! Owns only the shorthand; the format is `caliban_providers::script`.
 
-use caliban_providers::script::{Fault, FaultKind, ScriptStep, StepUsage, Stop, ToolCall, When};
+use caliban_providers::script::{
+    Fault, FaultKind, ScriptStep, ScriptStop, StepCondition, StepUsage, ToolCall,
+};
 use serde_json::Value;
 
 /// A [`Script`](crate::script::Script) of these steps.
@@ -55,9 +57,9 @@ pub trait StepExt: Sized {
     /// Costs this; the four counts are disjoint.
     fn costs_cached(self, usage: StepUsage) -> ScriptStep;
     /// Stops for this reason.
-    fn stopping(self, stop: Stop) -> ScriptStep;
+    fn stopping(self, stop: ScriptStop) -> ScriptStep;
     /// Answers only requests for which this holds.
-    fn when(self, when: When) -> ScriptStep;
+    fn when(self, when: StepCondition) -> ScriptStep;
     /// Answers only requests whose last user message contains this (text or tool results).
     fn on(self, contains: impl Into<String>) -> ScriptStep;
     /// Answers only conversations whose first prompt contains this.
@@ -124,22 +126,22 @@ impl StepExt for ScriptStep {
         ScriptStep { usage: Some(usage), ..self }
     }
 
-    fn stopping(self, stop: Stop) -> ScriptStep {
+    fn stopping(self, stop: ScriptStop) -> ScriptStep {
         ScriptStep { stop: Some(stop), ..self }
     }
 
-    fn when(self, when: When) -> ScriptStep {
+    fn when(self, when: StepCondition) -> ScriptStep {
         ScriptStep { when: Some(when), ..self }
     }
 
     fn on(self, contains: impl Into<String>) -> ScriptStep {
         let when = self.when.clone().unwrap_or_default();
-        self.when(When { contains: Some(contains.into()), ..when })
+        self.when(StepCondition { contains: Some(contains.into()), ..when })
     }
 
     fn on_first(self, contains: impl Into<String>) -> ScriptStep {
         let when = self.when.clone().unwrap_or_default();
-        self.when(When { first_prompt_contains: Some(contains.into()), ..when })
+        self.when(StepCondition { first_prompt_contains: Some(contains.into()), ..when })
     }
 
     fn forever(self) -> ScriptStep {

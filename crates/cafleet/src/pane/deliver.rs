@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::backend::TextWay;
 use super::evidence::{self, Proof};
-use super::look::{PaneLook, PaneState, PaneTarget};
+use super::inspect::{PaneLook, PaneState, PaneTarget};
 use super::tmux::Pasted;
 use super::{classify, compose};
 use crate::settings::Settings;
@@ -58,13 +58,13 @@ pub(crate) enum DeliveryStep {
 
 /// What one process remembers between its steps.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct DeliveryMemory {
     typed: HashMap<TaskId, Instant>,
     /// By what is looked for in the input line.
     entered: HashMap<String, Instant>,
 }
 
-impl Memory {
+impl DeliveryMemory {
     /// Whether Enter is to be pressed again for the text with this marker, which stands in the input line.
     fn enter_again(&mut self, marker: &str) -> bool {
         let last = self.entered.entry(marker.to_owned()).or_insert_with(Instant::now);
@@ -81,7 +81,7 @@ pub(crate) async fn step(
     broker: &mut Broker,
     settings: &Settings,
     agent: &Agent,
-    memory: &mut Memory,
+    memory: &mut DeliveryMemory,
 ) -> Result<DeliveryStep, BrokerError> {
     let Some(target) = agent.placement.as_ref().and_then(PaneTarget::of) else {
         return Ok(DeliveryStep::Nothing);
@@ -132,19 +132,19 @@ pub(crate) async fn step(
     }
     let text = compose::preview(task, settings.max_text_len);
     match type_text(&target, settings, seen, &text, &format!("cafleet-{}", task.id.short())).await {
-        Written::Sent => {
+        WriteResult::Sent => {
             memory.typed.insert(task.id, Instant::now());
             memory.entered.insert(compose::marker(task), Instant::now());
             record(broker, task.id, DeliveryState::Typed, None).await?;
             Ok(DeliveryStep::Typed)
         }
-        Written::NotNow(why) => {
+        WriteResult::NotNow(why) => {
             record(broker, task.id, DeliveryState::Held, Some(&why)).await?;
             hold(broker, &waiting[1..], "an earlier message is held").await?;
             Ok(DeliveryStep::Held(why))
         }
         // The claim stands: it counts as interrupted, and what became of it is looked for.
-        Written::Failed(why) => Ok(DeliveryStep::Held(why)),
+        WriteResult::Failed(why) => Ok(DeliveryStep::Held(why)),
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn deliver(
     settings: &Settings,
     agent: &Agent,
 ) -> Result<usize, BrokerError> {
-    let mut memory = Memory::default();
+    let mut memory = DeliveryMemory::default();
     let mut typed = 0;
     let mut enough = Instant::now() + STAY;
     loop {
@@ -178,7 +178,7 @@ async fn settle(
     target: &PaneTarget<'_>,
     seen: &PaneLook,
     typed: &[Task],
-    memory: &mut Memory,
+    memory: &mut DeliveryMemory,
 ) -> Result<Option<String>, BrokerError> {
     let Some(facts) = &seen.facts else { return Ok(None) };
     let mut under_way = None;
@@ -222,7 +222,7 @@ async fn step_exec(
     seen: PaneLook,
     exec: &Exec,
     waiting: &[Task],
-    memory: &mut Memory,
+    memory: &mut DeliveryMemory,
 ) -> Result<DeliveryStep, BrokerError> {
     let why = format!("a command runs in it (exec {})", exec.id.short());
     hold(broker, waiting, &why).await?;
@@ -251,12 +251,12 @@ async fn step_exec(
     let own = std::env::current_exe().ok();
     let line = compose::exec_line(own.as_deref().and_then(Path::to_str), exec.id);
     match type_text(target, settings, seen, &line, &format!("cafleet-{}", exec.id.short())).await {
-        Written::Sent => Ok(DeliveryStep::Typed),
-        Written::NotNow(why) => {
+        WriteResult::Sent => Ok(DeliveryStep::Typed),
+        WriteResult::NotNow(why) => {
             broker.unclaim_exec(exec.id, &why, Stamp::now()).await?;
             Ok(DeliveryStep::Held(why))
         }
-        Written::Failed(why) => {
+        WriteResult::Failed(why) => {
             broker.end_exec(exec.id, &ExecEnd::Lost(why.clone()), Stamp::now()).await?;
             Ok(DeliveryStep::Held(why))
         }
@@ -271,7 +271,7 @@ pub(crate) fn is_overdue(exec: &Exec, now: Stamp) -> bool {
 
 /// What became of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteResult {
     /// Typed and entered.
     Sent,
     /// Nothing was typed; another time.
@@ -288,28 +288,28 @@ pub(crate) async fn type_text(
     mut seen: PaneLook,
     text: &str,
     buffer: &str,
-) -> Written {
+) -> WriteResult {
     if target.backend.text != TextWay::Paste {
-        return Written::NotNow(seen.why);
+        return WriteResult::NotNow(seen.why);
     }
     for _ in 0..PASTE_ATTEMPTS {
         let facts = match (seen.state, &seen.facts) {
             (PaneState::Free, Some(facts)) => facts,
-            _ => return Written::NotNow(seen.why),
+            _ => return WriteResult::NotNow(seen.why),
         };
         let keys = target.backend.enters_at_once.then_some("Enter");
         match target.tmux.paste(target.pane, buffer, text, keys, &target.condition(facts)).await {
             Ok(Pasted::Sent) if keys.is_none() => {
                 enter_apart(target, settings, text).await;
-                return Written::Sent;
+                return WriteResult::Sent;
             }
-            Ok(Pasted::Sent) => return Written::Sent,
+            Ok(Pasted::Sent) => return WriteResult::Sent,
             Ok(Pasted::Refused) => {}
-            Err(error) => return Written::Failed(error.words()),
+            Err(error) => return WriteResult::Failed(error.words()),
         }
         seen = target.look(settings).await;
     }
-    Written::NotNow("the pane changed just before typing".to_owned())
+    WriteResult::NotNow("the pane changed just before typing".to_owned())
 }
 
 /// Presses Enter for a text that has just been pasted, once it stands in the input line. Best effort: whoever looks for the

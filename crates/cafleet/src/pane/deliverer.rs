@@ -16,9 +16,9 @@ use caliban_store::broker::{
 use caliban_store::{Stamp, StoreUrl};
 use tokio::time::Instant;
 
-use super::deliver::{DeliveryStep, Memory, is_overdue, step};
-use super::here;
-use super::look::{PaneState, PaneTarget, look_at};
+use super::deliver::{DeliveryMemory, DeliveryStep, is_overdue, step};
+use super::inspect::{PaneState, PaneTarget, look_at};
+use super::own_pane;
 use super::process;
 use crate::failure::{Failure, shown};
 use crate::settings::Settings;
@@ -156,7 +156,7 @@ fn root<'a>(session: &Session, agents: &'a [Agent]) -> Option<&'a Agent> {
 /// The rounds of one deliverer, or of a monitor that does its work.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    memory: Memory,
+    memory: DeliveryMemory,
     housekept: Option<Instant>,
 }
 
@@ -192,7 +192,7 @@ impl Rounds {
 
 /// Undoes members that were never finished, because the command that made them was killed.
 pub(crate) async fn undo_unfinished(broker: &mut Broker, session: SessionId) -> Result<(), BrokerError> {
-    let here = here::host().ok();
+    let here = own_pane::host().ok();
     for agent in broker.agents(session).await? {
         let Some(placement) = agent.placement.as_ref().filter(|placement| placement.tmux_pane.is_none())
         else {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::backend::Leave;
 use super::classify;
-use super::deliver::{Written, type_text};
-use super::look::{PaneState, PaneTarget};
+use super::deliver::{WriteResult, type_text};
+use super::inspect::{PaneState, PaneTarget};
 use super::process;
 use super::tmux::Pasted;
 use crate::settings::Settings;
@@ -41,7 +41,9 @@ pub(crate) async fn ask(
             (PaneState::Free, Leave::Line(line), None) => {
                 let lock = broker.lock_pane(&target.lock_name(), INTERVAL).await;
                 let buffer = format!("cafleet-leave-{}", target.pane.trim_start_matches('%'));
-                if lock.is_some() && type_text(target, settings, seen, line, &buffer).await == Written::Sent {
+                if lock.is_some()
+                    && type_text(target, settings, seen, line, &buffer).await == WriteResult::Sent
+                {
                     asked = Some(Instant::now());
                     continue;
                 }

@@ -4,7 +4,7 @@
 //! A key is sent only into the very pane that was recorded, only when the expected coding agent is
 //! its foreground program, and only when that agent's input line is empty.
 //!
-//! [`backend`], [`compose`] and [`classify`] decide and touch nothing; [`look`] and [`evidence`] find out; [`tmux`],
+//! [`backend`], [`compose`] and [`classify`] decide and touch nothing; [`inspect`] and [`evidence`] find out; [`tmux`],
 //! [`deliver`], [`deliverer`] and [`launch`] act.
 
 pub(crate) mod backend;
@@ -13,9 +13,9 @@ pub(crate) mod compose;
 pub(crate) mod deliver;
 pub(crate) mod deliverer;
 pub(crate) mod evidence;
-pub(crate) mod here;
+pub(crate) mod inspect;
 pub(crate) mod launch;
 pub(crate) mod leave;
-pub(crate) mod look;
+pub(crate) mod own_pane;
 pub(crate) mod process;
 pub(crate) mod tmux;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::pattern::{fits, means};
-use super::{Done, Effect, FileState, Obstacle, Places, Report, SAMPLES, SetupClient, SetupItem, file};
+use super::{
+    FileState, Obstacle, Places, RuleEffect, SAMPLES, SetupClient, SetupDone, SetupItem, SetupReport, file,
+};
 
 /// Literal calls pass.
 const ALLOW: [&str; 3] =
@@ -24,30 +26,30 @@ pub(super) fn settings_file(places: &Places) -> PathBuf {
 }
 
 /// Adds what is missing to the user's settings. Everything else in them stays.
-pub(super) fn permit(places: &Places) -> Done {
+pub(super) fn permit(places: &Places) -> SetupDone {
     let file = settings_file(places);
     let mut settings = match load(&file) {
         Ok(found) => found.unwrap_or_default(),
-        Err(why) => return Done::Failed(why),
+        Err(why) => return SetupDone::Failed(why),
     };
     if missing(&settings).is_empty() {
-        return Done::Nothing;
+        return SetupDone::Nothing;
     }
     if let Err(why) = add(&mut settings) {
-        return Done::Failed(why);
+        return SetupDone::Failed(why);
     }
     let copy = match file.exists().then(|| file::keep_copy(&file)).transpose() {
         Ok(copy) => copy,
-        Err(error) => return Done::Failed(error.to_string()),
+        Err(error) => return SetupDone::Failed(error.to_string()),
     };
     match file::replace(&file, format!("{:#}\n", Value::Object(settings)).as_bytes()) {
-        Ok(()) => copy.map_or(Done::Installed, Done::Replaced),
-        Err(error) => Done::Failed(error.to_string()),
+        Ok(()) => copy.map_or(SetupDone::Installed, SetupDone::Replaced),
+        Err(error) => SetupDone::Failed(error.to_string()),
     }
 }
 
 /// Looks at the permissions that we add, and at the rules of every file.
-pub(super) fn look(places: &Places, report: &mut Report) {
+pub(super) fn look(places: &Places, report: &mut SetupReport) {
     let user = settings_file(places);
     let state = match load(&user) {
         Ok(found) => {
@@ -85,7 +87,7 @@ pub(super) fn look(places: &Places, report: &mut Report) {
         Some(_) => managed.iter().collect(),
         None => managed.iter().chain(&own).collect(),
     };
-    for (list, effect) in [("deny", Effect::Denies), ("ask", Effect::Asks)] {
+    for (list, effect) in [("deny", RuleEffect::Denies), ("ask", RuleEffect::Asks)] {
         for (file, settings) in &counts {
             for rule in rules(settings, list).filter(|rule| SAMPLES.iter().any(|sample| means(rule, sample)))
             {
@@ -101,11 +103,11 @@ pub(super) fn look(places: &Places, report: &mut Report) {
         match only {
             Some((file, _)) => {
                 let why = "only the rules of this file count, and none of them allows cafleet".to_owned();
-                report.obstacle(Effect::Asks, file, "allowManagedPermissionRulesOnly", why);
+                report.obstacle(RuleEffect::Asks, file, "allowManagedPermissionRulesOnly", why);
             }
             None => {
                 let why = "no rule in permissions.allow means calls of cafleet".to_owned();
-                report.obstacle(Effect::Asks, &settings_file(places), ALLOW[0], why);
+                report.obstacle(RuleEffect::Asks, &settings_file(places), ALLOW[0], why);
             }
         }
     }
@@ -118,14 +120,14 @@ pub(super) fn look(places: &Places, report: &mut Report) {
             let why = format!(
                 "cafleet would run in the sandbox: no database there, and no Director; sandbox.excludedCommands lacks \"{OUTSIDE}\""
             );
-            report.obstacle(Effect::Denies, file, "sandbox.enabled", why);
+            report.obstacle(RuleEffect::Denies, file, "sandbox.enabled", why);
         }
     }
     trust(places, report);
 }
 
 /// Whether the project is trusted. Without the state file Claude Code has never run, and asks anyway.
-fn trust(places: &Places, report: &mut Report) {
+fn trust(places: &Places, report: &mut SetupReport) {
     let Ok(Some(state)) = load(&places.claude_state) else { return };
     let project = places.project.to_string_lossy();
     let accepted = state
@@ -135,12 +137,12 @@ fn trust(places: &Places, report: &mut Report) {
     if accepted != Some(&Value::Bool(true)) {
         let rule = format!("projects[\"{project}\"].hasTrustDialogAccepted");
         let why = "claude asks whether this directory is trusted when it starts in it".to_owned();
-        report.obstacle(Effect::Asks, &places.claude_state, &rule, why);
+        report.obstacle(RuleEffect::Asks, &places.claude_state, &rule, why);
     }
 }
 
-impl Report {
-    fn obstacle(&mut self, effect: Effect, file: &Path, rule: &str, why: String) {
+impl SetupReport {
+    fn obstacle(&mut self, effect: RuleEffect, file: &Path, rule: &str, why: String) {
         let (file, rule) = (file.to_owned(), rule.to_owned());
         self.obstacles.push(Obstacle { client: SetupClient::Claude, effect, file, rule, why });
     }
@@ -223,18 +225,18 @@ mod tests {
             project: dir.path().join("project"),
             database: dir.path().join("registry.db"),
         };
-        assert!(matches!(permit(&places), Done::Installed));
+        assert!(matches!(permit(&places), SetupDone::Installed));
         let look = || {
-            let mut report = Report { items: Vec::new(), obstacles: Vec::new() };
+            let mut report = SetupReport { items: Vec::new(), obstacles: Vec::new() };
             look(&places, &mut report);
             report.obstacles.into_iter().map(|it| (it.effect, it.rule)).collect::<Vec<_>>()
         };
         assert_eq!(look(), []);
         let managed = places.etc.join("claude-code/managed-settings.json");
         file::replace(&managed, br#"{"permissions":{"deny":["Bash(cafleet * send *)"]}}"#).expect("write");
-        assert_eq!(look(), [(Effect::Denies, "Bash(cafleet * send *)".to_owned())]);
+        assert_eq!(look(), [(RuleEffect::Denies, "Bash(cafleet * send *)".to_owned())]);
         file::replace(&managed, br#"{"allowManagedPermissionRulesOnly":true}"#).expect("write");
-        assert_eq!(look(), [(Effect::Asks, "allowManagedPermissionRulesOnly".to_owned())]);
+        assert_eq!(look(), [(RuleEffect::Asks, "allowManagedPermissionRulesOnly".to_owned())]);
         let part = places.etc.join("claude-code/managed-settings.d/10-team.json");
         file::replace(&part, br#"{"permissions":{"allow":["Bash(cafleet:*)"]}}"#).expect("write");
         assert_eq!(look(), []);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{Effect, FileState, Obstacle, Places, Report, SetupClient, file};
+use super::{FileState, Obstacle, Places, RuleEffect, SetupClient, SetupReport, file};
 
 /// Literal calls pass, outside the sandbox. A rule is a beginning, so `member exec` cannot be told from the rest.
 const RULES: &str = r#"# Lets codex run literal calls of cafleet unasked, outside its sandbox.
@@ -32,7 +32,7 @@ pub(super) fn rules(places: &Places) -> file::Ours {
 }
 
 /// Looks at every file that has a say.
-pub(super) fn look(places: &Places, report: &mut Report) {
+pub(super) fn look(places: &Places, report: &mut SetupReport) {
     let config_file = places.codex.join("config.toml");
     let config = load(&config_file, report).unwrap_or_default();
     let mut directories = vec![places.codex.join("rules"), places.etc.join("codex/rules")];
@@ -55,12 +55,12 @@ pub(super) fn look(places: &Places, report: &mut Report) {
     if !is_trusted(&config, &places.project) {
         let rule = format!("[projects.\"{}\"] trust_level", places.project.display());
         let why = "codex asks whether this directory is trusted when it starts in it".to_owned();
-        report.codex(Effect::Asks, &config_file, &rule, why);
+        report.codex(RuleEffect::Asks, &config_file, &rule, why);
     }
 }
 
 /// What happens to a call that no rule allows.
-fn sandbox(places: &Places, file: &Path, config: &Table, report: &mut Report) {
+fn sandbox(places: &Places, file: &Path, config: &Table, report: &mut SetupReport) {
     let mode = config.get("sandbox_mode").and_then(Value::as_str).unwrap_or("workspace-write");
     if mode == "danger-full-access" {
         return;
@@ -68,7 +68,7 @@ fn sandbox(places: &Places, file: &Path, config: &Table, report: &mut Report) {
     if mode == "read-only" {
         let why =
             "no rule allows cafleet, and its database cannot be written in a read-only sandbox".to_owned();
-        report.codex(Effect::Denies, file, &format!("sandbox_mode = \"{mode}\""), why);
+        report.codex(RuleEffect::Denies, file, &format!("sandbox_mode = \"{mode}\""), why);
         return;
     }
     let part = config.get("sandbox_workspace_write").and_then(Value::as_table);
@@ -79,18 +79,18 @@ fn sandbox(places: &Places, file: &Path, config: &Table, report: &mut Report) {
     if !is_writable {
         let why =
             format!("no rule allows cafleet, and {} is no writable root of the sandbox", directory.display());
-        report.codex(Effect::Denies, file, "sandbox_workspace_write.writable_roots", why);
+        report.codex(RuleEffect::Denies, file, "sandbox_workspace_write.writable_roots", why);
     }
     if part.and_then(|part| part.get("network_access")).and_then(Value::as_bool) != Some(true) {
         let why =
             "no rule allows cafleet, and the sandbox may keep it from tmux, whose socket counts as network"
                 .to_owned();
-        report.codex(Effect::Denies, file, "sandbox_workspace_write.network_access", why);
+        report.codex(RuleEffect::Denies, file, "sandbox_workspace_write.network_access", why);
     }
 }
 
 /// What the machine's administrator requires. Members start with `--ask-for-approval never --sandbox workspace-write`.
-fn requirements(file: &Path, report: &mut Report) {
+fn requirements(file: &Path, report: &mut SetupReport) {
     let Some(required) = load(file, report) else { return };
     for (key, needed) in
         [("allowed_approval_policies", "never"), ("allowed_sandbox_modes", "workspace-write")]
@@ -98,7 +98,7 @@ fn requirements(file: &Path, report: &mut Report) {
         let Some(list) = required.get(key).and_then(Value::as_array) else { continue };
         if !list.iter().any(|one| one.as_str() == Some(needed)) {
             let why = format!("members start with \"{needed}\", which the list does not have");
-            report.codex(Effect::Denies, file, key, why);
+            report.codex(RuleEffect::Denies, file, key, why);
         }
     }
     let rules = required.get("rules").and_then(|part| part.get("prefix_rules")).and_then(Value::as_array);
@@ -117,8 +117,8 @@ fn requirements(file: &Path, report: &mut Report) {
     }
 }
 
-impl Report {
-    fn codex(&mut self, effect: Effect, file: &Path, rule: &str, why: String) {
+impl SetupReport {
+    fn codex(&mut self, effect: RuleEffect, file: &Path, rule: &str, why: String) {
         let (file, rule) = (file.to_owned(), rule.to_owned());
         self.obstacles.push(Obstacle { client: SetupClient::Codex, effect, file, rule, why });
     }
@@ -130,14 +130,14 @@ fn is_trusted(config: &Table, project: &Path) -> bool {
 }
 
 /// A configuration file; none when there is none. One that cannot be read is told.
-fn load(path: &Path, report: &mut Report) -> Option<Table> {
+fn load(path: &Path, report: &mut SetupReport) -> Option<Table> {
     let text = file::read(path).map_err(|error| error.to_string());
     let parsed = text.and_then(|text| match text {
         Some(text) => text.parse::<Table>().map(Some).map_err(|error| error.message().to_owned()),
         None => Ok(None),
     });
     parsed.unwrap_or_else(|why| {
-        report.codex(Effect::Asks, path, "(the file)", format!("it cannot be read: {why}"));
+        report.codex(RuleEffect::Asks, path, "(the file)", format!("it cannot be read: {why}"));
         None
     })
 }
@@ -150,17 +150,17 @@ fn with_extension(dir: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-fn effect(decision: &str) -> Option<Effect> {
+fn effect(decision: &str) -> Option<RuleEffect> {
     match decision {
-        "forbidden" => Some(Effect::Denies),
-        "prompt" => Some(Effect::Asks),
+        "forbidden" => Some(RuleEffect::Denies),
+        "prompt" => Some(RuleEffect::Asks),
         _ => None,
     }
 }
 
 /// The rules of a file that keep calls of cafleet from passing, each on one line. The files are programs; only the plain form
 /// that the documentation shows is understood.
-fn strict_rules(text: &str) -> Vec<(Effect, String)> {
+fn strict_rules(text: &str) -> Vec<(RuleEffect, String)> {
     let text: String =
         text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join(" ");
     let blocks = text.split("prefix_rule(").skip(1);
@@ -199,7 +199,7 @@ mod tests {
         let found = strict_rules(text);
         assert_eq!(
             found.iter().map(|(effect, _)| *effect).collect::<Vec<_>>(),
-            [Effect::Asks, Effect::Denies]
+            [RuleEffect::Asks, RuleEffect::Denies]
         );
         assert_eq!(found[0].1, "prefix_rule(pattern = [\"cafleet\", \"session\"], decision = \"prompt\")");
     }
@@ -210,18 +210,18 @@ mod tests {
         let file = dir.path().join("requirements.toml");
         let found = |text: &str| {
             std::fs::write(&file, text).expect("write");
-            let mut report = Report { items: Vec::new(), obstacles: Vec::new() };
+            let mut report = SetupReport { items: Vec::new(), obstacles: Vec::new() };
             requirements(&file, &mut report);
             report.obstacles.into_iter().map(|it| (it.effect, it.rule)).collect::<Vec<_>>()
         };
         assert_eq!(found("allowed_approval_policies = [\"never\", \"on-request\"]"), []);
         assert_eq!(
             found("allowed_sandbox_modes = [\"read-only\"]"),
-            [(Effect::Denies, "allowed_sandbox_modes".to_owned())]
+            [(RuleEffect::Denies, "allowed_sandbox_modes".to_owned())]
         );
         let rules =
             "[rules]\nprefix_rules = [{ pattern = [{ token = \"cafleet\" }], decision = \"prompt\" }]";
-        assert_eq!(found(rules), [(Effect::Asks, "rules.prefix_rules".to_owned())]);
+        assert_eq!(found(rules), [(RuleEffect::Asks, "rules.prefix_rules".to_owned())]);
         assert_eq!(found("= broken").len(), 1);
     }
 }

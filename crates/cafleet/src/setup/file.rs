@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{Done, SetupClient, SetupItem};
+use super::{SetupClient, SetupDone, SetupItem};
 
 /// The largest file that is read.
 const CAP: u64 = 1024 * 1024;
@@ -65,22 +65,22 @@ impl Ours {
     }
 
     /// Writes it where that takes nothing away from anybody.
-    pub(crate) fn install(&self) -> Done {
+    pub(crate) fn install(&self) -> SetupDone {
         let whole = format!("{}{}{MARK}{}{}\n", self.text, self.comment.0, hash(&self.text), self.comment.1);
-        let written = |done: Done| match replace(&self.path, whole.as_bytes()) {
+        let written = |done: SetupDone| match replace(&self.path, whole.as_bytes()) {
             Ok(()) => done,
-            Err(error) => Done::Failed(error.to_string()),
+            Err(error) => SetupDone::Failed(error.to_string()),
         };
         match self.state() {
-            FileState::Current => Done::Nothing,
-            FileState::Changed => Done::Left,
-            FileState::Missing => written(Done::Installed),
-            FileState::Old => written(Done::Updated),
+            FileState::Current => SetupDone::Nothing,
+            FileState::Changed => SetupDone::Left,
+            FileState::Missing => written(SetupDone::Installed),
+            FileState::Old => written(SetupDone::Updated),
             FileState::ChangedOld => match keep_copy(&self.path) {
-                Ok(copy) => written(Done::Replaced(copy)),
-                Err(error) => Done::Failed(error.to_string()),
+                Ok(copy) => written(SetupDone::Replaced(copy)),
+                Err(error) => SetupDone::Failed(error.to_string()),
             },
-            FileState::Unreadable(why) => Done::Failed(why),
+            FileState::Unreadable(why) => SetupDone::Failed(why),
         }
     }
 

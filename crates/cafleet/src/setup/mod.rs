@@ -73,13 +73,13 @@ pub(crate) struct SetupItem {
     pub(crate) state: FileState,
     /// What installing it did.
     #[serde(flatten)]
-    pub(crate) done: Option<Done>,
+    pub(crate) done: Option<SetupDone>,
 }
 
 /// What installing did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "result", content = "copy")]
-pub(crate) enum Done {
+pub(crate) enum SetupDone {
     /// Nothing: it is as it should be.
     Nothing,
     /// It is there now.
@@ -98,7 +98,7 @@ pub(crate) enum Done {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Obstacle {
     pub(crate) client: SetupClient,
-    pub(crate) effect: Effect,
+    pub(crate) effect: RuleEffect,
     pub(crate) file: PathBuf,
     /// The rule as the file has it, or the setting.
     pub(crate) rule: String,
@@ -107,19 +107,19 @@ pub(crate) struct Obstacle {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Effect {
+pub(crate) enum RuleEffect {
     Denies,
     Asks,
 }
 
 /// What there is, and what stands in the way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct SetupReport {
     pub(crate) items: Vec<SetupItem>,
     pub(crate) obstacles: Vec<Obstacle>,
 }
 
-impl Report {
+impl SetupReport {
     /// Whether literal calls pass, by the present skills.
     pub(crate) fn is_good(&self) -> bool {
         self.obstacles.is_empty()
@@ -145,8 +145,8 @@ impl Report {
 }
 
 /// Looks, and changes nothing.
-pub(crate) fn check(places: &Places, clients: &[SetupClient]) -> Report {
-    let mut report = Report { items: Vec::new(), obstacles: Vec::new() };
+pub(crate) fn check(places: &Places, clients: &[SetupClient]) -> SetupReport {
+    let mut report = SetupReport { items: Vec::new(), obstacles: Vec::new() };
     for client in clients {
         report.items.extend(files(places, *client).iter().map(file::Ours::look));
         match client {
@@ -158,8 +158,8 @@ pub(crate) fn check(places: &Places, clients: &[SetupClient]) -> Report {
 }
 
 /// Installs what is missing or old, and looks again.
-pub(crate) fn install(places: &Places, clients: &[SetupClient]) -> Report {
-    let mut done: Vec<(PathBuf, Done)> = Vec::new();
+pub(crate) fn install(places: &Places, clients: &[SetupClient]) -> SetupReport {
+    let mut done: Vec<(PathBuf, SetupDone)> = Vec::new();
     for client in clients {
         for file in files(places, *client) {
             done.push((file.path.clone(), file.install()));

@@ -5,10 +5,13 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::AgentDeregisterArgs;
-use crate::context::{Context, member_prefix};
+use crate::context::{VerbContext, member_prefix};
 use crate::failure::Failure;
 
-pub(crate) async fn run(context: &mut Context, args: &AgentDeregisterArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(
+    context: &mut VerbContext,
+    args: &AgentDeregisterArgs,
+) -> Result<VerbAnswer, Failure> {
     let session = context.session().await?;
     let agent = member_prefix(&args.agent_id, session)?;
     let id = context.broker().await?.deregister(session, &agent, Stamp::now()).await?;

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::answer::VerbAnswer;
 use crate::args::AgentListArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::render::agent::AgentForm;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &AgentListArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &AgentListArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let acting = context.acting(&args.agent_id).await?;
     let agents = context.broker().await?.agents(acting.session).await?;

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::AgentRegisterArgs;
-use crate::context::{Context, session_prefix};
+use crate::context::{VerbContext, session_prefix};
 use crate::failure::{Failure, shown};
 use crate::input;
 
-pub(crate) async fn run(context: &mut Context, args: &AgentRegisterArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &AgentRegisterArgs) -> Result<VerbAnswer, Failure> {
     let given = context.session_given()?.to_owned();
     let not_found =
         || Failure::refused("session_not_found", format!("Session '{}' not found.", shown(&given)));

@@ -4,12 +4,12 @@ use caliban_store::broker::{BrokerError, IdPrefix};
 
 use crate::answer::VerbAnswer;
 use crate::args::AgentShowArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::render::agent::AgentForm;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &AgentShowArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &AgentShowArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let acting = context.acting(&args.agent_id).await?;
     let id = IdPrefix::parse(&args.id).map_err(|error| BrokerError::AgentNotFound(error.0))?;

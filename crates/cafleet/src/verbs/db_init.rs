@@ -2,22 +2,22 @@
 
 use caliban_store::StoreUrl;
 use caliban_store::broker::SCHEMA;
-use caliban_store::open::Prepared;
+use caliban_store::open::OpenReport;
 use serde_json::json;
 
 use crate::answer::VerbAnswer;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 
-pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure> {
     let StoreUrl::Sqlite(file) = context.settings.database()?;
     let (file, head) = (file.path().display().to_string(), SCHEMA.version());
     let (text, done) = match context.broker().await?.prepared() {
-        Prepared::Created => (format!("Database created at schema {head}: {}", shown(&file)), "created"),
-        Prepared::Upgraded(from) => {
+        OpenReport::Created => (format!("Database created at schema {head}: {}", shown(&file)), "created"),
+        OpenReport::Upgraded(from) => {
             (format!("Database upgraded from schema {from} to {head}: {}", shown(&file)), "upgraded")
         }
-        Prepared::Current => {
+        OpenReport::Current => {
             (format!("Database already at head (schema {head}): {}", shown(&file)), "current")
         }
     };

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use crate::answer::VerbAnswer;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::pane::deliverer::{self, DelivererEnd};
 
-pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure> {
     let session = context.session().await?;
     let settings = context.settings.clone();
     let left = deliverer::serve(context.broker().await?, &settings, session).await?;

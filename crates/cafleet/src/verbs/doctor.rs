@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::setup;
 use crate::answer::VerbAnswer;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
-use crate::pane::look::{PaneState, look_at};
-use crate::pane::{here, process};
+use crate::pane::inspect::{PaneState, look_at};
+use crate::pane::{own_pane, process};
 use crate::settings::Settings;
 
 use super::monitor_scan;
 
-pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
-    let here = here::find(&context.settings, "cafleet doctor").await?;
+pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure> {
+    let here = own_pane::find(&context.settings, "cafleet doctor").await?;
     let facts = here.facts;
     let variable = context.settings.tmux_pane.clone().unwrap_or_default();
     let mut text = format!(

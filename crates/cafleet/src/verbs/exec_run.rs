@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::answer::VerbAnswer;
 use crate::args::ExecRunArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::process;
 
@@ -21,7 +21,7 @@ pub(super) const OUTPUT_BYTES: usize = 64 * 1024;
 /// What a command that was killed by a signal counts as, as in a shell.
 const SIGNALLED: i64 = 128;
 
-pub(crate) async fn run(context: &mut Context, args: &ExecRunArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &ExecRunArgs) -> Result<VerbAnswer, Failure> {
     let unknown =
         || Failure::refused("exec_not_found", format!("there is no command {} to run", shown(&args.id)));
     let id = ExecId::parse(&args.id).ok_or_else(unknown)?;

@@ -6,11 +6,11 @@ use serde_json::json;
 use super::team;
 use crate::answer::VerbAnswer;
 use crate::args::MemberCaptureArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
-use crate::pane::look::{PaneState, PaneTarget};
+use crate::pane::inspect::{PaneState, PaneTarget};
 
-pub(crate) async fn run(context: &mut Context, args: &MemberCaptureArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberCaptureArgs) -> Result<VerbAnswer, Failure> {
     let lines = match usize::try_from(args.lines) {
         Ok(lines @ 1..) => lines,
         _ => {

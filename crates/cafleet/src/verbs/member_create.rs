@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 use super::team::{self, MEMBER_COMMANDS};
 use crate::answer::VerbAnswer;
 use crate::args::MemberCreateArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::backend::{Backend, Start};
-use crate::pane::here::{self, Here};
+use crate::pane::inspect::{PaneState, PaneTarget, look_at};
 use crate::pane::launch::{self, Launch};
-use crate::pane::look::{PaneState, PaneTarget, look_at};
+use crate::pane::own_pane::{self, Here};
 use crate::pane::tmux::Tmux;
 use crate::pane::{deliverer, process};
 use crate::prompt::{self, Ids};
-use crate::{holder, input, render, usage};
+use crate::{input, render, usage, worktree_hold};
 
 /// How long a pane may take to start its program.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -37,8 +37,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// What a Director is when nobody said it.
 const DEFAULT_BACKEND: &str = "claude";
 
-pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Result<VerbAnswer, Failure> {
-    let here = here::find(&context.settings, MEMBER_COMMANDS).await?;
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> Result<VerbAnswer, Failure> {
+    let here = own_pane::find(&context.settings, MEMBER_COMMANDS).await?;
     let director = team::director(context, &args.agent_id).await?;
     if let Some(given) = &args.recover {
         return recover(context, &here, &director, given, args.full).await;
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
         Failure { hint_text: Some(format!("install it: {}", backend.install)), ..failure }
     })?;
     let mut cwd = directory(args.cwd.as_deref())?;
-    let holder = holder::path(&database_dir, ids.agent);
+    let holder = worktree_hold::path(&database_dir, ids.agent);
     let mut worktree = None;
     if args.worktree {
         let made = make_worktree(&cwd, &name, ids.agent, &holder).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
         worktree: worktree.as_ref().map(|made| made.created.name.to_string()),
     };
     let placement = Placement {
-        host: here::host()
+        host: own_pane::host()
             .map_err(|error| Failure::internal(format!("cannot tell this machine: {error}")))?,
         director: Some(director.id),
         tmux_session: here.facts.session.clone(),
@@ -107,7 +107,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
     let broker = context.broker().await?;
     let member = broker.create_member(&new, Stamp::now()).await?;
     if worktree.is_some()
-        && let Err(error) = holder::hold(&holder)
+        && let Err(error) = worktree_hold::hold(&holder)
     {
         broker.undo_member(member.id, Stamp::now()).await?;
         let words = format!("cannot hold the member's worktree: {}: {error}", holder.display());
@@ -174,7 +174,7 @@ async fn make_worktree(
 
 /// Makes the pane of a pending member and waits until its program runs.
 async fn start_in_pane(
-    context: &mut Context,
+    context: &mut VerbContext,
     here: &Here,
     director: &Agent,
     member: &Agent,
@@ -196,7 +196,7 @@ async fn start_in_pane(
                 let _ = tmux.kill_pane(&pane, &format!("#{{==:#{{pane_id}},{pane}}}")).await;
             }
             broker.unplace_member(member.id, Stamp::now()).await?;
-            holder::let_go(broker, &settings).await?;
+            worktree_hold::let_go(broker, &settings).await?;
             let message = format!("{}. Rolled back registration of {}.", failure.message, member.id);
             return Err(Failure { message, ..failure });
         }
@@ -251,7 +251,7 @@ async fn wait_for(broker: &mut Broker, tmux: &Tmux, member: &Agent, pane: &str) 
 
 /// Brings a member back that lost its pane: the same identity and mailbox, the same program and prompt, another pane.
 async fn recover(
-    context: &mut Context,
+    context: &mut VerbContext,
     here: &Here,
     director: &Agent,
     given: &str,

@@ -9,18 +9,18 @@ use serde_json::json;
 use super::team;
 use crate::answer::{VerbAnswer, talk};
 use crate::args::MemberDeleteArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
-use crate::holder;
+use crate::pane::inspect::{PaneState, PaneTarget};
 use crate::pane::leave;
-use crate::pane::look::{PaneState, PaneTarget};
+use crate::worktree_hold;
 
 /// How long a member may take to leave.
 const LIMIT: Duration = Duration::from_secs(15);
 /// How much of its pane is shown when it does not.
 const TAIL: usize = 80;
 
-pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberDeleteArgs) -> Result<VerbAnswer, Failure> {
     let instead = "; use `cafleet agent deregister` for it";
     let team = team::command(context, &args.agent_id, &args.member_id, instead).await?;
     let settings = context.settings.clone();
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Resul
         },
     };
     broker.remove_member(&team.director, member.id, Stamp::now()).await?;
-    holder::let_go(broker, &settings).await?;
+    worktree_hold::let_go(broker, &settings).await?;
     if let Some(target) = member.placement.as_ref().and_then(PaneTarget::of) {
         let window = member.placement.as_ref().map_or("", |placement| placement.tmux_window.as_str());
         // Best effort: the window may have been closed with its last pane.

@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use super::team;
 use crate::answer::VerbAnswer;
 use crate::args::MemberExecArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::input::{self, BodySource};
 use crate::pane::deliver::deliver;
 use crate::pane::deliverer;
-use crate::pane::look::PaneTarget;
+use crate::pane::inspect::PaneTarget;
 use crate::render::task::indented;
 use crate::usage;
 
 /// How often the store is looked at although nobody rang.
 const SLOW_CHECK: Duration = Duration::from_secs(1);
 
-pub(crate) async fn run(context: &mut Context, args: &MemberExecArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberExecArgs) -> Result<VerbAnswer, Failure> {
     let path = ["member", "exec"];
     if let Some(id) = &args.result {
         return result(context, args, id).await;
@@ -77,7 +77,11 @@ pub(crate) async fn run(context: &mut Context, args: &MemberExecArgs) -> Result<
     }
 }
 
-async fn result(context: &mut Context, args: &MemberExecArgs, given: &str) -> Result<VerbAnswer, Failure> {
+async fn result(
+    context: &mut VerbContext,
+    args: &MemberExecArgs,
+    given: &str,
+) -> Result<VerbAnswer, Failure> {
     let director = team::director(context, &args.agent_id).await?;
     let broker = context.broker().await?;
     let found = broker.execs_like(director.id, given).await?;

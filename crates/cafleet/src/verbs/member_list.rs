@@ -5,11 +5,11 @@ use caliban_store::Stamp;
 use super::team;
 use crate::answer::VerbAnswer;
 use crate::args::MemberListArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::render;
 
-pub(crate) async fn run(context: &mut Context, args: &MemberListArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberListArgs) -> Result<VerbAnswer, Failure> {
     let director = team::director(context, &args.agent_id).await?;
     let broker = context.broker().await?;
     let mut rows = Vec::new();

@@ -5,16 +5,16 @@ use serde_json::json;
 use super::team;
 use crate::answer::VerbAnswer;
 use crate::args::MemberPingArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::compose;
-use crate::pane::deliver::{Written, type_text};
-use crate::pane::look::{PaneState, PaneTarget};
+use crate::pane::deliver::{WriteResult, type_text};
+use crate::pane::inspect::{PaneState, PaneTarget};
 
 /// How long to wait for another process that types into the pane.
 const LOCK_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-pub(crate) async fn run(context: &mut Context, args: &MemberPingArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberPingArgs) -> Result<VerbAnswer, Failure> {
     let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
@@ -32,9 +32,9 @@ pub(crate) async fn run(context: &mut Context, args: &MemberPingArgs) -> Result<
                         let line = compose::ping_line(team.member.session, team.member.id);
                         let buffer = format!("cafleet-ping-{}", team.member.id.short());
                         match type_text(&target, &settings, seen, &line, &buffer).await {
-                            Written::Sent => None,
-                            Written::NotNow(why) => Some(why),
-                            Written::Failed(why) => {
+                            WriteResult::Sent => None,
+                            WriteResult::NotNow(why) => Some(why),
+                            WriteResult::Failed(why) => {
                                 return Err(Failure::refused(
                                     "send",
                                     format!("send failed: {}", shown(&why)),

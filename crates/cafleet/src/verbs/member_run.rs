@@ -4,23 +4,23 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use caliban_contract::mark::{self, AgentMark};
+use caliban_contract::process_mark::{self, AgentMark};
 use caliban_store::Stamp;
 use caliban_store::broker::AgentId;
 
 use crate::answer::VerbAnswer;
 use crate::args::MemberRunArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
-use crate::pane::here;
 use crate::pane::launch::Launch;
+use crate::pane::own_pane;
 
 use super::team::MEMBER_COMMANDS;
 
-pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MemberRunArgs) -> Result<VerbAnswer, Failure> {
     let over = || Failure::refused("member_gone", format!("there is no member {} to start", shown(&args.id)));
     let member = AgentId::parse(&args.id).ok_or_else(over)?;
-    let here = here::find(&context.settings, MEMBER_COMMANDS).await?;
+    let here = own_pane::find(&context.settings, MEMBER_COMMANDS).await?;
     let identity = here.identity().ok_or_else(|| Failure::internal("cannot tell this pane from others"))?;
     if identity.pane_pid != i64::from(std::process::id()) {
         return Err(Failure::refused("member_gone", "this is not the first process of a pane"));
@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<V
     program.args(&launch.arguments).current_dir(&launch.cwd);
     // Whatever the member starts is known to be no person's, also after a double fork with an empty environment. Best
     // effort: where the system refuses, the processes above still tell who it is.
-    let _unmarked = mark::put(AgentMark::Member);
+    let _unmarked = process_mark::put(AgentMark::Member);
     // Comes back only when it fails.
     let error = program.exec();
     let why = format!("cannot start {}: {error}", shown(&launch.program));

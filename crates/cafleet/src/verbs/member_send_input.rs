@@ -7,11 +7,11 @@ use serde_json::json;
 use super::team;
 use crate::answer::VerbAnswer;
 use crate::args::MemberSendInputArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::backend::TextWay;
 use crate::pane::classify;
-use crate::pane::look::{PaneState, PaneTarget};
+use crate::pane::inspect::{PaneState, PaneTarget};
 use crate::pane::tmux::Pasted;
 use crate::{input, usage};
 
@@ -23,7 +23,10 @@ const FREE_TEXT: [&str; 3] = ["Type something", "Other", "Something else"];
 /// How long the question's field for words may take to open.
 const FIELD: Duration = Duration::from_millis(400);
 
-pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(
+    context: &mut VerbContext,
+    args: &MemberSendInputArgs,
+) -> Result<VerbAnswer, Failure> {
     let path = ["member", "send-input"];
     let words = args.freetext.as_deref();
     if let Some(words) = words {

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::MessageAckArgs;
-use crate::context::{Context, member_prefix};
+use crate::context::{VerbContext, member_prefix};
 use crate::failure::Failure;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageAckArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MessageAckArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let session = context.session().await?;
     let by = member_prefix(&args.agent_id, session)?;

@@ -7,14 +7,17 @@ use serde_json::json;
 use super::message_send::{sender, task_id, unconfirmed};
 use crate::answer::VerbAnswer;
 use crate::args::MessageBroadcastArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::input;
 use crate::pane::deliverer;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(
+    context: &mut VerbContext,
+    args: &MessageBroadcastArgs,
+) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let id = task_id(&["message", "broadcast"], args.id.as_deref())?.unwrap_or_else(TaskId::random);
     let session = context.session().await?;

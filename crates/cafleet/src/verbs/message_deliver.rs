@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::answer::VerbAnswer;
 use crate::args::MessageDeliverArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::deliver::deliver;
 
 /// How often a pane that is not free is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MessageDeliverArgs) -> Result<VerbAnswer, Failure> {
     let acting = context.reading(&args.agent_id).await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;

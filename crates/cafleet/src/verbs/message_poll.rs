@@ -7,14 +7,14 @@ use caliban_store::broker::{DEFAULT_PAGE, MailboxScope, PollQuery};
 
 use crate::answer::VerbAnswer;
 use crate::args::MessagePollArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::render::json::Style;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 use crate::usage;
 
-pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MessagePollArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let since = args
         .since

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::MessageSendArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::deliver::deliver;
 use crate::pane::deliverer;
@@ -14,7 +14,7 @@ use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 use crate::{input, usage};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MessageSendArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let id = task_id(&["message", "send"], args.id.as_deref())?;
     // Chosen here rather than in the store, so that a failure can name it for a safe retry.

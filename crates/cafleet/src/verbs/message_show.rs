@@ -5,12 +5,12 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::MessageShowArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
-pub(crate) async fn run(context: &mut Context, args: &MessageShowArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &MessageShowArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let acting = context.reading(&args.agent_id).await?;
     let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;

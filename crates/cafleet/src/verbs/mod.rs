@@ -41,10 +41,10 @@ use crate::answer::VerbAnswer;
 use crate::args::{
     AgentCommand, Command, DbCommand, MemberCommand, MessageCommand, MonitorCommand, SessionCommand,
 };
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
 
-pub(crate) async fn run(context: &mut Context, command: Command) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, command: Command) -> Result<VerbAnswer, Failure> {
     match command {
         Command::Session(SessionCommand::Create(args)) => session_create::run(context, &args).await,
         Command::Session(SessionCommand::List(_)) => session_list::run(context).await,

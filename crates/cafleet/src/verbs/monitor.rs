@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::monitor_scan::{living, look_around, sessions, table};
 use crate::answer::VerbAnswer;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::deliverer::Rounds;
 use crate::pane::process;
@@ -26,7 +26,7 @@ struct Watched {
     lock: Option<PaneLock>,
 }
 
-pub(crate) async fn run(context: &mut Context, once: bool) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, once: bool) -> Result<VerbAnswer, Failure> {
     let sessions = sessions(context).await?;
     let settings = context.settings.clone();
     let mut watched: Vec<Watched> = sessions

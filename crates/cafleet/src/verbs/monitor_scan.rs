@@ -5,10 +5,10 @@ use caliban_store::broker::{Activity, Agent, Broker, IdPrefix, Session, SessionI
 use serde_json::{Value, json};
 
 use crate::answer::VerbAnswer;
-use crate::context::{Context, session_prefix};
+use crate::context::{VerbContext, session_prefix};
 use crate::failure::{Failure, shown};
-use crate::pane::here;
-use crate::pane::look::{PaneLook, look_at};
+use crate::pane::inspect::{PaneLook, look_at};
+use crate::pane::own_pane;
 use crate::render::member::{columns, duration, idle};
 use crate::settings::Settings;
 
@@ -20,7 +20,7 @@ pub(super) struct ScanRow {
     pub(super) is_root: bool,
 }
 
-pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure> {
     let sessions = sessions(context).await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
@@ -35,12 +35,12 @@ pub(crate) async fn run(context: &mut Context) -> Result<VerbAnswer, Failure> {
 }
 
 /// The session that was named, or every living one with a pane on this machine.
-pub(super) async fn sessions(context: &mut Context) -> Result<Vec<Session>, Failure> {
+pub(super) async fn sessions(context: &mut VerbContext) -> Result<Vec<Session>, Failure> {
     if let Ok(given) = context.session_given().map(str::to_owned) {
         let prefix = session_prefix(&given)?;
         return Ok(vec![context.broker().await?.session(&prefix).await?]);
     }
-    let here = here::host().ok();
+    let here = own_pane::host().ok();
     let broker = context.broker().await?;
     let mut found = Vec::new();
     for summary in broker.sessions().await? {

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use crate::answer::{self, VerbAnswer};
 use crate::args::ServerArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::render::json::{self, Style};
 
-pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &ServerArgs) -> Result<VerbAnswer, Failure> {
     let (settings, style) = (&context.settings, context.style);
     let host = match (args.host, &settings.server.host) {
         (Some(host), _) => host,

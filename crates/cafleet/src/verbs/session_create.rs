@@ -6,12 +6,12 @@ use caliban_store::broker::{NewSession, Placement};
 use super::setup;
 use crate::answer::VerbAnswer;
 use crate::args::{CodingAgent, SessionCreateArgs};
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::Failure;
-use crate::pane::{deliverer, here};
+use crate::pane::{deliverer, own_pane};
 use crate::{input, render};
 
-pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &SessionCreateArgs) -> Result<VerbAnswer, Failure> {
     let label = args.label.as_deref().map(|label| input::name("--label", label)).transpose()?;
     let now = Stamp::now();
     // Before the store is touched: outside tmux nothing is written.
@@ -30,8 +30,8 @@ pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Resu
     Ok(answer.note(setup::old(&context.settings)))
 }
 
-async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<Placement, Failure> {
-    let here = here::find(&context.settings, "cafleet session create").await.map_err(|failure| {
+async fn placement(context: &VerbContext, agent: CodingAgent, now: Stamp) -> Result<Placement, Failure> {
+    let here = own_pane::find(&context.settings, "cafleet session create").await.map_err(|failure| {
         failure.hint(
             "'cafleet session create --no-tmux' makes a session without a pane; its Director polls for messages",
         )
@@ -39,7 +39,7 @@ async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<
     let identity = here.identity();
     let facts = here.facts;
     Ok(Placement {
-        host: here::host()
+        host: own_pane::host()
             .map_err(|error| Failure::internal(format!("cannot tell this machine: {error}")))?,
         director: None,
         tmux_session: facts.session,

@@ -8,17 +8,17 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::SessionDeleteArgs;
-use crate::context::{Context, session_prefix};
+use crate::context::{VerbContext, session_prefix};
 use crate::failure::{Failure, shown};
-use crate::holder;
+use crate::pane::inspect::{PaneState, PaneTarget};
 use crate::pane::leave;
-use crate::pane::look::{PaneState, PaneTarget};
 use crate::settings::Settings;
+use crate::worktree_hold;
 
 /// How long all members together may take to leave.
 const GRACE: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(context: &mut Context, args: &SessionDeleteArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &SessionDeleteArgs) -> Result<VerbAnswer, Failure> {
     let prefix = session_prefix(&args.id)?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
@@ -30,7 +30,7 @@ pub(crate) async fn run(context: &mut Context, args: &SessionDeleteArgs) -> Resu
     }
     let deleted = broker.delete_session(session.id, Stamp::now()).await?;
     broker.wake_deliverer(session.id).await;
-    holder::let_go(broker, &settings).await?;
+    worktree_hold::let_go(broker, &settings).await?;
     let mut text = format!("Deleted session {}. Deregistered {} agents.", deleted.id, deleted.deregistered);
     for (name, how) in &ended {
         text.push_str(&format!("\n  {name}: {how}"));

@@ -4,11 +4,11 @@ use caliban_store::broker::SessionSummary;
 
 use crate::answer::VerbAnswer;
 use crate::args::SessionShowArgs;
-use crate::context::{Context, session_prefix};
+use crate::context::{VerbContext, session_prefix};
 use crate::failure::Failure;
 use crate::render;
 
-pub(crate) async fn run(context: &mut Context, args: &SessionShowArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) async fn run(context: &mut VerbContext, args: &SessionShowArgs) -> Result<VerbAnswer, Failure> {
     let prefix = session_prefix(&args.id)?;
     let broker = context.broker().await?;
     let session = broker.session(&prefix).await?;

@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::SetupArgs;
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::settings::Settings;
-use crate::setup::{self, Done, Effect, FileState, Places, Report, SetupClient, SetupItem};
+use crate::setup::{self, FileState, Places, RuleEffect, SetupClient, SetupDone, SetupItem, SetupReport};
 
-pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<VerbAnswer, Failure> {
+pub(crate) fn run(context: &VerbContext, args: &SetupArgs) -> Result<VerbAnswer, Failure> {
     let places = places(&context.settings)?;
     let clients: Vec<SetupClient> = match (args.claude, args.codex) {
         (false, false) => present(&context.settings, &places),
@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<VerbAnswer, Fai
     }
     let report = if args.check { setup::check(&places, &clients) } else { setup::install(&places, &clients) };
     let failed = report.items.iter().find_map(|item| match &item.done {
-        Some(Done::Failed(why)) => Some((item.file.clone(), why.clone())),
+        Some(SetupDone::Failed(why)) => Some((item.file.clone(), why.clone())),
         _ => None,
     });
     if let Some((file, why)) = failed {
@@ -40,14 +40,14 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<VerbAnswer, Fai
 }
 
 /// What `doctor` says about it: nothing when there is nothing to say.
-pub(crate) fn looked(settings: &Settings) -> Option<Report> {
+pub(crate) fn looked(settings: &Settings) -> Option<SetupReport> {
     let places = places(settings).ok()?;
     let used = used(&places);
     (!used.is_empty()).then(|| setup::check(&places, &used))
 }
 
 /// Remarks for a person: what is missing or old, and what stands in the way.
-pub(crate) fn remarks(report: &Report) -> Vec<String> {
+pub(crate) fn remarks(report: &SetupReport) -> Vec<String> {
     let items =
         report.items.iter().filter(|item| !matches!(item.state, FileState::Current | FileState::Changed));
     let items = items.map(|item| {
@@ -67,11 +67,11 @@ pub(crate) fn old(settings: &Settings) -> Option<String> {
     looked(settings)?.old_in_words()
 }
 
-fn obstacles(report: &Report) -> impl Iterator<Item = String> + '_ {
+fn obstacles(report: &SetupReport) -> impl Iterator<Item = String> + '_ {
     report.obstacles.iter().map(|it| {
         let effect = match it.effect {
-            Effect::Denies => "denies",
-            Effect::Asks => "asks",
+            RuleEffect::Denies => "denies",
+            RuleEffect::Asks => "asks",
         };
         format!(
             "{} {effect}: {}: {} ({})",
@@ -83,7 +83,7 @@ fn obstacles(report: &Report) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &SetupReport) -> String {
     let mut lines: Vec<String> = report.items.iter().map(line).collect();
     lines.extend(obstacles(report));
     if report.is_good() {
@@ -94,13 +94,13 @@ fn text(report: &Report) -> String {
 
 fn line(item: &SetupItem) -> String {
     let word = match &item.done {
-        Some(Done::Installed) => "installed".to_owned(),
-        Some(Done::Updated) => "updated".to_owned(),
-        Some(Done::Replaced(copy)) => {
+        Some(SetupDone::Installed) => "installed".to_owned(),
+        Some(SetupDone::Updated) => "updated".to_owned(),
+        Some(SetupDone::Replaced(copy)) => {
             format!("updated; your version is kept as {}", shown(&copy.display().to_string()))
         }
-        Some(Done::Left) => "left alone: you changed it".to_owned(),
-        Some(Done::Nothing | Done::Failed(_)) | None => state_in_words(&item.state),
+        Some(SetupDone::Left) => "left alone: you changed it".to_owned(),
+        Some(SetupDone::Nothing | SetupDone::Failed(_)) | None => state_in_words(&item.state),
     };
     format!("{:6} {:14} {}: {word}", item.client.name(), item.what, shown(&item.file.display().to_string()))
 }

@@ -2,9 +2,9 @@
 
 use caliban_store::broker::{Agent, IdPrefix};
 
-use crate::context::Context;
+use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
-use crate::pane::{deliverer, here};
+use crate::pane::{deliverer, own_pane};
 
 /// What the member commands are called together when tmux is missing.
 pub(super) const MEMBER_COMMANDS: &str = "cafleet member commands";
@@ -17,8 +17,8 @@ pub(super) struct Commanded {
 }
 
 /// The acting Director, with what an interrupted command left undone.
-pub(super) async fn director(context: &mut Context, given: &str) -> Result<Agent, Failure> {
-    here::must_be_inside(&context.settings, MEMBER_COMMANDS)?;
+pub(super) async fn director(context: &mut VerbContext, given: &str) -> Result<Agent, Failure> {
+    own_pane::must_be_inside(&context.settings, MEMBER_COMMANDS)?;
     let director = context.reading(given).await?;
     deliverer::undo_unfinished(context.broker().await?, director.session).await?;
     Ok(director)
@@ -26,7 +26,7 @@ pub(super) async fn director(context: &mut Context, given: &str) -> Result<Agent
 
 /// The member, if the acting agent is its Director. `instead` is said about an agent that is no member.
 pub(super) async fn command(
-    context: &mut Context,
+    context: &mut VerbContext,
     agent_id: &str,
     member_id: &str,
     instead: &str,

@@ -4,10 +4,10 @@
 //! it. A prompt while a turn runs is steering and ends with that turn. A cancel ends everything that was said before it:
 //! what the agent has not heard is taken down in the conversation and not worked on. Knows nothing of connections.
 
-mod board;
 mod hosted;
 mod runner;
 mod ticket;
+mod work_queue;
 
 use std::{
     hash::{BuildHasher as _, Hasher as _},
@@ -31,15 +31,15 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub(crate) use self::{board::Utterance, ticket::Speech};
-use self::{
-    board::{HostBoard, Lined, Prompt},
-    runner::{Gone, HostShared, RunnerJob},
-};
 pub use self::{
     hosted::{About, Hosted},
     ticket::{EndedTurn, TakenPrompt, Ticket, Unavailable, Unsaid},
 };
+use self::{
+    runner::{Gone, HostShared, RunnerJob},
+    work_queue::{HostBoard, Lined, Prompt},
+};
+pub(crate) use self::{ticket::Speech, work_queue::Utterance};
 use crate::{commands::Commands, permission::ListedAsk};
 
 /// How soon to look again whether a message that is on its way has arrived.

@@ -14,9 +14,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    board::{HostBoard, Next, Prompt, Utterance},
     hosted::Hosted,
     ticket::EndedTurn,
+    work_queue::{HostBoard, NextWork, Prompt, Utterance},
 };
 
 /// What the host and the agent's task share.
@@ -89,7 +89,7 @@ impl HostShared {
     }
 
     /// The turn is over: decides what comes next, and tells who waited for it.
-    fn end_turn(&self, report: TurnReport) -> Next {
+    fn end_turn(&self, report: TurnReport) -> NextWork {
         let mut board = self.board();
         // After a failure the queue is left alone: the next attempt would fail, too.
         let can_hear =
@@ -102,7 +102,7 @@ impl HostShared {
         }
         // What was said after the cancel does not overtake what was said before it.
         if is_cancelled && !board.next.is_empty() && board.coming > 0 {
-            return Next::Settle { so_far: report };
+            return NextWork::Settle { so_far: report };
         }
         let ended = EndedTurn { at: self.handle.feed().end(), report: Arc::new(report) };
         board.last = Some(ended.clone());
@@ -128,7 +128,7 @@ impl HostShared {
 
     /// Something other than a turn is over. What a person has said meanwhile begins a turn; what we have to tell the model
     /// waits for one.
-    fn rest(&self, is_cancelled: bool) -> Next {
+    fn rest(&self, is_cancelled: bool) -> NextWork {
         let mut board = self.board();
         if !board.closed && self.handle.is_turn_wanted() {
             return board.hear_queue(is_cancelled, None);
@@ -161,8 +161,8 @@ pub(super) async fn run(
     let shared = gone.0.clone();
     while let Some(job) = jobs.recv().await {
         let mut next = match job {
-            RunnerJob::Prompt { prompt, cancel } => Next::Prompt { prompt, cancel },
-            RunnerJob::GoOn { cancel } => Next::GoOn { cancel, so_far: None },
+            RunnerJob::Prompt { prompt, cancel } => NextWork::Prompt { prompt, cancel },
+            RunnerJob::GoOn { cancel } => NextWork::GoOn { cancel, so_far: None },
             RunnerJob::Compact { cancel, done } => {
                 let result = agent.compact(&cancel).await;
                 let next = shared.rest(cancel.is_cancelled());
@@ -178,28 +178,28 @@ pub(super) async fn run(
                 let result = agent.configure(change).await;
                 // Who asked may have gone.
                 let _gone = done.send(result);
-                Next::Rest
+                NextWork::Rest
             }
             RunnerJob::Close => break,
         };
         loop {
             next = match next {
-                Next::Prompt { prompt: Prompt { message, author, utterance }, cancel } => {
+                NextWork::Prompt { prompt: Prompt { message, author, utterance }, cancel } => {
                     shared.speaks(utterance);
                     shared.end_turn(agent.prompt(message, author, &cancel).await)
                 }
-                Next::GoOn { cancel, so_far } => {
+                NextWork::GoOn { cancel, so_far } => {
                     let report = agent.go_on(&cancel).await;
                     shared.end_turn(match so_far {
                         Some(earlier) => both(earlier, report),
                         None => report,
                     })
                 }
-                Next::Settle { so_far } => {
+                NextWork::Settle { so_far } => {
                     shared.settled().await;
                     shared.end_turn(so_far)
                 }
-                Next::Rest => break,
+                NextWork::Rest => break,
             };
             // The server may have told it with the first answer.
             shared.window.store(agent.window(), Ordering::Relaxed);

@@ -151,7 +151,7 @@ async fn a_failure_is_an_error_with_a_hint() {
     .await;
     let client = watcher.client.clone();
     let error = watcher.run(client.prompt(&session, vec!["go".into()])).await.unwrap_err();
-    let ClientError::Call(caliban_acp::conn::CallError::Refused(refused)) = &error else {
+    let ClientError::Call(caliban_acp::connection::CallError::Refused(refused)) = &error else {
         panic!("{error:?}")
     };
     assert_eq!(i32::from(refused.code), -32603);
@@ -282,7 +282,7 @@ async fn sessions_are_made_listed_and_closed_by_the_client() {
     watcher.run(client.close_session(&first)).await.unwrap();
     let error = watcher.run(client.prompt(&first, vec!["x".into()])).await.unwrap_err();
     assert!(
-        matches!(error, ClientError::Call(caliban_acp::conn::CallError::Refused(error)) if i32::from(error.code) == -32002)
+        matches!(error, ClientError::Call(caliban_acp::connection::CallError::Refused(error)) if i32::from(error.code) == -32002)
     );
     watcher.prompt(&second, "still here").await;
     let error =
@@ -290,7 +290,7 @@ async fn sessions_are_made_listed_and_closed_by_the_client() {
     assert_eq!((error.to_string(), error.hint()), ("no such directory".into(), Some("make it".into())));
     let error = watcher.run(client.load_session("none", &world.root())).await.unwrap_err();
     assert!(
-        matches!(error, ClientError::Call(caliban_acp::conn::CallError::Refused(error)) if i32::from(error.code) == -32002)
+        matches!(error, ClientError::Call(caliban_acp::connection::CallError::Refused(error)) if i32::from(error.code) == -32002)
     );
     sessions.close_all().await;
 }
@@ -302,7 +302,7 @@ async fn a_prompt_the_agent_cannot_take_is_refused_in_words() {
     for (session, code) in [(session.as_str(), -32602), ("none", -32002)] {
         let error =
             watcher.run(client.prompt(session, if code == -32602 { vec![] } else { vec!["x".into()] })).await;
-        let Err(ClientError::Call(caliban_acp::conn::CallError::Refused(error))) = error else {
+        let Err(ClientError::Call(caliban_acp::connection::CallError::Refused(error))) = error else {
             panic!("{error:?}")
         };
         assert_eq!(i32::from(error.code), code);

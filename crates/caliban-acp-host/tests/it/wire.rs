@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use caliban_acp::conn::{ConnError, ConnectionLimits, MAX_IN_FLIGHT, MAX_LINE_BYTES};
+use caliban_acp::connection::{ConnError, ConnectionLimits, MAX_IN_FLIGHT, MAX_LINE_BYTES};
 use caliban_acp_host::{ServeOptions, Sessions, serve};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};

@@ -13,7 +13,7 @@ use caliban_acp::{
     v1::{ContentBlock, McpServer, PromptResponse, SessionInfo, SessionUpdate, ToolCall, ToolCallStatus},
 };
 use caliban_acp_host::{
-    AcpFailure, Clients, Factory, FailureKind, Hosted, LoadSession, NewSession, Opened, ServeOptions,
+    AcpFailure, Clients, Factory, FailureKind, Hosted, LoadSession, NewSession, OpenedSession, ServeOptions,
     SessionHost, Sessions, serve, sessions::BoxFuture as Boxed,
 };
 use caliban_agent::{
@@ -22,7 +22,7 @@ use caliban_agent::{
     hooks::Hooks,
     prompt::ContextFiles,
     spawner::Spawner,
-    subagent::Isolation,
+    subagent::WorktreeIsolation,
 };
 use caliban_core::{budget, message::Effort, price::Billing, redact::Redactor};
 use caliban_permissions::Policy;
@@ -141,13 +141,13 @@ impl World {
             budget: self.budget,
             limits: AgentLimits { max_turns: self.max_turns },
             job_wait: std::time::Duration::from_secs(60),
-            quiet_hours: caliban_core::quiet::QuietHours::default(),
+            quiet_hours: caliban_core::quiet_hours::QuietHours::default(),
             attendance: Attendance::Somebody,
             ask_time: None,
             redactor: Redactor::new(Vec::<(String, String)>::new()),
             helpers: self.helpers,
             definitions: Arc::new([]),
-            isolation: Isolation::default(),
+            isolation: WorktreeIsolation::default(),
             cwd: self.root().to_owned(),
             background: None,
             spawner: Arc::new(NoFleet),
@@ -181,7 +181,7 @@ impl World {
 }
 
 impl Factory for World {
-    fn create(&self, wanted: NewSession) -> Boxed<'_, Result<Opened, AcpFailure>> {
+    fn create(&self, wanted: NewSession) -> Boxed<'_, Result<OpenedSession, AcpFailure>> {
         Box::pin(async move {
             if wanted.cwd != self.root() {
                 let failure = AcpFailure::new(FailureKind::Invalid, "no such directory");
@@ -198,7 +198,7 @@ impl Factory for World {
         })
     }
 
-    fn load(&self, wanted: LoadSession) -> Boxed<'_, Result<Opened, AcpFailure>> {
+    fn load(&self, wanted: LoadSession) -> Boxed<'_, Result<OpenedSession, AcpFailure>> {
         Box::pin(async move {
             Agent::resume(self.kit(&wanted.id))
                 .await

@@ -23,7 +23,7 @@ pub enum BackgroundCommand {
 
 /// What came of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
+pub enum CommandDone {
     /// An agent was started. The session's log says so, too.
     Started(u32),
     /// Something to show.
@@ -48,19 +48,21 @@ impl BackgroundCommand {
     }
 
     /// Carries it out for a person.
-    pub async fn run(self, background: &Background) -> Result<Done, BackgroundRefusal> {
+    pub async fn run(self, background: &Background) -> Result<CommandDone, BackgroundRefusal> {
         match self {
-            Self::Start(order) => background.start(order, Spawner::Person).await.map(Done::Started),
-            Self::List => Ok(Done::Text(text::list(&background.rows(), now_ms()))),
+            Self::Start(order) => background.start(order, Spawner::Person).await.map(CommandDone::Started),
+            Self::List => Ok(CommandDone::Text(text::list(&background.rows(), now_ms()))),
             Self::Kill(id) => {
                 background.kill(id).await?;
-                Ok(Done::Text(format!("Background agent {id} is stopped.")))
+                Ok(CommandDone::Text(format!("Background agent {id} is stopped.")))
             }
             Self::Keep(id) => {
                 let agent = background.keep(id).await?;
-                Ok(Done::Text(format!("Background agent {id} is agent {agent} of the fleet from now on.")))
+                Ok(CommandDone::Text(format!(
+                    "Background agent {id} is agent {agent} of the fleet from now on."
+                )))
             }
-            Self::Clear => Ok(Done::Text(match background.clear() {
+            Self::Clear => Ok(CommandDone::Text(match background.clear() {
                 1 => "1 background agent was removed from the list.".to_owned(),
                 count => format!("{count} background agents were removed from the list."),
             })),

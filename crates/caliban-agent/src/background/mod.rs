@@ -3,9 +3,9 @@
 //! They are composed like sub-agents, work in the session's process, in its directory or in a worktree of their own, and
 //! end with the session unless a person hands them to the fleet (`keep.rs`). Their tokens are reserved in an account of their own below the session's. A background agent starts no others.
 
-mod board;
 pub mod command;
 mod keep;
+mod rows;
 mod run;
 pub mod text;
 pub mod tool;
@@ -17,21 +17,20 @@ use std::{
 };
 
 use caliban_core::{
-    alias,
     background::{BackgroundRow, BackgroundStatus},
-    budget,
+    budget, model_alias,
 };
 use caliban_permissions::Mode;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::board::BackgroundBoard;
+use self::rows::BackgroundBoard;
 use crate::{
     blueprint::{Kin, WantedAgent, WorkspaceSource},
     event::{Author, Event, Record},
     handle::Handle,
-    spent,
+    past_spending,
     subagent::{Starter, policy_in_worktree},
     transcript::{self, Durability, Transcript, TranscriptError},
 };
@@ -150,8 +149,9 @@ impl Background {
         let pool = budget::Limits { tokens: Some(limits.global), ..budget::Limits::NONE };
         // Nothing is asked in the name of the pool itself, so it needs no price.
         let pool = starter.parent.purse.child("the background agents", pool, None)?;
-        spent::below(&starter.directory, spent::BACKGROUND).book(&pool, starter.blueprint.billing);
-        let next_id = run::next_id(&starter.directory.join(spent::BACKGROUND));
+        past_spending::below(&starter.directory, past_spending::BACKGROUND)
+            .book(&pool, starter.blueprint.billing);
+        let next_id = run::next_id(&starter.directory.join(past_spending::BACKGROUND));
         starter.parent.purse = pool;
         starter.blueprint.budget = budget::Limits { tokens: Some(limits.per_agent), ..budget::Limits::NONE };
         Ok(Self(Arc::new(BackgroundInner {
@@ -176,7 +176,7 @@ impl Background {
     pub async fn start(&self, order: BackgroundOrder, spawner: Spawner) -> Result<u32, BackgroundRefusal> {
         let inner = &self.0;
         let main = &inner.starter.blueprint.model;
-        let model = order.model.map_or_else(|| main.clone(), |model| alias::resolved(&model, main));
+        let model = order.model.map_or_else(|| main.clone(), |model| model_alias::resolved(&model, main));
         let ground = order.ground.unwrap_or(inner.limits.ground);
         if ground == Ground::Worktree {
             self.check_worktree().map_err(BackgroundRefusal::Impossible)?;
@@ -194,7 +194,7 @@ impl Background {
             activity: None,
         };
         let id = inner.board().admit(inner.limits.max_agents, cancel.clone(), row)?;
-        let task = run::Task { id, prompt: order.task.clone(), spawner, cancel, model, ground };
+        let task = run::BackgroundTask { id, prompt: order.task.clone(), spawner, cancel, model, ground };
         if let Err(problem) = self.begin(task, &summary).await {
             inner.board().forget(id);
             return Err(BackgroundRefusal::Impossible(problem));
@@ -203,7 +203,7 @@ impl Background {
         Ok(id)
     }
 
-    async fn begin(&self, task: run::Task, summary: &str) -> Result<(), String> {
+    async fn begin(&self, task: run::BackgroundTask, summary: &str) -> Result<(), String> {
         let (id, order) = (task.id, (task.prompt.clone(), task.ground));
         // A worktree takes its time: the agent of one is made when it is there.
         let kit = match task.ground {
@@ -298,7 +298,7 @@ impl Background {
 
     /// Where its transcript is.
     fn directory(&self, id: u32) -> PathBuf {
-        self.0.starter.directory.join(spent::BACKGROUND).join(id.to_string())
+        self.0.starter.directory.join(past_spending::BACKGROUND).join(id.to_string())
     }
 
     fn session(&self, id: u32) -> String {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What an agent is started for.
-pub(super) struct Task {
+pub(super) struct BackgroundTask {
     pub(super) id: u32,
     pub(super) prompt: String,
     pub(super) spawner: Spawner,
@@ -34,7 +34,7 @@ struct Worked {
 }
 
 /// Runs the agent to its end, then tells people and the model. Without a kit it works in a worktree of its own.
-pub(super) async fn run(background: Background, kit: Option<Kit>, task: Task) {
+pub(super) async fn run(background: Background, kit: Option<Kit>, task: BackgroundTask) {
     let (id, spawner, cancel) = (task.id, task.spawner, task.cancel.clone());
     let starter = &background.0.starter;
     let redactor = &starter.blueprint.redactor;
@@ -79,7 +79,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Task) {
     background.changed();
 }
 
-async fn work(background: Background, kit: Option<Kit>, task: Task) -> Result<Worked, String> {
+async fn work(background: Background, kit: Option<Kit>, task: BackgroundTask) -> Result<Worked, String> {
     if let Some(kit) = kit {
         return Ok(Worked { report: drive(&background, kit, &task).await?, work: None });
     }
@@ -102,7 +102,7 @@ async fn work(background: Background, kit: Option<Kit>, task: Task) -> Result<Wo
     }
 }
 
-async fn drive(background: &Background, kit: Kit, task: &Task) -> Result<TurnReport, String> {
+async fn drive(background: &Background, kit: Kit, task: &BackgroundTask) -> Result<TurnReport, String> {
     let (feed, redactor) = (kit.feed.clone(), kit.redactor.clone());
     let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
     let author = match task.spawner {

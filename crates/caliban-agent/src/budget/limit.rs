@@ -5,7 +5,7 @@ use std::fmt;
 use caliban_core::budget::{Kind, Limits, NearLimit, ReserveRefused, Scope};
 use caliban_store::{
     StoreError,
-    ledger::{AccountId, AskTurn, Asker, Closed, Granted, Near, Pool, Reached},
+    ledger::{AccountId, AskTurn, Granted, LimitAsker, Near, Pool, QuestionEnd, Reached},
 };
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +171,7 @@ impl Purse {
     pub(crate) async fn take_question(&self, about: &Raisable, since_ms: u64) -> Result<AskTurn, StoreError> {
         let Some(machine) = &self.machine else { return Ok(AskTurn::Denied) };
         let (owner, boot) = (own(), caliban_process::boot_id().unwrap_or_default());
-        let asker = Asker { account: &machine.account.id, owner: &owner, since_ms };
+        let asker = LimitAsker { account: &machine.account.id, owner: &owner, since_ms };
         patiently!(
             machine,
             ledger,
@@ -180,10 +180,10 @@ impl Purse {
     }
 
     /// The question that this agent has put is closed.
-    pub(crate) async fn close_question(&self, about: &Raisable, closed: Closed) {
+    pub(crate) async fn close_question(&self, about: &Raisable, closed: QuestionEnd) {
         let Some(machine) = &self.machine else { return };
         let owner = own();
-        let asker = Asker { account: &machine.account.id, owner: &owner, since_ms: 0 };
+        let asker = LimitAsker { account: &machine.account.id, owner: &owner, since_ms: 0 };
         let done: Result<(), StoreError> =
             patiently!(machine, ledger, ledger.close_question(&about.reached.pool, asker, closed));
         if let Err(error) = done {

@@ -15,7 +15,9 @@ use caliban_core::{
 };
 use caliban_store::{
     Stamp, StoreError, StoreUrl,
-    ledger::{Account, AccountId, First, Granted, Ledger, LedgerRequest, Opening, Owner, Reservation},
+    ledger::{
+        Account, AccountId, First, Granted, Ledger, LedgerRequest, Opening, Reservation, ReservationOwner,
+    },
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -101,7 +103,7 @@ pub async fn settle_dead(ledger: &mut Ledger) -> Result<(), StoreError> {
 }
 
 /// Whether a process is gone. One that cannot be looked at is not.
-pub(super) fn is_dead(owner: &Owner, boot: &str) -> bool {
+pub(super) fn is_dead(owner: &ReservationOwner, boot: &str) -> bool {
     if boot.is_empty() || owner.boot.is_empty() {
         return false;
     }
@@ -112,12 +114,12 @@ pub(super) fn is_dead(owner: &Owner, boot: &str) -> bool {
 }
 
 /// This process, as reservations name it. Looked at once: each request asks.
-pub(super) fn own() -> Owner {
-    static OWN: OnceLock<Owner> = OnceLock::new();
+pub(super) fn own() -> ReservationOwner {
+    static OWN: OnceLock<ReservationOwner> = OnceLock::new();
     let look = || {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         let started = caliban_process::stat(pid).map_or(0, |stat| stat.start_time);
-        Owner { boot: caliban_process::boot_id().unwrap_or_default(), pid, started }
+        ReservationOwner { boot: caliban_process::boot_id().unwrap_or_default(), pid, started }
     };
     OWN.get_or_init(look).clone()
 }

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    file, git,
+    git,
     instructions::{Instructions, IsOffLimits},
+    untrusted_file,
 };
 
 /// More than this is no description of a system.
@@ -101,7 +102,7 @@ fn facts(place: &WorkplaceFacts) -> String {
 /// `linux (Debian GNU/Linux 13 (trixie))`.
 fn platform() -> String {
     let os = std::env::consts::OS;
-    let release = file::text(Path::new("/etc/os-release"), MAX_RELEASE_BYTES).unwrap_or_default();
+    let release = untrusted_file::text(Path::new("/etc/os-release"), MAX_RELEASE_BYTES).unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     match name.map(|name| name.trim_matches('"')).filter(|name| !name.is_empty()) {
         Some(name) => format!("{os} ({name})"),

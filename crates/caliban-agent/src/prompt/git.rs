@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::file;
+use super::untrusted_file;
 
 /// More than this is not a ref.
 const MAX_REF_BYTES: u64 = 4 * 1024;
@@ -41,7 +41,7 @@ fn directory(repo: &Path) -> Option<PathBuf> {
 fn commit(git: &Path, name: &str) -> Option<String> {
     let common = small(&git.join("commondir")).map_or_else(|| git.to_owned(), |path| git.join(path));
     small(&common.join(name)).filter(|commit| is_commit(commit)).or_else(|| {
-        let packed = file::text(&common.join("packed-refs"), MAX_PACKED_BYTES)?;
+        let packed = untrusted_file::text(&common.join("packed-refs"), MAX_PACKED_BYTES)?;
         let line =
             packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, packed)| packed == name))?;
         line.split_once(' ').map(|(commit, _)| commit.to_owned())
@@ -50,7 +50,7 @@ fn commit(git: &Path, name: &str) -> Option<String> {
 
 /// What may be a ref: one line.
 fn small(path: &Path) -> Option<String> {
-    let text = file::text(path, MAX_REF_BYTES)?;
+    let text = untrusted_file::text(path, MAX_REF_BYTES)?;
     let line = text.trim();
     (!line.contains(char::is_control)).then(|| line.to_owned())
 }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     context::ContextFiles,
-    file::{self, Real},
+    untrusted_file::{self, Real},
 };
 
 /// How deep imports are followed.
@@ -134,7 +134,7 @@ fn read(
     depth: u32,
     blocks: &mut Vec<String>,
 ) {
-    let (text, real) = match file::real(path, within) {
+    let (text, real) = match untrusted_file::real(path, within) {
         None => return,
         Some(Real::Outside) => ("[not read: it leads out of the project]".to_owned(), None),
         Some(Real::Inside(real)) if is_off_limits(path) || is_off_limits(&real) => return,
@@ -159,7 +159,7 @@ fn read(
 
 /// The file's text, cut to the cap with a word on it; `None` when there is nothing to say.
 fn whole(real: &Path, cap: usize) -> Option<String> {
-    let file::Start { bytes, size } = file::start(real, cap as u64)?;
+    let untrusted_file::Start { bytes, size } = untrusted_file::start(real, cap as u64)?;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if size > cap as u64 {
         text.push_str(&format!("\n[cut: {size} bytes in all; read the file for the rest]"));

@@ -4,9 +4,9 @@
 //! from place to place (directory, branch, date, project files) goes in front of the first prompt, once.
 
 mod context;
-mod file;
 mod git;
 mod instructions;
+mod untrusted_file;
 
 pub use context::{
     ContextFiles, DEFAULT_CONTEXT_BYTES, DEFAULT_FILES, Surroundings, WorkplaceFacts, opening,

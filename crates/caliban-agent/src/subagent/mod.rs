@@ -12,7 +12,7 @@ use std::{
 };
 
 use caliban_core::{
-    access::Access, alias, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec,
+    access::Access, message::ToolSpec, model_alias, redact::Redactor, setup::AgentSetup, spec::SpawnSpec,
 };
 use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput, Workspace};
@@ -24,10 +24,10 @@ use crate::{
     calls::APPROVED,
     event::{Author, Event},
     feed::{Cursor, FeedEntry},
-    spent,
+    past_spending,
 };
 pub(crate) use report::ReportOutputs;
-pub use worktree::Isolation;
+pub use worktree::WorktreeIsolation;
 
 use input::{SubagentInput, SubagentPlace};
 
@@ -112,7 +112,7 @@ impl Starter {
         let mut blueprint = self.blueprint.clone();
         blueprint.limits = AgentLimits { max_turns: MAX_TURNS.min(blueprint.limits.max_turns) };
         if let Some(model) = input.model.clone().or_else(|| definition.and_then(|it| it.model.clone())) {
-            blueprint.model = alias::resolved(&model, &blueprint.model);
+            blueprint.model = model_alias::resolved(&model, &blueprint.model);
         }
         if !input.inherit_hooks {
             blueprint.hooks = blueprint.hooks.binding();
@@ -152,7 +152,7 @@ impl Starter {
         input: &SubagentInput,
         worktree: Option<&worktree::Made>,
         call: &CallContext<'_>,
-    ) -> Result<Done, String> {
+    ) -> Result<SubagentDone, String> {
         let definition = input.definition(&self.blueprint.definitions)?;
         let parent_policy =
             self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
@@ -170,7 +170,7 @@ impl Starter {
             role: definition.map(|it| it.role.clone()),
             ..WantedAgent::new(
                 session.to_owned(),
-                self.directory.join(spent::SUB_AGENTS).join(session),
+                self.directory.join(past_spending::SUB_AGENTS).join(session),
                 WorkspaceSource::Ready(workspace),
             )
         };
@@ -179,7 +179,7 @@ impl Starter {
         // It has a clock of its own, which runs on into its parent's.
         let _waits_for_it = self.parent.purse.rest();
         let turn = drive(kit, &input.prompt, call).await?;
-        Ok(Done { turn, dropped })
+        Ok(SubagentDone { turn, dropped })
     }
 
     /// The rights of the parent for an agent of the fleet.
@@ -237,7 +237,7 @@ impl Starter {
     fn new_session(&self, input: &SubagentInput) -> Result<String, String> {
         let base = input.label.as_deref().unwrap_or("helper");
         let base = caliban_core::names::Slug::slugify(base);
-        let parent = self.directory.join(spent::SUB_AGENTS);
+        let parent = self.directory.join(past_spending::SUB_AGENTS);
         let cannot = |error: std::io::Error| {
             format!("the sub-agent's session cannot be made in {}: {error}", parent.display())
         };
@@ -256,7 +256,7 @@ impl Starter {
 }
 
 /// A sub-agent's work, done.
-struct Done {
+struct SubagentDone {
     turn: crate::agent::TurnReport,
     /// Tools that it was to have and that there are not.
     dropped: Vec<String>,

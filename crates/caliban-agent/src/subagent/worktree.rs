@@ -9,9 +9,9 @@ use std::{
 
 use caliban_core::{names::Slug, spec::WorktreeSpec};
 use caliban_worktrees::{
-    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, HOW_TO_ACCEPT,
-    KeepWorktrees, PLACE, Phase, Progress, RemovalOutcome, RemoveOptions, RemoveReport, Repo, Setup, When,
-    Worktree,
+    BaseRef, BranchFate, Changes, CreateRequest, CreationPhase, Error, GitEnvironment, GitOccasion,
+    GitOptions, HOW_TO_ACCEPT, KeepWorktrees, PLACE, Progress, RemovalOutcome, RemoveOptions, RemoveReport,
+    Repo, Setup, Worktree,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ const NAMED_COMMITS: usize = 20;
 
 /// How worktrees are made and kept.
 #[derive(Debug, Clone, Default)]
-pub struct Isolation {
+pub struct WorktreeIsolation {
     /// Where the repository is; none when the agent does not work in one.
     pub repo: Option<PathBuf>,
     /// The environment of git and of the setup command, whole.
@@ -58,14 +58,14 @@ pub(crate) struct Work {
     taken: Option<Slug>,
 }
 
-impl Isolation {
+impl WorktreeIsolation {
     async fn open(&self, cancel: &CancellationToken) -> Result<Repo, String> {
         let start = self
             .repo
             .as_deref()
             .ok_or("isolation \"worktree\" needs a git repository, and this directory is in none")?;
         let env: BTreeMap<OsString, OsString> = self.env.iter().cloned().collect();
-        let options = GitOptions { environment: Environment::Exactly(env), ..GitOptions::default() };
+        let options = GitOptions { environment: GitEnvironment::Exactly(env), ..GitOptions::default() };
         Repo::open(start, options, cancel).await.map_err(worded)
     }
 
@@ -106,9 +106,10 @@ impl Isolation {
     ) -> Result<Made, String> {
         let repo = self.open(cancel).await?;
         if let Some(base) = &self.accepted
-            && let Some(programs) = repo.unaccepted(base, When::Checkout, cancel).await.map_err(worded)?
+            && let Some(programs) =
+                repo.unaccepted(base, GitOccasion::Checkout, cancel).await.map_err(worded)?
         {
-            return Err(format!("{}\n{HOW_TO_ACCEPT}", programs.named(When::Checkout)));
+            return Err(format!("{}\n{HOW_TO_ACCEPT}", programs.named(GitOccasion::Checkout)));
         }
         let mut base_ref = BaseRef::from(wanted.base_ref.clone());
         if base_ref == BaseRef::Head
@@ -282,11 +283,11 @@ impl fmt::Display for Work {
 /// How far the worktree is, in one line.
 fn shown(step: Progress) -> String {
     let what = match step.phase {
-        Phase::Resolve => "finding its base",
-        Phase::Checkout => "writing files",
-        Phase::Links => "linking directories",
-        Phase::Include => "copying files that git does not have",
-        Phase::Setup => "running the setup command",
+        CreationPhase::Resolve => "finding its base",
+        CreationPhase::Checkout => "writing files",
+        CreationPhase::Links => "linking directories",
+        CreationPhase::Include => "copying files that git does not have",
+        CreationPhase::Setup => "running the setup command",
     };
     match step.total {
         0 => format!("worktree: {what}\n"),

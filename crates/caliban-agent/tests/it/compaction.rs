@@ -2,7 +2,7 @@
 
 use caliban_agent::{
     conversation::{CLEARED, Conversation, INTERRUPTED, NOT_RUN},
-    event::{Author, Decision, Event, Verdict},
+    event::{Author, CallVerdict, Decision, Event},
 };
 use caliban_core::{
     message::{Block, Message, ResultPart, Role, StopReason},
@@ -31,7 +31,7 @@ fn reply(blocks: Vec<Block>) -> Event {
 
 fn started(id: &str) -> Event {
     let decision = Decision {
-        verdict: Verdict::Allowed,
+        verdict: CallVerdict::Allowed,
         rule: None,
         why: String::new(),
         fence: caliban_core::fence::Profile::None,

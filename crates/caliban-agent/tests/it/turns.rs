@@ -7,7 +7,7 @@ use std::{
 
 use caliban_agent::{
     Agent, AgentLimits,
-    event::{Answer, Event, Outcome, Verdict},
+    event::{Answer, CallVerdict, Event, Outcome},
     hooks::{ClosureHook, HookAnswer, HookEvent, HookPermission},
     transcript,
 };
@@ -200,7 +200,7 @@ async fn a14_arguments_that_are_nested_too_deep_become_text_and_the_transcript_c
         Event::CallRefused { decision, .. } => Some(decision.verdict),
         _ => None,
     });
-    assert_eq!(refused, Some(Verdict::Invalid));
+    assert_eq!(refused, Some(CallVerdict::Invalid));
 }
 
 #[tokio::test]

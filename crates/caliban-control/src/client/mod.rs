@@ -3,8 +3,8 @@
 //! Owns finding, starting and talking to the daemon. Refuses to trust a socket or an answer that is not the
 //! daemon's of this user and this protocol.
 
+mod daemon_end;
 mod events;
-mod leave;
 mod schedules;
 mod start;
 
@@ -26,8 +26,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+pub use daemon_end::{SignalResult, end_by_signal};
 pub use events::DaemonEvents;
-pub use leave::{SignalResult, end_by_signal};
 pub use start::StartOptions;
 
 use crate::protocol::{
@@ -339,7 +339,7 @@ impl Client {
             Err(error) => return Err(error),
         }
         drop(self.connection.take());
-        leave::wait_until_gone(&self.places, daemon).await
+        daemon_end::wait_until_gone(&self.places, daemon).await
     }
 
     /// What happens, from now on: first every agent, then news. Uses a connection of its own.
@@ -372,7 +372,7 @@ impl Client {
                 Err(ClientError::Refused(error)) if tries > 0 && error.code == ErrorCode::Stopping => {
                     let daemon = self.daemon();
                     self.connection = None;
-                    leave::wait_until_gone(&self.places, daemon).await?;
+                    daemon_end::wait_until_gone(&self.places, daemon).await?;
                 }
                 other => return other,
             }

@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{ClientError, DaemonConnection, connect};
 use crate::protocol::{READY, RUNNING_ALREADY};
+use caliban_contract::daemon_options::DaemonOptions;
 use caliban_contract::lock::{self, HeldLock};
 use caliban_contract::modes;
-use caliban_contract::options::DaemonOptions;
 use caliban_contract::places::Places;
 
 /// How long a daemon may take to be ready.

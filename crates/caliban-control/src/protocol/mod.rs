@@ -21,21 +21,21 @@ use serde_json::{Map, Value};
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::records::AskRecord;
 
+mod landing;
+mod messages;
 pub mod openapi;
 pub mod routes;
 mod schedule;
-mod talk;
-mod work;
 
-pub use schedule::{
-    KeysRequest, PauseRequest, RequeueRequest, ScheduleList, ScheduleRequest, ScheduleRow, ScheduleRun,
-};
-pub use talk::{
-    Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, History, SendRequest, Sent, StateChange,
-};
-pub use work::{
+pub use landing::{
     Diff, DiffCommit, DiffFile, DiffPath, LogPart, MergeAnswer, MergeForecast, MergeHow, MergeRefused,
     MergeRequest, Merged,
+};
+pub use messages::{
+    Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, History, SendRequest, Sent, StateChange,
+};
+pub use schedule::{
+    KeysRequest, PauseRequest, RequeueRequest, ScheduleList, ScheduleRequest, ScheduleRow, ScheduleRun,
 };
 
 /// The protocol spoken here.

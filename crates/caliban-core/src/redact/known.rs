@@ -53,7 +53,7 @@ impl Characters {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Names {
+struct SecretNames {
     words: Vec<String>,
     /// Also without a separator before them, where they begin without one. Not `KEY`: `MONKEY` is none. `AUTH` only as a word:
     /// `SSH_AUTH_SOCK` is a path.
@@ -68,7 +68,7 @@ struct KnownFormats {
     #[serde(rename = "compared")]
     _compared: String,
     formats: Vec<Format>,
-    names: Names,
+    names: SecretNames,
 }
 
 static KNOWN: LazyLock<Option<KnownFormats>> =

@@ -1,7 +1,7 @@
 //! Quiet hours, schedules and moments, in a zone whose clock is set forth and back.
 
 use caliban_core::calendar::{length, moment, short};
-use caliban_core::quiet::QuietHours;
+use caliban_core::quiet_hours::QuietHours;
 use caliban_core::recurrence::{Due, Recurrence};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned, civil::DateTime};

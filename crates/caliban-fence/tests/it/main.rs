@@ -10,7 +10,7 @@ use std::{
 };
 
 use caliban_core::fence::Profile;
-use caliban_fence::{Access, Fence, FencedCommand, NOT_FENCED, REFUSAL, Text};
+use caliban_fence::{Access, ByteText, Fence, FencedCommand, NOT_FENCED, REFUSAL};
 use tempfile::TempDir;
 
 const OTHER: u32 = 4242;
@@ -42,12 +42,12 @@ impl Place {
         fence.show(&self.at("project"), Access::ReadWrite);
         FencedCommand {
             fence,
-            program: Text::from("bash"),
-            arguments: vec![Text::from("-c"), Text::from(line)],
+            program: ByteText::from("bash"),
+            arguments: vec![ByteText::from("-c"), ByteText::from(line)],
             directory: self.at("project").into(),
             environment: vec![
-                (Text::from("PATH"), Text::from("/usr/bin:/bin")),
-                (Text::from("HOME"), self.at("home").into()),
+                (ByteText::from("PATH"), ByteText::from("/usr/bin:/bin")),
+                (ByteText::from("HOME"), self.at("home").into()),
             ],
             descriptors: Vec::new(),
         }
@@ -129,7 +129,7 @@ fn a17_a_step_that_fails_is_said_and_nothing_runs() {
         format!("{REFUSAL}: cannot show /nonexistent/x: No such file or directory (os error 2)\n")
     );
     let mut order = place.order("touch ran");
-    order.directory = Text::from("/nonexistent");
+    order.directory = ByteText::from("/nonexistent");
     let output = place.run_behind(&[], &order);
     assert_eq!(output.status.code(), Some(i32::from(NOT_FENCED)));
     assert!(text(&output).starts_with(&format!("{REFUSAL}: bash in /nonexistent")), "{}", text(&output));
@@ -156,8 +156,8 @@ fn the_end_of_the_program_is_the_helpers_end() {
 fn a17_what_the_program_is_given_is_applied_inside() {
     let place = Place::new();
     let mut order = place.order("echo $LD_PRELOAD $SSH_AUTH_SOCK-");
-    order.environment.push((Text::from("LD_PRELOAD"), Text::from("/nonexistent.so")));
-    order.environment.push((Text::from("SSH_AUTH_SOCK"), Text::from("/run/x")));
+    order.environment.push((ByteText::from("LD_PRELOAD"), ByteText::from("/nonexistent.so")));
+    order.environment.push((ByteText::from("SSH_AUTH_SOCK"), ByteText::from("/run/x")));
     let output = place.run_behind(&[], &order);
     assert!(text(&output).contains("/nonexistent.so -"), "{}", text(&output));
     assert!(output.status.success());

@@ -8,7 +8,7 @@ use std::{
 
 use caliban_core::message::ResultPart;
 use caliban_http::{ClientOptions, HttpClient};
-use caliban_mcp::{ConnectedServer, Endpoint, McpError, Outputs, ServerConfig, connect, tools};
+use caliban_mcp::{ConnectedServer, McpEndpoint, McpError, Outputs, ServerConfig, connect, tools};
 use caliban_tools::{CallContext, Tool, ToolOutput};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ pub(crate) fn program() -> PathBuf {
 pub(crate) fn config(directory: &Path, mode: &str) -> ServerConfig {
     ServerConfig {
         name: "hub".to_owned(),
-        endpoint: Endpoint::Stdio {
+        endpoint: McpEndpoint::Stdio {
             helper: program(),
             command: program().into(),
             args: vec![directory.into(), mode.into()],

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use caliban_mcp::{Endpoint, ServerConfig};
+use caliban_mcp::{McpEndpoint, ServerConfig};
 use caliban_tools::ToolOutput;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ use crate::{
 fn config(web: &Web) -> ServerConfig {
     ServerConfig {
         name: "hub".to_owned(),
-        endpoint: Endpoint::Http {
+        endpoint: McpEndpoint::Http {
             url: web.url.clone(),
             headers: vec![("authorization".to_owned(), "Bearer x".to_owned())],
         },
@@ -224,7 +224,7 @@ async fn a_cancelled_call_leaves_a_hanging_server() {
 #[tokio::test]
 async fn nobody_there_is_told_at_the_start() {
     let mut config = config(&Web::new(|_| Reply::Hang));
-    config.endpoint = Endpoint::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers: Vec::new() };
+    config.endpoint = McpEndpoint::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers: Vec::new() };
     let error = connected(config).await.map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "nothing answers at 127.0.0.1:1: connection refused");
 }
@@ -307,7 +307,7 @@ async fn a_server_may_speak_the_older_way() {
     });
     let mut config = config(&web);
     config.endpoint =
-        Endpoint::Sse { url: web.url.clone(), headers: vec![("x-key".to_owned(), "k".to_owned())] };
+        McpEndpoint::Sse { url: web.url.clone(), headers: vec![("x-key".to_owned(), "k".to_owned())] };
     let hub = Hub::of(TempDir::new().unwrap(), connected(config).await.unwrap());
     assert_eq!(hub.call("echo", json!({})).await.content, vec![text("streamed")]);
     assert!(web.seen().iter().all(|request| request.header("x-key") == Some("k")));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use caliban_core::{access::Access, cap, message::ResultPart};
-use caliban_mcp::{Endpoint, McpError};
+use caliban_mcp::{McpEndpoint, McpError};
 use caliban_tools::ToolOutput;
 use serde_json::json;
 use tempfile::TempDir;
@@ -230,7 +230,7 @@ async fn a_server_that_cannot_start_says_why() {
         "the server does not keep to the protocol: it speaks version `2099-01-01`, which is not known here"
     );
     let mut missing = config(directory.path(), "");
-    missing.endpoint = Endpoint::Stdio {
+    missing.endpoint = McpEndpoint::Stdio {
         helper: program(),
         command: "/no/such/server".into(),
         args: Vec::new(),

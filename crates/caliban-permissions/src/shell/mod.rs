@@ -27,7 +27,7 @@ mod wrappers;
 use self::{
     dialect::Dialect,
     variables::Influence,
-    word::{Context, Word, scan},
+    word::{QuoteContext, Word, scan},
 };
 use crate::path::normalise;
 
@@ -73,13 +73,13 @@ pub(crate) struct ParsedCommand {
 /// What a wrapper runs.
 #[derive(Debug)]
 pub(crate) struct WrappedCommand {
-    pub(crate) trust: Trust,
+    pub(crate) trust: WrapperTrust,
     pub(crate) analysis: Analysis,
 }
 
 /// What follows from the inner command being allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum WrapperTrust {
     /// The wrapper adds nothing: it is allowed with it.
     Transparent,
     /// The wrapper needs a rule of its own (`sudo`, `eval`); the inner command can only forbid.
@@ -88,7 +88,7 @@ pub(crate) enum Trust {
 
 /// How the name of a command was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum WrittenName {
     /// As it is, in front.
     Bare,
     /// Quoted, or behind a wrapper.
@@ -406,7 +406,7 @@ impl Walk<'_> {
         }
         if let Some(name) = simple.word_or_name.as_ref().filter(|_| !words.is_empty()) {
             let bare = words[0].literal() == Some(name.value.as_str());
-            self.run(words, if bare { Written::Bare } else { Written::Otherwise });
+            self.run(words, if bare { WrittenName::Bare } else { WrittenName::Otherwise });
         }
     }
 
@@ -469,11 +469,11 @@ impl Walk<'_> {
     }
 
     /// `export A=b` and its kin. Only bash, and only behind the bare name, keeps what it computes in one word.
-    fn declared(&mut self, words: &[Word], written: Written) {
+    fn declared(&mut self, words: &[Word], written: WrittenName) {
         if !matches!(words[0].literal(), Some("export" | "declare" | "typeset" | "readonly" | "local")) {
             return;
         }
-        let together = written == Written::Bare && self.dialect == Dialect::Bash;
+        let together = written == WrittenName::Bare && self.dialect == Dialect::Bash;
         for word in &words[1..] {
             match (word::declared_name(word), word) {
                 (Some(name), Word::Literal(_)) => self.assigned(name),
@@ -524,7 +524,7 @@ impl Walk<'_> {
             if text.contains("\\\n") {
                 return self.doubt("a joined line in a here-document");
             }
-            self.scanned(text, Context::HereDocument);
+            self.scanned(text, QuoteContext::HereDocument);
         }
     }
 
@@ -547,10 +547,10 @@ impl Walk<'_> {
     }
 
     fn word(&mut self, word: &AstWord) -> Option<Word> {
-        self.scanned(&word.value, Context::Word)
+        self.scanned(&word.value, QuoteContext::Word)
     }
 
-    fn scanned(&mut self, text: &str, context: Context) -> Option<Word> {
+    fn scanned(&mut self, text: &str, context: QuoteContext) -> Option<Word> {
         match scan(text, context, self.home) {
             Ok(scanned) => {
                 scanned.commands.iter().for_each(|line| self.nested_line(line));
@@ -563,7 +563,7 @@ impl Walk<'_> {
         }
     }
 
-    fn run(&mut self, words: Vec<Word>, written: Written) {
+    fn run(&mut self, words: Vec<Word>, written: WrittenName) {
         self.count += 1;
         if self.count > MAX_RUNS {
             return self.doubt("too many commands in one line");
@@ -596,7 +596,7 @@ impl Walk<'_> {
             for what in wrapped.runs {
                 match what {
                     _ if walk.level > MAX_LEVELS => walk.doubt("commands nested too deep"),
-                    wrappers::What::Words(words) => walk.run(words, Written::Otherwise),
+                    wrappers::What::Words(words) => walk.run(words, WrittenName::Otherwise),
                     wrappers::What::Line(line) => walk.line(&line),
                     wrappers::What::Unknown(why) => walk.doubt(why),
                 }

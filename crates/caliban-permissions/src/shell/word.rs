@@ -33,21 +33,21 @@ pub(crate) struct Scanned {
 }
 
 /// Why a word cannot be judged.
-pub(crate) type Doubt = &'static str;
+pub(crate) type WordDoubt = &'static str;
 
 /// How a text is quoted where it stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Context {
+pub(crate) enum QuoteContext {
     Word,
     HereDocument,
 }
 
-pub(crate) fn scan(raw: &str, context: Context, home: &Path) -> Result<Scanned, Doubt> {
+pub(crate) fn scan(raw: &str, context: QuoteContext, home: &Path) -> Result<Scanned, WordDoubt> {
     let mut scanner = Scanner { text: raw, at: 0, depth: 0 };
     let mut sink = Sink::default();
     match context {
-        Context::Word => scanner.word(&mut sink, home)?,
-        Context::HereDocument => scanner.double_quoted(&mut sink, Closing::EndOfText)?,
+        QuoteContext::Word => scanner.word(&mut sink, home)?,
+        QuoteContext::HereDocument => scanner.double_quoted(&mut sink, Closing::EndOfText)?,
     }
     let word = if sink.computed {
         Word::Computed(raw.to_owned())
@@ -87,7 +87,7 @@ pub(crate) fn names_descriptor(raw: &str) -> bool {
 
 /// Whether every quote, bracket and here-document of a whole line ends in it. The parser is asked only then: it
 /// panics on some lines of which this is not true.
-pub(crate) fn balanced(line: &str) -> Result<(), Doubt> {
+pub(crate) fn balanced(line: &str) -> Result<(), WordDoubt> {
     let text = format!("{line}\n)");
     let mut scanner = Scanner { text: &text, at: 0, depth: 0 };
     match scanner.skip_substitution() {
@@ -99,12 +99,12 @@ pub(crate) fn balanced(line: &str) -> Result<(), Doubt> {
     }
 }
 
-const CASE: Doubt = "case in a substitution";
+const CASE: WordDoubt = "case in a substitution";
 
 /// Nesting of substitutions inside one word beyond which it is refused.
 const MAX_DEPTH: usize = 12;
 
-const ARITHMETIC: Doubt = "arithmetic with variables can run commands";
+const ARITHMETIC: WordDoubt = "arithmetic with variables can run commands";
 
 #[derive(Default)]
 struct Sink {
@@ -157,7 +157,7 @@ impl Scanner<'_> {
         self.text[self.at..].starts_with(what)
     }
 
-    fn word(&mut self, sink: &mut Sink, home: &Path) -> Result<(), Doubt> {
+    fn word(&mut self, sink: &mut Sink, home: &Path) -> Result<(), WordDoubt> {
         if self.starts_with("~") {
             self.at += 1;
             match (self.peek(), home.to_str()) {
@@ -174,8 +174,8 @@ impl Scanner<'_> {
                 },
                 '\'' => self.single_quoted(Some(sink))?,
                 '"' => self.double_quoted(sink, Closing::Quote)?,
-                '$' => self.dollar(sink, Context::Word)?,
-                '`' => self.backquoted(sink, Context::Word)?,
+                '$' => self.dollar(sink, QuoteContext::Word)?,
+                '`' => self.backquoted(sink, QuoteContext::Word)?,
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => {
                     return Err("a word with an unquoted separator in it");
                 }
@@ -202,7 +202,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn single_quoted(&mut self, mut sink: Option<&mut Sink>) -> Result<(), Doubt> {
+    fn single_quoted(&mut self, mut sink: Option<&mut Sink>) -> Result<(), WordDoubt> {
         loop {
             match self.next().ok_or("a quote that does not end")? {
                 '\'' => return Ok(()),
@@ -216,7 +216,7 @@ impl Scanner<'_> {
     }
 
     /// Also the text of a here-document, in which quotes are ordinary characters.
-    fn double_quoted(&mut self, sink: &mut Sink, closing: Closing) -> Result<(), Doubt> {
+    fn double_quoted(&mut self, sink: &mut Sink, closing: Closing) -> Result<(), WordDoubt> {
         loop {
             let Some(c) = self.next() else {
                 return match closing {
@@ -235,26 +235,26 @@ impl Scanner<'_> {
                     }
                     None => return Err("a backslash at the end"),
                 },
-                '$' => self.dollar(sink, Context::HereDocument)?,
-                '`' => self.backquoted(sink, Context::HereDocument)?,
+                '$' => self.dollar(sink, QuoteContext::HereDocument)?,
+                '`' => self.backquoted(sink, QuoteContext::HereDocument)?,
                 c => sink.quoted(c),
             }
         }
     }
 
     /// After a `$`. `HereDocument` stands for double quotes too.
-    fn dollar(&mut self, sink: &mut Sink, context: Context) -> Result<(), Doubt> {
+    fn dollar(&mut self, sink: &mut Sink, context: QuoteContext) -> Result<(), WordDoubt> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("substitutions nested too deep");
         }
         match self.peek() {
-            Some('\'') if context == Context::Word => {
+            Some('\'') if context == QuoteContext::Word => {
                 self.at += 1;
                 self.ansi_quoted(sink)?;
             }
             // What a translation holds is expanded like what is written here.
-            Some('"') if context == Context::Word => return Err("a text that is translated"),
+            Some('"') if context == QuoteContext::Word => return Err("a text that is translated"),
             Some('(') if self.starts_with("((") => {
                 self.at += 2;
                 sink.computed = true;
@@ -289,7 +289,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn ansi_quoted(&mut self, sink: &mut Sink) -> Result<(), Doubt> {
+    fn ansi_quoted(&mut self, sink: &mut Sink) -> Result<(), WordDoubt> {
         loop {
             match self.next().ok_or("a quote that does not end")? {
                 '\'' => return Ok(()),
@@ -306,7 +306,7 @@ impl Scanner<'_> {
     }
 
     /// After `$((`. Only numbers: the value of a variable is evaluated again and may hold a substitution.
-    fn arithmetic(&mut self) -> Result<(), Doubt> {
+    fn arithmetic(&mut self) -> Result<(), WordDoubt> {
         let mut depth = 0;
         loop {
             match self.next().ok_or("an arithmetic expansion that does not end")? {
@@ -323,8 +323,8 @@ impl Scanner<'_> {
     }
 
     /// After `${`.
-    fn braced(&mut self, sink: &mut Sink, context: Context) -> Result<(), Doubt> {
-        const UNKNOWN: Doubt = "a parameter expansion of a kind that is not judged";
+    fn braced(&mut self, sink: &mut Sink, context: QuoteContext) -> Result<(), WordDoubt> {
+        const UNKNOWN: WordDoubt = "a parameter expansion of a kind that is not judged";
         if self.starts_with("#") && !self.starts_with("#}") {
             self.at += 1;
         }
@@ -359,10 +359,10 @@ impl Scanner<'_> {
                 '\\' => {
                     self.next().ok_or("a backslash at the end")?;
                 }
-                '\'' if context == Context::Word => self.single_quoted(None)?,
+                '\'' if context == QuoteContext::Word => self.single_quoted(None)?,
                 // The shells differ on quotes here, and `<(…)` runs what is in it.
                 '\'' | '{' | '<' | '>' | '(' => return Err(UNKNOWN),
-                '"' if context == Context::Word => self.double_quoted(sink, Closing::Quote)?,
+                '"' if context == QuoteContext::Word => self.double_quoted(sink, Closing::Quote)?,
                 '"' => return Err(UNKNOWN),
                 '$' => self.dollar(sink, context)?,
                 '`' => self.backquoted(sink, context)?,
@@ -372,14 +372,14 @@ impl Scanner<'_> {
     }
 
     /// After a backquote.
-    fn backquoted(&mut self, sink: &mut Sink, context: Context) -> Result<(), Doubt> {
+    fn backquoted(&mut self, sink: &mut Sink, context: QuoteContext) -> Result<(), WordDoubt> {
         let mut body = String::new();
         loop {
             match self.next().ok_or("a backquote that does not end")? {
                 '`' => break,
                 '\\' => match self.next().ok_or("a backquote that does not end")? {
                     c @ ('`' | '\\' | '$') => body.push(c),
-                    '"' if context == Context::HereDocument => body.push('"'),
+                    '"' if context == QuoteContext::HereDocument => body.push('"'),
                     c => {
                         body.push('\\');
                         body.push(c);
@@ -394,8 +394,8 @@ impl Scanner<'_> {
     }
 
     /// After `$(`: moves behind its `)`.
-    fn skip_substitution(&mut self) -> Result<(), Doubt> {
-        const OPEN: Doubt = "a substitution that does not end";
+    fn skip_substitution(&mut self) -> Result<(), WordDoubt> {
+        const OPEN: WordDoubt = "a substitution that does not end";
         let mut unused = Sink::default();
         let mut open = 0;
         let mut word_starts = true;
@@ -411,8 +411,8 @@ impl Scanner<'_> {
                 }
                 '\'' => self.single_quoted(None)?,
                 '"' => self.double_quoted(&mut unused, Closing::Quote)?,
-                '$' => self.dollar(&mut unused, Context::Word)?,
-                '`' => self.backquoted(&mut unused, Context::Word)?,
+                '$' => self.dollar(&mut unused, QuoteContext::Word)?,
+                '`' => self.backquoted(&mut unused, QuoteContext::Word)?,
                 '#' if starts => {
                     while self.peek().is_some_and(|c| c != '\n') {
                         self.next();
@@ -450,7 +450,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn here_end(&mut self) -> Result<HereEnd, Doubt> {
+    fn here_end(&mut self) -> Result<HereEnd, WordDoubt> {
         let tabs = self.starts_with("-");
         if tabs {
             self.at += 1;
@@ -466,7 +466,7 @@ impl Scanner<'_> {
         Ok(HereEnd { word: word.to_owned(), tabs, quoted })
     }
 
-    fn skip_document(&mut self, end: &HereEnd) -> Result<(), Doubt> {
+    fn skip_document(&mut self, end: &HereEnd) -> Result<(), WordDoubt> {
         loop {
             let rest = &self.text[self.at..];
             let (line, length) = match rest.find('\n') {
@@ -496,7 +496,7 @@ struct HereEnd {
 
 /// The delimiter of a here-document and whether it is quoted. Odd spellings are refused: the shells do not
 /// agree on them.
-pub(crate) fn here_delimiter(raw: &str) -> Result<(&str, bool), Doubt> {
+pub(crate) fn here_delimiter(raw: &str) -> Result<(&str, bool), WordDoubt> {
     let inner = [('\'', '\''), ('"', '"')]
         .iter()
         .find_map(|&(open, close)| raw.strip_prefix(open)?.strip_suffix(close))

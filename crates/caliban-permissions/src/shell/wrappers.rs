@@ -2,7 +2,7 @@
 //!
 //! An option that is not known here makes the inner command unknown; nothing is guessed.
 
-use super::{Trust, dialect::Dialect, word::Word};
+use super::{WrapperTrust, dialect::Dialect, word::Word};
 
 /// What a wrapper would run.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum What {
 /// A wrapper taken off.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrapped {
-    pub(super) trust: Trust,
+    pub(super) trust: WrapperTrust,
     pub(super) runs: Vec<What>,
     /// Variables that it sets or takes away.
     pub(super) assigned: Vec<String>,
@@ -31,7 +31,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
     let name = words[0].literal()?;
     let base = name.rsplit('/').next().unwrap_or(name);
     // Only a bare name is surely the program that is meant.
-    let known = if base == name { Trust::Transparent } else { Trust::Opaque };
+    let known = if base == name { WrapperTrust::Transparent } else { WrapperTrust::Opaque };
     let rest = &words[1..];
     let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new(), dialect: None });
     match base {
@@ -77,18 +77,20 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
             wrapped(known, runs)
         }
         name if RUNNERS.contains(&name) || name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
-            wrapped(Trust::Opaque, somewhere_in(rest))
+            wrapped(WrapperTrust::Opaque, somewhere_in(rest))
         }
-        "eval" | "trap" => wrapped(Trust::Opaque, joined(rest)),
+        "eval" | "trap" => wrapped(WrapperTrust::Opaque, joined(rest)),
         "alias" | "shopt" | "enable" | "hash" | "bind" | "complete" => {
-            wrapped(Trust::Opaque, vec![What::Unknown("what it changes decides what later names run")])
+            wrapped(WrapperTrust::Opaque, vec![What::Unknown("what it changes decides what later names run")])
         }
-        "source" | "." => wrapped(Trust::Opaque, vec![What::Unknown("a script that is read when it runs")]),
+        "source" | "." => {
+            wrapped(WrapperTrust::Opaque, vec![What::Unknown("a script that is read when it runs")])
+        }
         "bash" => shell(rest, known, Dialect::Bash),
         "sh" | "dash" | "ash" => shell(rest, known, Dialect::Posix),
         // They read too much otherwise.
         "zsh" | "ksh" | "mksh" | "yash" | "fish" | "csh" | "tcsh" => {
-            shell(rest, Trust::Opaque, Dialect::Bash)
+            shell(rest, WrapperTrust::Opaque, Dialect::Bash)
         }
         "find" | "fd" | "fdfind" => find(rest),
         _ => None,
@@ -203,7 +205,7 @@ fn after_options(words: &[Word], flags: &[&str], valued: &[&str], skip: usize) -
     if rest.is_empty() { Vec::new() } else { vec![What::Words(rest.to_vec())] }
 }
 
-fn env(words: &[Word], trust: Trust) -> Wrapped {
+fn env(words: &[Word], trust: WrapperTrust) -> Wrapped {
     let mut assigned = Vec::new();
     let mut cleared = None;
     let mut rest = words;
@@ -259,10 +261,10 @@ fn joined(words: &[Word]) -> Vec<What> {
     }
 }
 
-fn shell(words: &[Word], trust: Trust, dialect: Dialect) -> Option<Wrapped> {
+fn shell(words: &[Word], trust: WrapperTrust, dialect: Dialect) -> Option<Wrapped> {
     let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new(), dialect: Some(dialect) });
     let Some(first) = words.first() else {
-        return wrapped(Trust::Opaque, vec![What::Unknown("a shell that reads its commands")]);
+        return wrapped(WrapperTrust::Opaque, vec![What::Unknown("a shell that reads its commands")]);
     };
     match (first.literal(), words.get(1)) {
         (Some("--version"), None) => None,
@@ -270,18 +272,18 @@ fn shell(words: &[Word], trust: Trust, dialect: Dialect) -> Option<Wrapped> {
         (Some(first), Some(Word::Literal(line)))
             if first.starts_with('-') && line.starts_with(['-', '+']) =>
         {
-            wrapped(Trust::Opaque, vec![What::Unknown(UNKNOWN_OPTION)])
+            wrapped(WrapperTrust::Opaque, vec![What::Unknown(UNKNOWN_OPTION)])
         }
         (Some("-c" | "-ec" | "-ce" | "-xc" | "-euc" | "-lc"), Some(line)) => match line.literal() {
             // A login shell reads start files, and further words become `$0`, `$1` … of the line.
             Some(line) if words.len() == 2 && first.literal() != Some("-lc") => {
                 wrapped(trust, vec![What::Line(line.to_owned())])
             }
-            Some(line) => wrapped(Trust::Opaque, vec![What::Line(line.to_owned())]),
-            None => wrapped(Trust::Opaque, vec![What::Unknown(COMPUTED)]),
+            Some(line) => wrapped(WrapperTrust::Opaque, vec![What::Line(line.to_owned())]),
+            None => wrapped(WrapperTrust::Opaque, vec![What::Unknown(COMPUTED)]),
         },
         (Some(script), _) if !script.starts_with('-') => None,
-        _ => wrapped(Trust::Opaque, vec![What::Unknown(UNKNOWN_OPTION)]),
+        _ => wrapped(WrapperTrust::Opaque, vec![What::Unknown(UNKNOWN_OPTION)]),
     }
 }
 
@@ -304,5 +306,10 @@ fn find(words: &[Word]) -> Option<Wrapped> {
         }
     }
     // `find` itself is never transparent: where it looks must be judged as well.
-    (!runs.is_empty()).then_some(Wrapped { trust: Trust::Opaque, runs, assigned: Vec::new(), dialect: None })
+    (!runs.is_empty()).then_some(Wrapped {
+        trust: WrapperTrust::Opaque,
+        runs,
+        assigned: Vec::new(),
+        dialect: None,
+    })
 }

@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::open::{Db, Prepared};
+use crate::open::{Db, OpenReport};
 use crate::signals::{self, PaneLock, Signals};
 use crate::{StoreError, StoreUrl};
 
@@ -95,7 +95,7 @@ impl Broker {
 
     /// What opening had to do.
     #[must_use]
-    pub fn prepared(&self) -> Prepared {
+    pub fn prepared(&self) -> OpenReport {
         self.db.prepared()
     }
 

@@ -19,7 +19,7 @@ pub use history::StateChange;
 pub use schedule::{LastRun, Overlap, ScheduleRecord};
 pub use schema::SCHEMA;
 
-use crate::open::{Db, Prepared, Tx};
+use crate::open::{Db, OpenReport, Tx};
 use crate::{HostId, StoreError, StoreUrl};
 
 /// Agents of a page, at most.
@@ -109,7 +109,7 @@ impl Registry {
 
     /// What opening had to do.
     #[must_use]
-    pub fn prepared(&self) -> Prepared {
+    pub fn prepared(&self) -> OpenReport {
         self.db.prepared()
     }
 
@@ -368,7 +368,7 @@ mod tests {
         let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
         run(async {
             let mut registry = Registry::open(&url, &here()).await.unwrap();
-            assert_eq!(registry.prepared(), Prepared::Created);
+            assert_eq!(registry.prepared(), OpenReport::Created);
             let (first, second) = (record(1, "aaaaaaaa"), record(2, "bbbbbbbb"));
             let inserts = [
                 RegistryChange::Insert(Box::new(second.clone()), "{\"b\":1}".to_owned()),
@@ -387,7 +387,7 @@ mod tests {
             registry.commit(&[RegistryChange::Update(Box::new(first.clone()))]).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url, &here()).await.unwrap();
-            assert_eq!(registry.prepared(), Prepared::Current);
+            assert_eq!(registry.prepared(), OpenReport::Current);
             let all = read_all(&mut registry).await;
             assert_eq!(
                 all,

@@ -20,7 +20,7 @@ pub struct Opening<'a> {
 
 /// Whether an account was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenedAccount {
     /// It is new: what an earlier process of the conversation spent is not in it.
     New,
     /// It was there, with all that was spent.
@@ -33,7 +33,7 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn open_account(&mut self, account: &Account, now: Stamp) -> Result<Opened, StoreError> {
+    pub async fn open_account(&mut self, account: &Account, now: Stamp) -> Result<OpenedAccount, StoreError> {
         let mut tx = self.db.begin().await?;
         let opened = open(tx.conn(), account, now).await.map_err(|error| tx.words(error));
         tx.finish(opened).await
@@ -88,9 +88,9 @@ pub(super) async fn open_with(
 ) -> Result<Option<Spent>, sqlx::Error> {
     let Opening { account, earlier } = opening;
     match open(&mut *conn, account, now).await? {
-        Opened::Known => conversation_spent(conn, &account.id).await.map(Some),
-        Opened::New if earlier == Spent::default() => Ok(None),
-        Opened::New => carry_over(conn, &account.id, earlier).await.map(|()| None),
+        OpenedAccount::Known => conversation_spent(conn, &account.id).await.map(Some),
+        OpenedAccount::New if earlier == Spent::default() => Ok(None),
+        OpenedAccount::New => carry_over(conn, &account.id, earlier).await.map(|()| None),
     }
 }
 
@@ -129,7 +129,11 @@ async fn carry_over(
     meters::book(conn, &meters, Held::default(), spent).await
 }
 
-async fn open(conn: &mut SqliteConnection, account: &Account, now: Stamp) -> Result<Opened, sqlx::Error> {
+async fn open(
+    conn: &mut SqliteConnection,
+    account: &Account,
+    now: Stamp,
+) -> Result<OpenedAccount, sqlx::Error> {
     let asked = limits_text(account.tree);
     let found: Option<(i64, String)> =
         sqlx::query_as("SELECT seq, asked_limits FROM accounts WHERE id = $1 AND asked_limits <> ''")
@@ -151,14 +155,14 @@ async fn open(conn: &mut SqliteConnection, account: &Account, now: Stamp) -> Res
         .bind(seq)
         .execute(conn)
         .await?;
-        return Ok(Opened::Known);
+        return Ok(OpenedAccount::Known);
     }
     // An agent whose parent has no account yet: the parent fills its own in when it opens it.
     if let Some(parent) = &account.parent {
         insert(&mut *conn, parent, None, account, "", now).await?;
     }
     insert(conn, &account.id, account.parent.as_ref(), account, &asked, now).await?;
-    Ok(Opened::New)
+    Ok(OpenedAccount::New)
 }
 
 async fn insert(

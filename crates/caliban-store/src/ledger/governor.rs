@@ -7,7 +7,7 @@
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Ledger, Owner};
+use super::{Ledger, ReservationOwner};
 use crate::StoreError;
 
 /// How far apart those come back who have waited, in milliseconds.
@@ -88,7 +88,7 @@ impl Ledger {
         lane: &Lane,
         priority: i64,
         ticket: Option<Ticket>,
-        owner: &Owner,
+        owner: &ReservationOwner,
         now_ms: u64,
     ) -> Result<Admission, StoreError> {
         let conn = self.db.conn().await?;
@@ -264,7 +264,7 @@ async fn take_turn(
     lane: &Lane,
     priority: i64,
     ticket: Option<Ticket>,
-    owner: &Owner,
+    owner: &ReservationOwner,
     now_ms: u64,
 ) -> Result<Admission, sqlx::Error> {
     let (mut state, ahead) = look(&mut *conn, lane, ticket, priority).await?;

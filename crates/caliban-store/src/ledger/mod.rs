@@ -12,11 +12,11 @@ mod accounts;
 mod governor;
 mod history;
 mod meters;
+mod pools;
 mod questions;
 mod reserve;
 mod schema;
 mod settle;
-mod standing;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,15 +26,15 @@ use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use jiff::civil::Date;
 
-pub use accounts::{Opened, Opening};
+pub use accounts::{OpenedAccount, Opening};
 pub use governor::{Admission, Lane, LaneState, Ticket};
 pub use history::{By, Filter, SpendingSum};
-pub use questions::{AskTurn, Asker, Closed, Reached};
+pub use pools::{Pool, PoolState, SetLimit};
+pub use questions::{AskTurn, LimitAsker, QuestionEnd, Reached};
 pub use reserve::First;
 pub use schema::SCHEMA;
-pub use standing::{Pool, PoolState, SetLimit};
 
-use crate::open::{Db, Prepared};
+use crate::open::{Db, OpenReport};
 use crate::{StoreError, StoreUrl};
 
 /// The ledger's file, in Caliban's data directory.
@@ -110,7 +110,7 @@ pub struct Account {
 
 /// The process that a reservation belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
+pub struct ReservationOwner {
     /// The boot that it is of.
     pub boot: String,
     /// Its id.
@@ -125,7 +125,7 @@ pub struct LedgerRequest<'a> {
     /// Who asks; its account is open.
     pub account: &'a AccountId,
     /// Which process.
-    pub owner: &'a Owner,
+    pub owner: &'a ReservationOwner,
     /// The model.
     pub model: &'a str,
     /// What it takes, about.
@@ -228,7 +228,7 @@ impl Ledger {
 
     /// What opening had to do.
     #[must_use]
-    pub fn prepared(&self) -> Prepared {
+    pub fn prepared(&self) -> OpenReport {
         self.db.prepared()
     }
 

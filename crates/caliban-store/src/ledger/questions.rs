@@ -8,9 +8,9 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::meters::limits_text;
+use super::pools::limits_in;
 use super::settle::owner;
-use super::standing::limits_in;
-use super::{AccountId, Ledger, Owner, Pool};
+use super::{AccountId, Ledger, Pool, ReservationOwner};
 use crate::StoreError;
 
 /// A limit that is in the way of a request.
@@ -39,18 +39,18 @@ pub enum AskTurn {
 
 /// Who comes to a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asker<'a> {
+pub struct LimitAsker<'a> {
     /// The agent.
     pub account: &'a AccountId,
     /// Its process.
-    pub owner: &'a Owner,
+    pub owner: &'a ReservationOwner,
     /// When it came to the limit, in milliseconds since 1970.
     pub since_ms: u64,
 }
 
 /// How a question ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub enum QuestionEnd {
     /// Without a no: those who wait look for themselves.
     Open,
     /// With a no at this time: those who wait have their answer.
@@ -75,8 +75,8 @@ impl Ledger {
     pub async fn take_question(
         &mut self,
         pool: &Pool,
-        asker: Asker<'_>,
-        is_dead: impl Fn(&Owner) -> bool,
+        asker: LimitAsker<'_>,
+        is_dead: impl Fn(&ReservationOwner) -> bool,
     ) -> Result<AskTurn, StoreError> {
         let mut tx = self.db.begin().await?;
         let turn = take(tx.conn(), pool, asker, is_dead).await.map_err(|error| tx.words(error));
@@ -90,22 +90,22 @@ impl Ledger {
     pub async fn close_question(
         &mut self,
         pool: &Pool,
-        asker: Asker<'_>,
-        closed: Closed,
+        asker: LimitAsker<'_>,
+        closed: QuestionEnd,
     ) -> Result<(), StoreError> {
         let (kind, subject) = pool.key();
         let statement = match closed {
-            Closed::Open => {
+            QuestionEnd::Open => {
                 sqlx::query("DELETE FROM questions WHERE kind = $1 AND subject = $2 AND account = $3")
             }
-            Closed::Denied(_) => sqlx::query(
+            QuestionEnd::Denied(_) => sqlx::query(
                 "UPDATE questions SET denied_ms = $4 WHERE kind = $1 AND subject = $2 AND account = $3",
             ),
         };
         let statement = statement.bind(kind).bind(subject).bind(asker.account.as_str());
         let statement = match closed {
-            Closed::Open => statement,
-            Closed::Denied(now) => statement.bind(i64::try_from(now).unwrap_or(i64::MAX)),
+            QuestionEnd::Open => statement,
+            QuestionEnd::Denied(now) => statement.bind(i64::try_from(now).unwrap_or(i64::MAX)),
         };
         self.db.run(statement).await.map(drop)
     }
@@ -145,8 +145,8 @@ async fn raise(conn: &mut SqliteConnection, reached: &Reached, by: u64) -> Resul
 async fn take(
     conn: &mut SqliteConnection,
     pool: &Pool,
-    asker: Asker<'_>,
-    is_dead: impl Fn(&Owner) -> bool,
+    asker: LimitAsker<'_>,
+    is_dead: impl Fn(&ReservationOwner) -> bool,
 ) -> Result<AskTurn, sqlx::Error> {
     let (kind, subject) = pool.key();
     let found = sqlx::query("SELECT * FROM questions WHERE kind = $1 AND subject = $2")

@@ -15,7 +15,7 @@ use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::meters::{self, listed, stored};
-use super::{Ledger, Owner, Reservation};
+use super::{Ledger, Reservation, ReservationOwner};
 use crate::StoreError;
 use crate::open::Durability;
 
@@ -71,14 +71,17 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn settle_dead(&mut self, is_dead: impl Fn(&Owner) -> bool) -> Result<u64, StoreError> {
+    pub async fn settle_dead(
+        &mut self,
+        is_dead: impl Fn(&ReservationOwner) -> bool,
+    ) -> Result<u64, StoreError> {
         let conn = self.db.conn().await?;
         let rows = sqlx::query(
             "SELECT DISTINCT boot, pid, started FROM reservations UNION SELECT boot, pid, started FROM tickets",
         )
         .fetch_all(conn)
         .await;
-        let owners: BTreeSet<Owner> = rows
+        let owners: BTreeSet<ReservationOwner> = rows
             .map_err(|error| self.db.words(error))?
             .iter()
             .map(owner)
@@ -103,8 +106,8 @@ impl Ledger {
     }
 }
 
-pub(super) fn owner(row: &SqliteRow) -> Owner {
-    Owner {
+pub(super) fn owner(row: &SqliteRow) -> ReservationOwner {
+    ReservationOwner {
         boot: row.get("boot"),
         pid: i32::try_from(row.get::<i64, _>("pid")).unwrap_or_default(),
         started: meters::amount(row, "started"),
@@ -186,7 +189,10 @@ async fn count(
     meters::hold(conn, &reservation.meters, more, before).await
 }
 
-async fn book_dead(conn: &mut SqliteConnection, owners: &BTreeSet<Owner>) -> Result<u64, sqlx::Error> {
+async fn book_dead(
+    conn: &mut SqliteConnection,
+    owners: &BTreeSet<ReservationOwner>,
+) -> Result<u64, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM reservations ORDER BY seq").fetch_all(&mut *conn).await?;
     let mut booked = 0;
     for row in rows.iter().filter(|row| owners.contains(&owner(row))) {

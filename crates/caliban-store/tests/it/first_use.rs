@@ -5,7 +5,7 @@ use std::path::Path;
 use caliban_store::broker::{
     Broker, IdPrefix, MailboxScope, NewAgent, NewMessage, NewSession, PollQuery, SCHEMA, Speaker,
 };
-use caliban_store::open::{Prepared, WAL_LIMIT};
+use caliban_store::open::{OpenReport, WAL_LIMIT};
 use caliban_store::{Stamp, StoreError, StoreUrl};
 use sqlx::{ConnectOptions, Connection, Executor};
 
@@ -23,7 +23,7 @@ async fn many_open_a_new_store_at_once_and_one_makes_it() {
         .collect();
     let mut created = 0;
     for opener in openers {
-        created += usize::from(opener.await.expect("join").expect("open") == Prepared::Created);
+        created += usize::from(opener.await.expect("join").expect("open") == OpenReport::Created);
     }
     assert_eq!(created, 1);
 }
@@ -35,7 +35,7 @@ async fn an_empty_file_is_a_new_store_and_a_cut_one_is_damaged() {
     let url = StoreUrl::sqlite(&file);
     std::fs::write(&file, "").expect("write");
     let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    assert_eq!(broker.prepared(), Prepared::Created);
+    assert_eq!(broker.prepared(), OpenReport::Created);
     broker.close().await;
     let whole = std::fs::read(&file).expect("read");
     std::fs::write(&file, &whole[..whole.len() / 2]).expect("cut");
@@ -94,8 +94,8 @@ async fn a_store_that_is_locked_for_a_while_is_waited_for() {
     tokio::task::yield_now().await;
     assert!(!opener.is_finished());
     drop(lock);
-    let prepared: Result<Prepared, StoreError> = opener.await.expect("join");
-    assert_eq!(prepared.expect("open"), Prepared::Created);
+    let prepared: Result<OpenReport, StoreError> = opener.await.expect("join");
+    assert_eq!(prepared.expect("open"), OpenReport::Created);
 }
 
 /// Runs a statement on the file itself.
@@ -144,6 +144,6 @@ async fn r22_a_store_of_another_shape_is_refused_and_left_as_it_was() {
     )
     .await;
     let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    assert_eq!(broker.prepared(), Prepared::Current);
+    assert_eq!(broker.prepared(), OpenReport::Current);
     broker.close().await;
 }

@@ -4,8 +4,9 @@ use caliban_core::budget::{Kind, Limits, ReserveRefused, Scope, Spent};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use caliban_store::ledger::{
-    Account, AccountId, Admission, AskTurn, Asker, By, Closed, Filter, First, Granted, Lane, Ledger,
-    LedgerError, LedgerRequest, Near, Opened, Opening, Owner, Pool, Reached, SetLimit,
+    Account, AccountId, Admission, AskTurn, By, Filter, First, Granted, Lane, Ledger, LedgerError,
+    LedgerRequest, LimitAsker, Near, OpenedAccount, Opening, Pool, QuestionEnd, Reached, ReservationOwner,
+    SetLimit,
 };
 use caliban_store::{Stamp, StoreUrl};
 use jiff::civil::{Date, date};
@@ -20,8 +21,8 @@ pub(crate) fn tokens(tokens: u64) -> Limits {
     Limits { tokens: Some(tokens), ..Limits::NONE }
 }
 
-pub(crate) fn owner(pid: i32) -> Owner {
-    Owner { boot: "boot".to_owned(), pid, started: 7 }
+pub(crate) fn owner(pid: i32) -> ReservationOwner {
+    ReservationOwner { boot: "boot".to_owned(), pid, started: 7 }
 }
 
 pub(crate) fn account(name: &str, parent: Option<&str>, tree: Limits) -> Account {
@@ -39,7 +40,11 @@ fn input(input: u64) -> Usage {
     Usage { input, ..Usage::default() }
 }
 
-pub(crate) fn request<'a>(account: &'a AccountId, owner: &'a Owner, amount: u64) -> LedgerRequest<'a> {
+pub(crate) fn request<'a>(
+    account: &'a AccountId,
+    owner: &'a ReservationOwner,
+    amount: u64,
+) -> LedgerRequest<'a> {
     LedgerRequest {
         account,
         owner,
@@ -65,7 +70,7 @@ async fn world() -> World {
 }
 
 impl World {
-    async fn opens(&mut self, account: &Account) -> Opened {
+    async fn opens(&mut self, account: &Account) -> OpenedAccount {
         self.ledger.open_account(account, Stamp::now()).await.expect("open account")
     }
 
@@ -167,12 +172,12 @@ async fn r20_limits_of_days_hold_for_all_and_a_new_day_begins_anew() {
 async fn r20_a_raised_limit_holds_until_the_agent_is_started_with_another() {
     let mut world = world().await;
     let own = account("a", None, tokens(10));
-    assert_eq!(world.opens(&own).await, Opened::New);
+    assert_eq!(world.opens(&own).await, OpenedAccount::New);
     assert!(over(world.asks("a", 20).await).is_some());
     assert!(world.ledger.set_tree_limits(&id("a"), tokens(100)).await.expect("set"));
     assert!(!world.ledger.set_tree_limits(&id("nobody"), tokens(100)).await.expect("set"));
     world.asks("a", 20).await.expect("raised");
-    assert_eq!(world.opens(&own).await, Opened::Known);
+    assert_eq!(world.opens(&own).await, OpenedAccount::Known);
     world.asks("a", 20).await.expect("the same start");
     world.opens(&account("a", None, tokens(45))).await;
     assert!(over(world.asks("a", 20).await).is_some(), "another start");
@@ -195,7 +200,7 @@ async fn a_parent_that_opens_later_is_the_same_and_what_was_spent_before_counts(
     let mut world = world().await;
     world.opens(&account("c", Some("p"), Limits::NONE)).await;
     world.asks("c", 30).await.expect("fits");
-    assert_eq!(world.opens(&account("p", None, tokens(50))).await, Opened::New);
+    assert_eq!(world.opens(&account("p", None, tokens(50))).await, OpenedAccount::New);
     assert_eq!(over(world.asks("c", 30).await), Some(Scope::Tree(id("p"))));
     // The first request of a process opens its account; that counts also when the request is refused.
     let late = account("d", Some("p"), Limits::NONE);
@@ -310,8 +315,8 @@ async fn r24_requests_are_spaced_to_the_allowance_that_the_server_names() {
     assert_eq!(ledger.lane(&lane).await.expect("lane").1, 0);
 }
 
-fn asker<'a>(account: &'a AccountId, owner: &'a Owner, since_ms: u64) -> Asker<'a> {
-    Asker { account, owner, since_ms }
+fn asker<'a>(account: &'a AccountId, owner: &'a ReservationOwner, since_ms: u64) -> LimitAsker<'a> {
+    LimitAsker { account, owner, since_ms }
 }
 
 #[tokio::test]
@@ -390,7 +395,7 @@ async fn r20_of_all_who_come_to_a_limit_one_asks() {
     let (a, b, first, second) = (id("a"), id("b"), owner(1), owner(2));
     let (one, other) = (asker(&a, &first, 10), asker(&b, &second, 10));
     let pool = Pool::Day(DAY);
-    let nobody = |_: &Owner| false;
+    let nobody = |_: &ReservationOwner| false;
     assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), AskTurn::Ours);
     assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), AskTurn::Ours);
     assert_eq!(
@@ -403,7 +408,7 @@ async fn r20_of_all_who_come_to_a_limit_one_asks() {
         AskTurn::Ours
     );
     // Its no is the answer for those who waited, and not for who comes later.
-    world.ledger.close_question(&pool, one, Closed::Denied(20)).await.expect("close");
+    world.ledger.close_question(&pool, one, QuestionEnd::Denied(20)).await.expect("close");
     assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), AskTurn::Denied);
     assert_eq!(
         world.ledger.take_question(&pool, asker(&b, &second, 21), nobody).await.expect("turn"),
@@ -414,6 +419,6 @@ async fn r20_of_all_who_come_to_a_limit_one_asks() {
         world.ledger.take_question(&pool, one, |owner| owner.pid == 2).await.expect("turn"),
         AskTurn::Ours
     );
-    world.ledger.close_question(&pool, one, Closed::Open).await.expect("close");
+    world.ledger.close_question(&pool, one, QuestionEnd::Open).await.expect("close");
     assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), AskTurn::Ours);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use caliban_core::budget::Limits;
 use caliban_core::usage::Usage;
-use caliban_store::ledger::{Account, AccountId, Ledger, LedgerError, LedgerRequest, Owner, Pool};
+use caliban_store::ledger::{Account, AccountId, Ledger, LedgerError, LedgerRequest, Pool, ReservationOwner};
 use caliban_store::{Stamp, StoreUrl};
 
 use crate::ledger::{DAY, account, id, tokens};
@@ -40,7 +40,7 @@ fn noted(dir: &Path, what: &str) -> u64 {
 
 async fn spend(dir: &Path) {
     let mut ledger = Ledger::open(&StoreUrl::sqlite(dir.join("ledger.db"))).await.expect("open");
-    let gone = |owner: &Owner| !PathBuf::from(format!("/proc/{}", owner.pid)).exists();
+    let gone = |owner: &ReservationOwner| !PathBuf::from(format!("/proc/{}", owner.pid)).exists();
     ledger.settle_dead(gone).await.expect("dead");
     let pid = i32::try_from(std::process::id()).expect("pid");
     let own = AccountId::new("9f", &format!("w{pid}"));
@@ -50,7 +50,7 @@ async fn spend(dir: &Path) {
         let asked = fastrand::u64(50..400);
         let request = LedgerRequest {
             account: &own,
-            owner: &Owner { boot: "b".to_owned(), pid, started: 1 },
+            owner: &ReservationOwner { boot: "b".to_owned(), pid, started: 1 },
             model: "m",
             usage: Usage { input: asked, ..Usage::default() },
             cost: None,

@@ -16,7 +16,7 @@ use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 
 use super::agent::DaemonAgent;
 use super::answers::KeptAnswer;
-use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
+use super::phase::{Keeper, Ordered, Phase, Queued, Tries, WantedStop};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
 use super::{Owner, archive, rm, spawn, stop_order};
@@ -103,7 +103,7 @@ impl Owner {
     }
 
     /// The end that was ordered for an agent: by its file, or by the registry.
-    fn stop_of(&self, record: &mut AgentRecord) -> Option<Stop> {
+    fn stop_of(&self, record: &mut AgentRecord) -> Option<WantedStop> {
         let order = stop_order::read(&self.places.agent_dir(record.id), &record.nonce);
         if order.is_some() {
             record.wanted = WantedState::Kill;
@@ -111,7 +111,11 @@ impl Owner {
         let grace_ms = order.as_ref().map_or(self.options.grace_ms, |order| order.grace_ms);
         let timed_out_ms = order.and_then(|order| order.timed_out_ms);
         let ordered = Some(Ordered { grace_ms, is_durable: true });
-        (record.wanted == WantedState::Kill).then(|| Stop { ordered, waiting: Vec::new(), timed_out_ms })
+        (record.wanted == WantedState::Kill).then(|| WantedStop {
+            ordered,
+            waiting: Vec::new(),
+            timed_out_ms,
+        })
     }
 
     /// Finds out how the run of an agent stands that has not ended as far as the registry knows.

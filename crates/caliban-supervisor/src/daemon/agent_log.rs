@@ -8,16 +8,16 @@ use crate::records::{TRANSCRIPT, WORKER_LOG};
 
 /// Which file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum LogFile {
     Transcript,
     WorkerLog,
 }
 
 /// The part behind a position.
-pub(super) async fn log(row: AgentRow, which: Which, after: u64) -> Result<LogPart, ApiError> {
+pub(super) async fn log(row: AgentRow, which: LogFile, after: u64) -> Result<LogPart, ApiError> {
     let file = match which {
-        Which::Transcript => TRANSCRIPT,
-        Which::WorkerLog => WORKER_LOG,
+        LogFile::Transcript => TRANSCRIPT,
+        LogFile::WorkerLog => WORKER_LOG,
     };
     let mut tail = Tail::at(row.dir.join(file), after);
     let read = tokio::task::spawn_blocking(move || tail.lines().map(|lines| (lines, tail.position()))).await;
@@ -26,8 +26,8 @@ pub(super) async fn log(row: AgentRow, which: Which, after: u64) -> Result<LogPa
     let (lines, next) =
         read.map_err(|error| unread(error.to_string()))?.map_err(|error| unread(error.to_string()))?;
     let record = |line: String| match which {
-        Which::Transcript => serde_json::from_str(&line).unwrap_or(Value::String(line)),
-        Which::WorkerLog => Value::String(line),
+        LogFile::Transcript => serde_json::from_str(&line).unwrap_or(Value::String(line)),
+        LogFile::WorkerLog => Value::String(line),
     };
     let more = !lines.is_empty();
     Ok(LogPart { agent: row.id, records: lines.into_iter().map(record).collect(), next, more })

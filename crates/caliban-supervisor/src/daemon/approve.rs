@@ -12,7 +12,7 @@ use caliban_acp::{ClientError, ClientEvent, Link};
 use caliban_contract::tail::Tail;
 use serde_json::{Value, json};
 
-use super::speak::{Speaker, refusal};
+use super::agent_client::{Speaker, refusal};
 use crate::protocol::{
     AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, DenyRequest, ErrorCode,
 };
@@ -24,20 +24,20 @@ const LOOK: Duration = Duration::from_millis(50);
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// An answer to one call.
-pub(super) struct Verdict {
+pub(super) struct AskVerdict {
     ask: String,
     digest: String,
     answer: AskAnswer,
 }
 
-impl From<ApproveRequest> for Verdict {
+impl From<ApproveRequest> for AskVerdict {
     fn from(request: ApproveRequest) -> Self {
         let answer = if request.always { AskAnswer::Always } else { AskAnswer::Once };
         Self { ask: request.ask, digest: request.digest, answer }
     }
 }
 
-impl From<DenyRequest> for Verdict {
+impl From<DenyRequest> for AskVerdict {
     fn from(request: DenyRequest) -> Self {
         Self { ask: request.ask, digest: request.digest, answer: AskAnswer::No(request.reason) }
     }
@@ -58,7 +58,7 @@ pub(super) fn open(rows: impl Iterator<Item = AgentRow>) -> ApprovalList {
 /// Gives the answer; returns when the agent has recorded it.
 pub(super) async fn answer(
     query: &str,
-    verdict: Verdict,
+    verdict: AskVerdict,
     speaker: &Speaker<'_>,
 ) -> Result<Answered, ApiError> {
     let awake = speaker.wake(query).await?;

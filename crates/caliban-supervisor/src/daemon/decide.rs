@@ -31,7 +31,7 @@ pub fn follow(status: &Status, report: &WorkerStatus) -> Vec<LifecycleEvent> {
 
 /// What is known when a run is over and its process tree is gone.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct RunFacts<'a> {
     /// The agent's state so far.
     pub state: State,
     /// Whether somebody wanted it to end.
@@ -72,7 +72,7 @@ pub enum RunEnd {
 
 /// Decides what the end of a run means.
 #[must_use]
-pub fn end_of_run(facts: &Facts<'_>) -> RunEnd {
+pub fn end_of_run(facts: &RunFacts<'_>) -> RunEnd {
     if let Some(text) = not_begun(facts) {
         return RunEnd::NotBegun { text };
     }
@@ -108,7 +108,7 @@ pub fn end_of_run(facts: &Facts<'_>) -> RunEnd {
 }
 
 /// Why a run had no worker, when another run may have one.
-fn not_begun(facts: &Facts<'_>) -> Option<String> {
+fn not_begun(facts: &RunFacts<'_>) -> Option<String> {
     let exit = facts.exit.filter(|_| facts.wanted == WantedState::Run)?;
     let may_pass = match exit.again {
         Again::Never => false,
@@ -142,7 +142,7 @@ fn note(exit: &ExitRecord) -> Option<String> {
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-fn hibernates(facts: &Facts<'_>) -> bool {
+fn hibernates(facts: &RunFacts<'_>) -> bool {
     facts.report.is_some_and(|report| report.hibernated)
         && facts.exit.is_some_and(|exit| exit.code == Some(HIBERNATED))
 }
@@ -211,7 +211,7 @@ mod tests {
         expected: &[LifecycleEvent],
     ) {
         let (report, exit) = (report.as_ref(), exit.as_ref());
-        let events = match end_of_run(&Facts {
+        let events = match end_of_run(&RunFacts {
             state,
             wanted,
             timed_out_ms: None,
@@ -249,8 +249,14 @@ mod tests {
     #[test]
     fn a_run_that_had_no_worker_for_a_passing_reason_is_tried_again_unless_it_was_to_end() {
         let of = |exit: &ExitRecord, state, wanted, is_program_lost| {
-            let facts =
-                Facts { state, wanted, timed_out_ms: None, report: None, exit: Some(exit), is_program_lost };
+            let facts = RunFacts {
+                state,
+                wanted,
+                timed_out_ms: None,
+                report: None,
+                exit: Some(exit),
+                is_program_lost,
+            };
             matches!(end_of_run(&facts), RunEnd::NotBegun { text } if text == "no room")
         };
         let exit = |again, not_started: Option<&str>| ExitRecord {
@@ -278,7 +284,7 @@ mod tests {
             "the kernel probably ended it for want of memory; processes of it that could not be ended: 7, 12";
         assert_eq!(note(&both).as_deref(), Some(words));
         let (state, wanted) = (State::Running, WantedState::Run);
-        let facts = Facts {
+        let facts = RunFacts {
             state,
             wanted,
             timed_out_ms: None,
@@ -295,7 +301,7 @@ mod tests {
         let (running, done) = (report(WorkerState::Running), report(WorkerState::Done));
         let ends = |report: &WorkerStatus, state| {
             let exit = exit(None, Some(15));
-            let facts = Facts {
+            let facts = RunFacts {
                 state,
                 wanted: WantedState::Kill,
                 timed_out_ms: Some(60_000),

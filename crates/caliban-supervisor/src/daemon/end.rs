@@ -17,7 +17,7 @@ impl Owner {
         agent.read_report(&self.places);
         let is_missing = exit.is_some_and(|exit| exit.again == Again::IfReplaced);
         let is_program_lost = is_missing && agent.run_mut().is_some_and(|run| run.tries.is_program_lost());
-        let end = decide::end_of_run(&decide::Facts {
+        let end = decide::end_of_run(&decide::RunFacts {
             state: agent.state(),
             wanted: agent.record.wanted,
             timed_out_ms: agent.run().and_then(|run| run.stop.as_ref()?.timed_out_ms),

@@ -27,7 +27,7 @@ const STILL_HERE: &[u8] = b": still here\n\n";
 const STALLED: Duration = Duration::from_secs(60);
 
 /// The ring.
-pub(super) struct Feed {
+pub(super) struct EventRing {
     ring: broadcast::Sender<Arc<FleetEvent>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Subscription {
     news: broadcast::Receiver<Arc<FleetEvent>>,
 }
 
-impl Feed {
+impl EventRing {
     pub(super) fn new() -> Self {
         Self { ring: broadcast::channel(RING).0 }
     }

@@ -29,10 +29,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::agent_client::Speaker;
 use super::connections::{Connection, Connections, Doing, Room};
 use super::peer::Peer;
-use super::spare::{Lent, Shortage, Spare};
-use super::speak::Speaker;
+use super::spare_descriptors::{Lent, Shortage, Spare};
 use super::{
     DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
     inherit, merge, out_of_descriptors, requeue, send, stopping, wake,
@@ -225,7 +225,7 @@ async fn respond(
             .header(header::CONTENT_TYPE, "application/json")
             .body(full(bytes)),
         Ok(HttpAnswer::Events(subscription)) => {
-            let feed = Feed {
+            let feed = EventBody {
                 blocks: events::feed(
                     subscription,
                     door.inbox.clone(),
@@ -312,7 +312,7 @@ async fn answer(
         Verb::Log => {
             let ([raw], [after]) = parameters(["raw"], ["after"], &query)?;
             let row = Speaker { inbox, caller: None }.show(id).await?;
-            let which = if raw { agent_log::Which::WorkerLog } else { agent_log::Which::Transcript };
+            let which = if raw { agent_log::LogFile::WorkerLog } else { agent_log::LogFile::Transcript };
             return json(200, &agent_log::log(row, which, after).await?);
         }
         Verb::Diff => {
@@ -616,11 +616,11 @@ fn full(bytes: Vec<u8>) -> DaemonBody {
 }
 
 /// The body of an event stream.
-struct Feed {
+struct EventBody {
     blocks: mpsc::Receiver<Bytes>,
 }
 
-impl http_body::Body for Feed {
+impl http_body::Body for EventBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -21,7 +21,7 @@ use caliban_core::spec::SpawnSpec;
 use super::Owner;
 use super::spawn::bad;
 use super::start;
-use crate::ancestry::{self, AgentAbove, Ancestry, Which};
+use crate::ancestry::{self, AgentAbove, AgentProcess, Ancestry};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
 use crate::records::{self, Rights, ShimRecord};
 
@@ -87,7 +87,7 @@ impl Owner {
             Some(agent) => agent.about.depth,
             None => parent.as_ref().map_err(Clone::clone)?.depth,
         } + 1;
-        if which == Which::Worker {
+        if which == AgentProcess::Worker {
             return Ok(());
         }
         spec.setup.account_above = account;

@@ -11,7 +11,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::WantedState;
 use rustix::process::Signal;
 
-use super::phase::{Keeper, Ordered, Phase, Stop, Waiter};
+use super::phase::{Keeper, Ordered, Phase, Waiter, WantedStop};
 use super::store::Then;
 use super::{Msg, Owner, ReplyTo, answer_to, stop_order, store_refusal};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
@@ -133,7 +133,7 @@ impl Owner {
     /// Ends the run of an agent if that was ordered.
     pub(super) fn end_run(&mut self, id: AgentId) {
         let Some(run) = self.agents.get(&id).and_then(|agent| agent.run()) else { return };
-        let Some(Stop { ordered: Some(ordered), .. }) = &run.stop else { return };
+        let Some(WantedStop { ordered: Some(ordered), .. }) = &run.stop else { return };
         let process = match &run.keeper {
             Keeper::Alive(alive) => alive.process.clone(),
             Keeper::Unconfirmed => return self.settle(id),
@@ -162,13 +162,13 @@ impl Owner {
     }
 
     /// The run is over: goes on with what waits for that, once the order to end it is on the disk.
-    pub(super) fn run_over(&mut self, id: AgentId, stop: Option<Stop>) {
+    pub(super) fn run_over(&mut self, id: AgentId, stop: Option<WantedStop>) {
         match stop {
             None => {}
-            Some(Stop { ordered: Some(ordered), waiting, .. }) => {
+            Some(WantedStop { ordered: Some(ordered), waiting, .. }) => {
                 self.go_on_all(id, waiting, ordered.is_durable);
             }
-            Some(Stop { ordered: None, waiting, .. }) => {
+            Some(WantedStop { ordered: None, waiting, .. }) => {
                 if let Some(agent) = self.agents.get_mut(&id) {
                     agent.phase = Phase::Stopping(waiting);
                 }

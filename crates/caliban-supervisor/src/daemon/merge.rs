@@ -4,13 +4,13 @@
 //! person only: the hooks of the user's tree would run outside of an agent's processes.
 
 use caliban_core::names::Slug;
-use caliban_worktrees::{GitOptions, Repo, When};
+use caliban_worktrees::{GitOccasion, GitOptions, Repo};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Msg;
+use super::agent_client::Speaker;
 use super::peer::Peer;
-use super::speak::Speaker;
 use crate::ancestry;
 use crate::git_programs;
 use crate::landing::{self, NotMerged, words};
@@ -39,17 +39,17 @@ pub(super) async fn merge(
     }
     Ok(match land(&row, &request, &places, &inbox, &cancel).await {
         Ok(merged) => MergeAnswer::Merged(merged),
-        Err(Stopped::Refused(refused)) => MergeAnswer::Refused(refused.told(Some(&row), &request)),
-        Err(Stopped::Gone(error)) => return Err(error),
+        Err(MergeStopped::Refused(refused)) => MergeAnswer::Refused(refused.told(Some(&row), &request)),
+        Err(MergeStopped::Gone(error)) => return Err(error),
     })
 }
 
-enum Stopped {
+enum MergeStopped {
     Refused(Box<NotMerged>),
     Gone(ApiError),
 }
 
-impl From<NotMerged> for Stopped {
+impl From<NotMerged> for MergeStopped {
     fn from(refused: NotMerged) -> Self {
         Self::Refused(Box::new(refused))
     }
@@ -61,17 +61,19 @@ async fn land(
     places: &Places,
     inbox: &mpsc::Sender<Msg>,
     cancel: &CancellationToken,
-) -> Result<Merged, Stopped> {
+) -> Result<Merged, MergeStopped> {
     landing::check(request)?;
     let name = landing::worktree(row)?;
     let worded = |error| NotMerged::from(words::work(&name, error));
     let repo = open(places, cancel).await.map_err(worded)?;
     let turn = repo.landing_turn(|| {}, cancel).await.map_err(worded)?;
     let speaker = Speaker { inbox, caller: None };
-    let row = speaker.row(row.id).await.map_err(Stopped::Gone)?;
+    let row = speaker.row(row.id).await.map_err(MergeStopped::Gone)?;
     let wanted = landing::request(&row, request)?;
-    if let Some(programs) = repo.unaccepted(places.base(), When::Landing, cancel).await.map_err(worded)? {
-        let words = git_programs::refused(&programs, When::Landing);
+    if let Some(programs) =
+        repo.unaccepted(places.base(), GitOccasion::Landing, cancel).await.map_err(worded)?
+    {
+        let words = git_programs::refused(&programs, GitOccasion::Landing);
         return Err(NotMerged { reason: "git_programs", ..words.into() }.into());
     }
     let note = |note| tracing::info!(id = %row.id, "{}", words::note(&note));

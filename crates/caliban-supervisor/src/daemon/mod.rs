@@ -5,6 +5,7 @@
 
 mod adopt;
 mod agent;
+mod agent_client;
 mod agent_log;
 mod answers;
 mod approve;
@@ -22,12 +23,12 @@ mod list;
 mod listener;
 pub(crate) mod log;
 mod merge;
+mod new_run;
 pub(crate) mod notify;
 mod peer;
 mod phase;
 mod queue;
 mod recover;
-mod renew;
 mod requeue;
 mod resolve;
 mod respawn;
@@ -36,9 +37,8 @@ mod rm;
 mod schedule;
 mod send;
 mod slots;
-mod spare;
+mod spare_descriptors;
 mod spawn;
-mod speak;
 mod start;
 mod status;
 mod stop;
@@ -70,8 +70,8 @@ use self::schedule::Schedule;
 use self::slots::Slots;
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
+use crate::daemon_options::DaemonOptions;
 use crate::lock::HeldLock;
-use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{
     AgentRow, ApiError, ApprovalList, DaemonStatus, ErrorCode, FoundAtStart, KeysRequest, KillRequest,
@@ -226,7 +226,7 @@ pub(in crate::daemon) struct Owner {
     inbox: mpsc::Sender<Msg>,
     tasks: JoinSet<()>,
     watch: Watch,
-    events: events::Feed,
+    events: events::EventRing,
     stop: CancellationToken,
     /// Where we listen, once we do.
     listener: Option<listener::Listener>,
@@ -271,7 +271,7 @@ impl Owner {
             inbox,
             tasks: JoinSet::new(),
             watch: Watch::new(),
-            events: events::Feed::new(),
+            events: events::EventRing::new(),
             stop,
             listener: None,
             answers: answers::Answers::default(),

@@ -77,7 +77,7 @@ pub(super) struct Hibernating {
 pub(super) struct Run {
     pub(super) keeper: Keeper,
     /// Set when the run is to end.
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<WantedStop>,
     pub(super) tries: Tries,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct Alive {
 
 /// The end of a run that somebody wants.
 #[derive(Debug, Default)]
-pub(super) struct Stop {
+pub(super) struct WantedStop {
     /// None while the order is on its way to the disk. No signal is sent before.
     pub(super) ordered: Option<Ordered>,
     /// What happens when the run is over.
@@ -149,7 +149,7 @@ pub(super) struct Tries {
 
 impl Phase {
     /// A run that is unconfirmed.
-    pub(super) fn unconfirmed(stop: Option<Stop>, tries: Tries) -> Self {
+    pub(super) fn unconfirmed(stop: Option<WantedStop>, tries: Tries) -> Self {
         Self::Running(Run { keeper: Keeper::Unconfirmed, stop, tries })
     }
 

@@ -18,7 +18,7 @@ use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::StoreError;
 use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
-use caliban_store::open::Prepared;
+use caliban_store::open::OpenReport;
 
 use super::{archive, spawn, start, stop_order};
 use crate::lock::HeldLock;
@@ -48,7 +48,7 @@ pub(super) async fn lost(
     known: &mut Vec<(AgentRecord, About)>,
 ) -> Result<Vec<String>, StoreError> {
     let unfinished = places.base().join(UNFINISHED);
-    let is_new = registry.prepared() == Prepared::Created || unfinished.exists();
+    let is_new = registry.prepared() == OpenReport::Created || unfinished.exists();
     let with_rows: BTreeSet<AgentId> = known.iter().map(|(record, _)| record.id).collect();
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(places.agents_dir()).into_iter().flatten().flatten() {

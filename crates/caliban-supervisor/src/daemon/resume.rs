@@ -13,8 +13,8 @@ use caliban_store::fleet::{AgentRecord, WantedState};
 
 use super::agent::DaemonAgent;
 use super::answers::KeptAnswer;
+use super::new_run::Renewal;
 use super::phase::{Phase, Renewing};
-use super::renew::Renewal;
 use super::start::{self, StartError};
 use super::store::Then;
 use super::{Owner, ReplyTo, answer_to, inherit, spawn};

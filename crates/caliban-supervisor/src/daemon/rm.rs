@@ -14,10 +14,10 @@ use super::phase::Waiter;
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
 use super::{DaemonAnswer, Msg, Owner, ReplyTo, answer_to, answers, archive, spawn, stop_order};
+use crate::disk_room;
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
 use crate::records::{self, LEAVING, TRANSCRIPT};
-use crate::room;
 
 impl Owner {
     pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: ReplyTo) {
@@ -75,7 +75,7 @@ impl Owner {
             Ok(removed) => removed,
             Err(error) => {
                 self.stays(id);
-                let code = if room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
+                let code = if disk_room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
                 let text = format!("agent {id} stays: its directory cannot be archived: {error}");
                 let hint = format!("`caliban rm {id} --purge` deletes it instead");
                 return answer_to(reply, Err(ApiError::new(code, text).hint(hint)));
@@ -118,7 +118,7 @@ fn set_aside(places: &Places, id: AgentId, request: RmRequest) -> io::Result<Opt
     let (dir, leaving) = (places.agent_dir(id), leaving(places, id));
     if !request.purge && dir.join(TRANSCRIPT).exists() {
         return match archive::put(places, id, ArchiveReason::Removed) {
-            Err(error) if room::is_full(&error) => {
+            Err(error) if disk_room::is_full(&error) => {
                 stop_order::mark_removed(&dir)?;
                 Ok(Some(place(places.base(), id)))
             }
@@ -128,7 +128,7 @@ fn set_aside(places: &Places, id: AgentId, request: RmRequest) -> io::Result<Opt
     match fs::rename(&dir, &leaving) {
         // The name has to be there until the row is deleted.
         Err(error) if error.kind() == io::ErrorKind::NotFound => spawn::make_dir(&leaving)?,
-        Err(error) if room::is_full(&error) => {
+        Err(error) if disk_room::is_full(&error) => {
             // The mark is final, so it comes last: an agent whose transcript cannot be deleted stays.
             match fs::remove_file(dir.join(TRANSCRIPT)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -9,7 +9,7 @@ use caliban_core::lifecycle::State;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::speak::{Speaker, refusal};
+use super::agent_client::{Speaker, refusal};
 use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, SendRequest, Sent};
 
 /// How long an agent that is leaving memory may take to be gone and back.

@@ -19,10 +19,10 @@ use super::phase::{Phase, Queued, Registering};
 use super::schedule::SCHEDULE_KEY;
 use super::store::Then;
 use super::{DaemonAnswer, Owner, ReplyTo, answer_to, out_of_descriptors, rm};
+use crate::disk_room;
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
 use crate::records::{self, QueuedRecord, STOP_ROOM};
-use crate::room;
 use crate::row::About;
 
 /// The longest key of a request.
@@ -315,7 +315,7 @@ pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
 
 /// Whether there is room for one more agent. If that is unknown, assume so; the write itself reports a full disk.
 pub(super) fn has_room(base: &Path) -> bool {
-    !room::probe(base, ROOM).is_err_and(|error| room::is_full(&error))
+    !disk_room::probe(base, ROOM).is_err_and(|error| disk_room::is_full(&error))
 }
 
 /// Removes what was written for an agent that was not registered. Best effort: the next daemon does it again.
@@ -326,7 +326,7 @@ pub(super) fn forget_files(places: &Places, id: AgentId) {
 
 /// A failed write of an agent's files, for whoever asked.
 pub(super) fn file_refusal(what: &str, error: &io::Error) -> ApiError {
-    if room::is_full(error) {
+    if disk_room::is_full(error) {
         return ApiError::new(ErrorCode::DiskFull, "the disk is full; nothing was started")
             .hint("make room and try again; running agents are not touched");
     }

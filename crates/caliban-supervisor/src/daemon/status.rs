@@ -1,8 +1,8 @@
 //! `GET /v1/status` (f16): how the daemon is, and what it found when it started.
 
 use super::{DaemonAnswer, Owner, has_descriptors};
+use crate::disk_room;
 use crate::protocol::{DaemonStatus, VERSION};
-use crate::room;
 
 /// With less room than this a commit may fail: the registry's log grows by pages.
 const LITTLE_ROOM: u64 = 64 * 1024;
@@ -19,7 +19,7 @@ impl Owner {
         }
         for place in [self.places.base(), self.places.repo()] {
             // A file system that does not say is not full.
-            if let Some(left) = room::left(place).filter(|left| *left < LITTLE_ROOM) {
+            if let Some(left) = disk_room::left(place).filter(|left| *left < LITTLE_ROOM) {
                 return format!("the disk is full: {} KiB are left for {}", left / 1024, place.display());
             }
         }
@@ -28,7 +28,7 @@ impl Owner {
 
     /// Whether a worktree may have room. Git itself says so when it has not.
     pub(super) fn has_room_in_repo(&self) -> bool {
-        room::left(self.places.repo()).is_none_or(|left| left >= LITTLE_ROOM)
+        disk_room::left(self.places.repo()).is_none_or(|left| left >= LITTLE_ROOM)
     }
 
     pub(super) fn status(&mut self) -> DaemonAnswer {

@@ -14,7 +14,7 @@ use caliban_store::fleet::{Registry, RegistryChange, StateChange};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::KeptAnswer;
-use super::renew::Renewal;
+use super::new_run::Renewal;
 use super::schedule::Schedule;
 use super::{Msg, ReplyTo};
 use crate::protocol::Respawned;

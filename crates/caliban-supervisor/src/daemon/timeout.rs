@@ -11,7 +11,7 @@ use caliban_store::fleet::WantedState;
 
 use super::Owner;
 use super::agent::DaemonAgent;
-use super::phase::{Phase, Stop};
+use super::phase::{Phase, WantedStop};
 use super::store::Then;
 use crate::places::Places;
 use crate::records::{self, BegunRecord};
@@ -70,7 +70,7 @@ impl Owner {
         agent.record.wanted = WantedState::Kill;
         match &mut agent.phase {
             Phase::Running(run) => {
-                run.stop = Some(Stop { timed_out_ms: Some(after_ms), ..Stop::default() });
+                run.stop = Some(WantedStop { timed_out_ms: Some(after_ms), ..WantedStop::default() });
                 self.save(id, Then::Nothing(id));
             }
             // It sleeps: there is no process to end.

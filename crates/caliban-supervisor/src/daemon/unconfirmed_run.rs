@@ -13,7 +13,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 
 use super::agent::DaemonAgent;
-use super::phase::{Hibernating, Keeper, Phase, Stop};
+use super::phase::{Hibernating, Keeper, Phase, WantedStop};
 use super::{Msg, Owner};
 use crate::lock::HeldLock;
 use crate::process::{self, Traces};
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// An unconfirmed run, and all that is needed to settle it.
-pub(super) struct Doubt {
+pub(super) struct UnconfirmedRun {
     dir: PathBuf,
     nonce: String,
     boot_id: String,
@@ -125,16 +125,16 @@ impl Owner {
     }
 
     /// The present run of an agent, to be settled.
-    pub(super) fn doubt(&self, id: AgentId) -> Option<Doubt> {
+    pub(super) fn doubt(&self, id: AgentId) -> Option<UnconfirmedRun> {
         let agent = self.agents.get(&id)?;
-        Some(Doubt {
+        Some(UnconfirmedRun {
             dir: self.places.agent_dir(id),
             nonce: agent.record.nonce.clone(),
             boot_id: self.boot_id.clone(),
             traces: agent.traces(None),
             end: match agent.run().and_then(|run| run.stop.as_ref()) {
-                Some(Stop { ordered: Some(_), .. }) => UnconfirmedEnd::Wanted,
-                Some(Stop { ordered: None, .. }) | None => UnconfirmedEnd::NotWanted,
+                Some(WantedStop { ordered: Some(_), .. }) => UnconfirmedEnd::Wanted,
+                Some(WantedStop { ordered: None, .. }) | None => UnconfirmedEnd::NotWanted,
             },
         })
     }
@@ -181,7 +181,7 @@ pub(super) fn keeper_of_rest(found: Option<ShimRecord>, nonce: &str) -> Keeper {
     }
 }
 
-impl Doubt {
+impl UnconfirmedRun {
     /// Makes sure that the run never begins; the shim, when it has begun after all. Blocks until that is known.
     pub(super) fn settle(&self) -> Result<Option<ShimRecord>, String> {
         match self.look() {

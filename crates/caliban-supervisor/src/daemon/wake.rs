@@ -10,8 +10,8 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::new_run::Renewal;
 use super::phase::{Phase, Renewing};
-use super::renew::Renewal;
 use super::store::Then;
 use super::{DaemonAnswer, DaemonRequest, Msg, Owner, answers, spawn, stopping};
 use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};

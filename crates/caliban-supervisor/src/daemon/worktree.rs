@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::phase::{Leaving, Phase};
 use super::store::RegistryReader;
 use super::{Msg, Owner, ReplyTo};
-use crate::options::Sweep;
+use crate::daemon_options::Sweep;
 use crate::places::Places;
 use crate::protocol::{RespawnRequest, RmRequest};
 

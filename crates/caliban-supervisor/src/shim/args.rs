@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::options::GRACE_MS;
+use crate::daemon_options::GRACE_MS;
 
 /// What a shim is told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
+    error_text,
     full_output::{FullOutputFile, FullOutputs},
     limits::{MEMORY_BYTES, WHOLE_BYTES},
-    words,
 };
 
 /// When the output goes to a file.
@@ -78,7 +78,7 @@ impl Capture {
             return Some(crate::full_output::lost_note(error));
         }
         let full = self.full || self.file.as_ref().is_some_and(FullOutputFile::full);
-        full.then(|| format!("[only the first {} are kept]", words::bytes(WHOLE_BYTES)))
+        full.then(|| format!("[only the first {} are kept]", error_text::bytes(WHOLE_BYTES)))
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {

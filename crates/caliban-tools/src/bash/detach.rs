@@ -6,8 +6,8 @@ use caliban_contract::detached::{DetachedRecord, running_of};
 use caliban_core::cap::{self, Cap};
 use caliban_keeper::{Detach, Streams, detached_gone_within, stop_detached};
 
-use super::{Bash, BashCommandInput, plain::plain, script};
-use crate::{ToolOutput, Workspace, full_output, words, workspace::DetachPlace};
+use super::{Bash, BashCommandInput, script, strip_escapes::plain};
+use crate::{ToolOutput, Workspace, error_text, full_output, workspace::DetachPlace};
 
 /// How long a service is watched for a quick end.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ impl Bash {
         };
         let started = detach.start().await;
         let record = started
-            .map_err(|error| format!("the command could not be detached: {}", words::reason(&error)))?;
+            .map_err(|error| format!("the command could not be detached: {}", error_text::reason(&error)))?;
         let is_over = detached_gone_within(&record, WATCHED).await.unwrap_or(false);
         let said = first_words(&record.output);
         let place = format!("its output goes to {}", record.output.display());
@@ -56,7 +56,7 @@ pub(super) async fn kill(workspace: &Workspace, id: &str) -> Option<Result<ToolO
             Ok(ToolOutput::text(format!("ended {id} and everything it started"), format!("ended {id}")))
         }
         Ok(false) => Err(format!("{id}: not all of its processes could be ended")),
-        Err(error) => Err(format!("{id} could not be ended: {}", words::reason(&error))),
+        Err(error) => Err(format!("{id} could not be ended: {}", error_text::reason(&error))),
     })
 }
 

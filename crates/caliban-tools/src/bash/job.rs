@@ -27,14 +27,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bash_input::unfinished,
     capture::{Capture, NewOutput},
-    fenced::Ran,
+    fence_report::Ran,
     jobs::JobState,
-    keys::unfinished,
-    plain::plain,
-    sweep::CommandMark,
+    orphans::CommandMark,
+    strip_escapes::plain,
 };
-use crate::{ToolOutput, Workspace, full_output, limits::PROGRESS_BYTES, words};
+use crate::{ToolOutput, Workspace, error_text, full_output, limits::PROGRESS_BYTES};
 
 const BLOCK_BYTES: usize = 64 << 10;
 /// How long a reaper may take to stop a tree before it counts as lost.
@@ -407,7 +407,7 @@ impl Live {
         self.room = self.room.saturating_sub(text.len());
         let _observer_is_slow_or_gone = self.sender.try_send(text);
         if self.room == 0 {
-            let limit = words::bytes(PROGRESS_BYTES as u64);
+            let limit = error_text::bytes(PROGRESS_BYTES as u64);
             let _observer_is_slow_or_gone =
                 self.sender.try_send(format!("\n[more than {limit}: not shown]\n"));
         }

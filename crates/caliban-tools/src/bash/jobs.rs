@@ -6,7 +6,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::job::{JobRequest, RunningCommand};
-use crate::{limits::JOBS, words};
+use crate::{error_text, limits::JOBS};
 
 /// How a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Jobs {
         }
         let helper = request.helper.clone();
         let (job, live, task) = RunningCommand::start(request, self.end.child_token()).map_err(|error| {
-            format!("the command could not be started ({}): {}", helper.display(), words::reason(&error))
+            format!("the command could not be started ({}): {}", helper.display(), error_text::reason(&error))
         })?;
         let tokens: Vec<_> = self.above.iter().map(TaskTracker::token).collect();
         let ended = self.ended.clone();

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_keeper::{Environment, Launch, Streams, Variables};
+use caliban_keeper::{Launch, LaunchEnvironment, Streams, Variables};
 
-use super::sweep::CommandMark;
+use super::orphans::CommandMark;
 
 /// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
 const SET: [(&str, &str); 10] = [
@@ -50,7 +50,7 @@ pub(super) fn launch(
         program: shell.into(),
         arguments: vec!["-c".into(), WRAPPER.into(), name, command.into()],
         directory,
-        environment: Environment::Exactly(variables),
+        environment: LaunchEnvironment::Exactly(variables),
         streams,
         fence: None,
     };
@@ -69,7 +69,7 @@ pub(super) fn plain_launch(
         program: shell.into(),
         arguments: vec!["-c".into(), command.into()],
         directory,
-        environment: Environment::Exactly(variables),
+        environment: LaunchEnvironment::Exactly(variables),
         streams,
         fence: None,
     }

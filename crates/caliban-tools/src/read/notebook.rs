@@ -11,16 +11,16 @@ struct Notebook {
 struct Cell {
     cell_type: String,
     #[serde(default)]
-    source: Text,
+    source: NotebookText,
     #[serde(default)]
-    outputs: Vec<Output>,
+    outputs: Vec<CellOutput>,
 }
 
 #[derive(Deserialize)]
-struct Output {
+struct CellOutput {
     /// What a stream said.
     #[serde(default)]
-    text: Text,
+    text: NotebookText,
     /// A result by media type.
     #[serde(default)]
     data: serde_json::Map<String, serde_json::Value>,
@@ -33,14 +33,14 @@ struct Output {
 /// Notebooks have texts whole or by lines.
 #[derive(Deserialize, Default)]
 #[serde(untagged)]
-enum Text {
+enum NotebookText {
     #[default]
     None,
     Whole(String),
     Lines(Vec<String>),
 }
 
-impl Text {
+impl NotebookText {
     fn joined(self) -> String {
         match self {
             Self::None => String::new(),
@@ -71,7 +71,8 @@ pub(super) fn text(bytes: &[u8]) -> Option<String> {
 
 /// A result as text; of one without, the kind is said.
 fn push_data(text: &mut String, mut data: serde_json::Map<String, serde_json::Value>) {
-    let plain = data.remove("text/plain").and_then(|plain| serde_json::from_value::<Text>(plain).ok());
+    let plain =
+        data.remove("text/plain").and_then(|plain| serde_json::from_value::<NotebookText>(plain).ok());
     if let Some(plain) = plain {
         push(text, &plain.joined());
     }

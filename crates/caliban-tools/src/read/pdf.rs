@@ -9,11 +9,11 @@ use std::{
 };
 
 use caliban_contract::modes;
-use caliban_keeper::{CommandEnd, Environment, KeptOutput, Launch, Streams, Supervised};
+use caliban_keeper::{CommandEnd, KeptOutput, Launch, LaunchEnvironment, Streams, Supervised};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Workspace, blocking, limits::FILE_BYTES, target, words};
+use crate::{Workspace, blocking, error_text, limits::FILE_BYTES, target};
 
 /// How long the parser may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -33,13 +33,14 @@ pub(super) async fn text(
         program: workspace.helper().into(),
         arguments: vec![modes::PDF.into(), real.into()],
         directory: "/".into(),
-        environment: Environment::Exactly(Vec::new()),
+        environment: LaunchEnvironment::Exactly(Vec::new()),
         streams: Streams::Apart { input: "".into() },
         fence: None,
     };
     let helper = workspace.helper().to_owned();
     let reading = Supervised { helper, launch, limit: TIME, keep: KeptOutput::First(TEXT_BYTES) };
-    let ended = reading.run(cancel).await.map_err(|error| format!("{shown}: {}", words::reason(&error)))?;
+    let ended =
+        reading.run(cancel).await.map_err(|error| format!("{shown}: {}", error_text::reason(&error)))?;
     match (ended.why, ended.code) {
         (CommandEnd::Cancelled, _) => Err(blocking::INTERRUPTED.into()),
         (CommandEnd::Itself, Some(0)) => {
@@ -48,7 +49,7 @@ pub(super) async fn text(
             if has_text {
                 return Ok(text);
             }
-            let pages = words::counted(text.lines().count() as u64, "page", "pages");
+            let pages = error_text::counted(text.lines().count() as u64, "page", "pages");
             Err(format!("{shown} is a PDF of {pages} without text: its pages are pictures"))
         }
         (CommandEnd::Timeout, _) => {
@@ -89,10 +90,10 @@ pub fn pdf_main(path: &Path) -> ExitCode {
 
 fn pages(path: &Path) -> Result<Vec<String>, String> {
     let mut bytes = Vec::new();
-    let file = target::open(path).map_err(|error| words::reason(&error))?;
-    file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| words::reason(&error))?;
+    let file = target::open(path).map_err(|error| error_text::reason(&error))?;
+    file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error_text::reason(&error))?;
     if bytes.len() as u64 > FILE_BYTES {
-        return Err(format!("it is larger than {}", words::bytes(FILE_BYTES)));
+        return Err(format!("it is larger than {}", error_text::bytes(FILE_BYTES)));
     }
     pdf_extract::extract_text_from_mem_by_pages(&bytes).map_err(|error| error.to_string().to_lowercase())
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use caliban_keeper::{CommandEnd, Environment, KeptOutput, Launch, Streams, Supervised, SupervisedEnd};
+use caliban_keeper::{CommandEnd, KeptOutput, Launch, LaunchEnvironment, Streams, Supervised, SupervisedEnd};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::helper;
@@ -45,7 +45,7 @@ async fn it_reads_its_input_and_its_outputs_stay_apart() {
     );
     let mut both = command(dir.path(), "cat; echo $#; echo one; echo two >&2; echo three; exit 7", LONG);
     both.launch.streams = Streams::Joined;
-    both.launch.environment = Environment::Exactly(Vec::new());
+    both.launch.environment = LaunchEnvironment::Exactly(Vec::new());
     both.keep = KeptOutput::Last(10);
     // It reads nothing, gets no further argument, and what it printed last is kept, in order.
     assert_eq!(

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_keeper::{Environment, Launch, Streams};
+use caliban_keeper::{Launch, LaunchEnvironment, Streams};
 use caliban_tools::{CallContext, JobState};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -331,7 +331,7 @@ fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
         program: "/bin/bash".into(),
         arguments: vec!["-c".into(), command.into()],
         directory: root.to_owned(),
-        environment: Environment::Exactly(vec![("PATH".into(), "/usr/bin:/bin".into())]),
+        environment: LaunchEnvironment::Exactly(vec![("PATH".into(), "/usr/bin:/bin".into())]),
         streams: Streams::Shell,
         fence: None,
     };

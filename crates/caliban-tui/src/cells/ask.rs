@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use super::Frame;
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, wrap},
     theme::TextRole,
 };
@@ -18,7 +18,7 @@ pub(crate) struct AskCell {
 
 impl AskCell {
     pub(crate) fn new(text: &str, is_allowed: bool) -> Self {
-        Self { text: foreign::line(text), is_allowed }
+        Self { text: sanitise::line(text), is_allowed }
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {

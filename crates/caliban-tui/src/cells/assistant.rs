@@ -4,7 +4,7 @@ use caliban_core::inert;
 use ratatui::text::Line;
 
 use super::{Frame, Parts};
-use crate::{foreign, markdown::Stream, text::Row, theme::Depth};
+use crate::{markdown::Stream, sanitise, text::Row, theme::Depth};
 
 /// An answer.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Assistant {
 
     pub(crate) fn push(&mut self, text: &str) {
         let safe = self.pieces.block(text);
-        self.stream.push(&foreign::block(&safe));
+        self.stream.push(&sanitise::block(&safe));
     }
 
     /// The answer as the model wrote it, made safe.

@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use super::Frame;
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, wrap},
     theme::TextRole,
 };
@@ -18,7 +18,7 @@ pub(crate) struct Failed {
 
 impl Failed {
     pub(crate) fn new(message: &str, hint: Option<&str>) -> Self {
-        Self { message: foreign::block(message), hint: hint.map(foreign::block) }
+        Self { message: sanitise::block(message), hint: hint.map(sanitise::block) }
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {

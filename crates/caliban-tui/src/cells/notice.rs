@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use super::Frame;
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, cut, wrap},
     theme::TextRole,
 };
@@ -29,7 +29,7 @@ pub(crate) struct NoticeCell {
 
 impl NoticeCell {
     pub(crate) fn new(weight: Weight, title: &str, details: &str) -> Self {
-        Self { weight, title: foreign::line(title), details: foreign::block(details.trim_end()) }
+        Self { weight, title: sanitise::line(title), details: sanitise::block(details.trim_end()) }
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {

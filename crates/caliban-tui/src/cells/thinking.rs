@@ -4,7 +4,7 @@ use ratatui::{style::Modifier, text::Span};
 
 use super::Frame;
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, cut, wrap},
     theme::TextRole,
 };
@@ -17,7 +17,7 @@ pub(crate) struct Thinking {
 
 impl Thinking {
     pub(crate) fn push(&mut self, text: &str) {
-        self.text.push_str(&foreign::block(text));
+        self.text.push_str(&sanitise::block(text));
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {

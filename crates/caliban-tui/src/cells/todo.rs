@@ -4,7 +4,7 @@ use ratatui::{style::Modifier, text::Span};
 
 use super::Frame;
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, wrap},
     theme::TextRole,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Todo {
 
 impl Todo {
     pub(crate) fn new(entries: impl IntoIterator<Item = (TodoStep, String)>) -> Self {
-        Self { entries: entries.into_iter().map(|(step, text)| (step, foreign::line(&text))).collect() }
+        Self { entries: entries.into_iter().map(|(step, text)| (step, sanitise::line(&text))).collect() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

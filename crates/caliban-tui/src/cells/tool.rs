@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use super::{Frame, diff};
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, cut, wrap},
     theme::TextRole,
 };
@@ -51,7 +51,7 @@ impl Tool {
     pub(crate) fn new(id: &str, title: &str) -> Self {
         Self {
             id: id.to_owned(),
-            title: foreign::line(title),
+            title: sanitise::line(title),
             status: ToolStatus::Announced,
             shows_output: false,
             output: String::new(),
@@ -73,7 +73,7 @@ impl Tool {
     }
 
     pub(crate) fn set_title(&mut self, title: &str) {
-        self.title = foreign::line(title);
+        self.title = sanitise::line(title);
     }
 
     pub(crate) fn set_status(&mut self, status: ToolStatus) {
@@ -85,16 +85,16 @@ impl Tool {
     }
 
     pub(crate) fn set_summary(&mut self, summary: &str) {
-        self.summary = foreign::line(summary);
+        self.summary = sanitise::line(summary);
     }
 
     pub(crate) fn set_output(&mut self, output: &str) {
-        self.output = foreign::block(&bounded(output));
+        self.output = sanitise::block(&bounded(output));
     }
 
     /// The change that it makes; without `old` the file is new.
     pub(crate) fn set_change(&mut self, old: Option<&str>, new: &str) {
-        self.change = Some(EditedText { old: old.map(foreign::block), new: foreign::block(new) });
+        self.change = Some(EditedText { old: old.map(sanitise::block), new: sanitise::block(new) });
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {

@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use super::Frame;
 use crate::{
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, wrap},
     theme::TextRole,
 };
@@ -18,7 +18,7 @@ pub(crate) struct User {
 
 impl User {
     pub(crate) fn new(text: &str, author: Option<&str>) -> Self {
-        Self { text: foreign::block(text.trim_end()), author: author.map(foreign::line) }
+        Self { text: sanitise::block(text.trim_end()), author: author.map(sanitise::line) }
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {

@@ -7,13 +7,13 @@ const ENTRIES: usize = 1_000;
 
 /// The entries, and which one is shown.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct ComposerHistory {
     entries: Vec<Draft>,
     /// The entry that is shown, and what was being written before.
     shown: Option<(usize, Draft)>,
 }
 
-impl History {
+impl ComposerHistory {
     /// Adds an entry; the same twice in a row is one. What was being written before an entry was shown is kept, too.
     pub(crate) fn push(&mut self, draft: Draft) {
         self.keep_written();
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn nothing_that_was_written_is_lost_on_the_way_through_the_history() {
-        let mut history = History::default();
+        let mut history = ComposerHistory::default();
         history.push(Draft::of("one"));
         history.push(Draft::of("two"));
         let draft = Draft::of("draft");

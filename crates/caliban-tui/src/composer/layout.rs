@@ -3,7 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::Composer;
-use crate::foreign;
+use crate::sanitise;
 
 /// The rows of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn shown(composer: &Composer, grapheme: &str) -> String {
     let label = grapheme.chars().next().and_then(|c| composer.draft.label(c));
     label.unwrap_or_else(|| match grapheme {
         "\t" => "    ".to_owned(),
-        other => foreign::line(other),
+        other => sanitise::line(other),
     })
 }
 

@@ -8,7 +8,7 @@ mod layout;
 
 use std::rc::Rc;
 
-pub(crate) use self::history::History;
+pub(crate) use self::history::ComposerHistory;
 
 /// A longer paste stands in the text as one placeholder.
 const PASTE_CHARS: usize = 1_000;
@@ -33,7 +33,7 @@ pub(crate) struct Composer {
     column: Option<usize>,
     /// What was deleted last, for Ctrl+Y.
     killed: String,
-    pub(crate) history: History,
+    pub(crate) history: ComposerHistory,
     stash: Option<Draft>,
 }
 

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{FleetEffect, FleetOrder, FleetScope, FleetState, Focus, Group, Peek, pages::ScrolledText, view};
+use super::{
+    FleetEffect, FleetOrder, FleetScope, FleetState, Focus, Peek, RowGroup, pages::ScrolledText, view,
+};
 use crate::composer::{Composer, Draft};
 
 impl FleetState {
@@ -72,7 +74,7 @@ impl FleetState {
         let (key, group) = (row.key.clone(), row.group);
         match code {
             // Of one that has ended, or has not begun, there is no conversation to open: the peek shows what there is.
-            KeyCode::Enter if matches!(group, Group::NeedsYou | Group::Working) => {
+            KeyCode::Enter if matches!(group, RowGroup::NeedsYou | RowGroup::Working) => {
                 return vec![FleetEffect::Attach(key)];
             }
             KeyCode::Enter | KeyCode::Char('p') => return self.peek(),

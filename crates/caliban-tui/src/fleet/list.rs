@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use super::{AgentKey, FleetEffect, FleetRow, FleetState, Focus, Group};
+use super::{AgentKey, FleetEffect, FleetRow, FleetState, Focus, RowGroup};
 
 /// A line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListLine {
     Blank,
     /// The head of a group, and how many are in it.
-    Head(Group, usize),
+    Head(RowGroup, usize),
     /// The row of this number among those that are shown.
     Row(usize),
 }
@@ -51,7 +51,7 @@ impl FleetState {
     pub(super) fn only(&self, keys: Vec<AgentKey>, is_finished: bool) -> Vec<AgentKey> {
         let is_so = |key: &AgentKey| {
             let row = self.rows.iter().find(|row| row.key == *key);
-            row.is_some_and(|row| (row.group == Group::Finished) == is_finished)
+            row.is_some_and(|row| (row.group == RowGroup::Finished) == is_finished)
         };
         keys.into_iter().filter(is_so).collect()
     }
@@ -69,7 +69,7 @@ impl FleetState {
         let rows = self.shown();
         let at = place(&rows, self.chosen.as_ref()).unwrap_or(0);
         let after = rows.iter().skip(at + 1).chain(rows.iter().take(at + 1));
-        let next = after.filter(|row| row.group == Group::NeedsYou).map(|row| row.key.clone()).next();
+        let next = after.filter(|row| row.group == RowGroup::NeedsYou).map(|row| row.key.clone()).next();
         match next {
             Some(key) => self.chosen = Some(key),
             None => self.say("nobody needs you", now),

@@ -4,10 +4,10 @@
 //! The selection is an agent and not a place on the screen, so no key ever acts on a row that has just moved there.
 //! Letters are commands only in the list; while something is typed they are text.
 
-mod asking;
 mod keys;
 mod list;
 mod pages;
+mod questions;
 mod view;
 
 use std::{
@@ -19,7 +19,7 @@ use std::{
 use crossterm::event::{KeyEvent, KeyEventKind};
 use serde_json::Value;
 
-use self::{asking::Asking, pages::ScrolledText};
+use self::{pages::ScrolledText, questions::Asking};
 use crate::{
     asks::PersonReply,
     composer::{Composer, Draft},
@@ -41,7 +41,7 @@ pub struct AgentKey {
 
 /// In which group a row stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum RowGroup {
     /// It waits for a person.
     NeedsYou,
     /// It works.
@@ -60,7 +60,7 @@ pub struct FleetRow {
     /// Its label.
     pub label: Option<String>,
     /// Its group.
-    pub group: Group,
+    pub group: RowGroup,
     /// Its state in a word.
     pub state: String,
     /// What it asks, does, or has said last.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{AgentKey, Forecast};
-use crate::{asks::QUIET, foreign, theme::TextRole};
+use crate::{asks::QUIET, sanitise, theme::TextRole};
 
 /// The line before the content of a binary file, which nobody reads.
 const BINARY: &str = "GIT binary patch";
@@ -58,7 +58,7 @@ impl ScrolledText {
                 [] => TextRole::Text,
                 _ => TextRole::Strong,
             };
-            lines.push((role, foreign::block(line)));
+            lines.push((role, sanitise::block(line)));
         }
         if lines.is_empty() {
             lines.push((TextRole::Dim, "it has changed nothing".to_owned()));
@@ -67,7 +67,7 @@ impl ScrolledText {
     }
 
     pub(super) fn merge(forecast: Forecast, now: Instant) -> Self {
-        let lines = forecast.lines.iter().map(|line| (TextRole::Text, foreign::line(line))).collect();
+        let lines = forecast.lines.iter().map(|line| (TextRole::Text, sanitise::line(line))).collect();
         let title = format!("landing the work of {}", forecast.key.id);
         let lands = forecast.can_land.then(|| (forecast.key, now + QUIET));
         Self { title, lines, scroll: 0, lands }

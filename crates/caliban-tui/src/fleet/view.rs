@@ -10,13 +10,13 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    FleetOrder, FleetRow, FleetScope, FleetState, Focus, Group, Peek,
+    FleetOrder, FleetRow, FleetScope, FleetState, Focus, Peek, RowGroup,
     list::{ListLine, lines},
     pages::ScrolledText,
 };
 use crate::{
     composer::Composer,
-    foreign,
+    sanitise,
     text::{Gutter, Row, Wrap, cut, wrap},
     theme::{Depth, Ground, TextRole, Theme},
     view::{dialog, put, rule},
@@ -74,7 +74,7 @@ fn foot_rows(state: &FleetState) -> u16 {
     match (&state.focus, &state.toast) {
         (Focus::Filter | Focus::Confirm(_), _) | (_, None) => 1,
         (_, Some((text, _))) => {
-            let rows = page_rows(&(TextRole::Warn, foreign::line(text)), state.size.0.into(), PLAIN).len();
+            let rows = page_rows(&(TextRole::Warn, sanitise::line(text)), state.size.0.into(), PLAIN).len();
             u16::try_from(rows).unwrap_or(u16::MAX).clamp(1, FOOT_ROWS)
         }
     }
@@ -140,7 +140,7 @@ impl FleetState {
             return;
         }
         let theme = self.theme;
-        let in_need = self.rows.iter().filter(|row| row.group == Group::NeedsYou).count();
+        let in_need = self.rows.iter().filter(|row| row.group == RowGroup::NeedsYou).count();
         let head = match self.scope {
             FleetScope::Repo => format!("agents of {}", self.place),
             FleetScope::All => "agents of all repos".to_owned(),
@@ -163,7 +163,7 @@ impl FleetState {
             Span::styled(cut(&head, room), theme.style(TextRole::Heading)),
             Span::styled(need, theme.style(TextRole::Warn)),
             Span::styled(marked, theme.style(TextRole::Accent)),
-            Span::styled(foreign::line(&filter), theme.style(TextRole::Dim)),
+            Span::styled(sanitise::line(&filter), theme.style(TextRole::Dim)),
         ]);
         put(buffer, area, area.y, &line);
     }
@@ -186,10 +186,10 @@ impl FleetState {
                 ListLine::Blank => Line::default(),
                 ListLine::Head(group, count) => {
                     let (name, role) = match group {
-                        Group::NeedsYou => ("needs you", TextRole::Warn),
-                        Group::Working => ("working", TextRole::Accent),
-                        Group::Queued => ("queued", TextRole::Dim),
-                        Group::Finished => ("finished", TextRole::Dim),
+                        RowGroup::NeedsYou => ("needs you", TextRole::Warn),
+                        RowGroup::Working => ("working", TextRole::Accent),
+                        RowGroup::Queued => ("queued", TextRole::Dim),
+                        RowGroup::Finished => ("finished", TextRole::Dim),
                     };
                     Line::styled(format!("{name} ({count})"), self.theme.style(role))
                 }
@@ -204,12 +204,12 @@ impl FleetState {
 
     /// Its repo, when there are several, its id, its label, and whether there is a draft for it.
     fn name(&self, row: &FleetRow) -> String {
-        let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
+        let label = row.label.as_ref().map(|label| format!(" {}", sanitise::line(label))).unwrap_or_default();
         let repo = match self.scope {
             FleetScope::Repo => String::new(),
             FleetScope::All => {
                 let name = row.key.repo.file_name().unwrap_or_default().to_string_lossy();
-                format!(" {}:", foreign::line(&name))
+                format!(" {}:", sanitise::line(&name))
             }
         };
         let draft = if self.drafts.contains_key(&row.key) { " ✎" } else { "" };
@@ -223,12 +223,12 @@ impl FleetState {
         let name = cut(&self.name(row), names.max((columns / 2).saturating_sub(2)));
         let fill = " ".repeat(names.saturating_sub(name.width()));
         let head = format!("{choice}{mark}{name}{fill}");
-        let state = format!("  {:<8} ", foreign::line(&row.state));
+        let state = format!("  {:<8} ", sanitise::line(&row.state));
         let waiting = row.waiting.as_ref().map(|time| format!("waiting {time}  ")).unwrap_or_default();
-        let spent = format!("  {}", foreign::line(&row.spent));
+        let spent = format!("  {}", sanitise::line(&row.spent));
         let used = head.width() + state.width() + waiting.width() + spent.width();
         let room = columns.saturating_sub(used);
-        let doing = cut(&foreign::line(&row.doing), room);
+        let doing = cut(&sanitise::line(&row.doing), room);
         let fill = " ".repeat(room.saturating_sub(doing.width()));
         let style = self.theme.style(if is_chosen { TextRole::Chosen } else { TextRole::Text });
         let text = format!("{head}{state}{waiting}{doing}{fill}{spent}");
@@ -238,8 +238,8 @@ impl FleetState {
     fn draw_peek(&self, peek: &Peek, area: Rect, buffer: &mut Buffer) -> Option<Position> {
         let row = self.chosen_row()?;
         let theme = self.theme;
-        let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
-        let title = format!("{}{label}: {}", row.key.id, foreign::line(&row.doing));
+        let label = row.label.as_ref().map(|label| format!(" {}", sanitise::line(label))).unwrap_or_default();
+        let title = format!("{}{label}: {}", row.key.id, sanitise::line(&row.doing));
         rule(buffer, area, area.y, &title, theme.style(TextRole::Accent));
         let typed = typed_rows(&peek.reply, area.width).min(area.height.saturating_sub(2));
         let reply = Rect::new(area.x, area.bottom() - typed, area.width, typed);
@@ -252,7 +252,7 @@ impl FleetState {
             .skip(peek.scroll)
             .take(room.height.into())
             .flat_map(|line| {
-                let line = (TextRole::Text, foreign::block(line));
+                let line = (TextRole::Text, sanitise::block(line));
                 page_rows(&line, width, theme).into_iter().rev().collect::<Vec<_>>()
             })
             .take(room.height.into())
@@ -261,9 +261,9 @@ impl FleetState {
             put(buffer, room, y, &row.line);
         }
         let hint = match row.group {
-            Group::Finished => "a reply lets it go on",
-            Group::NeedsYou if !row.asks.is_empty() => "a reply; Esc, then y shows what it asks",
-            Group::NeedsYou | Group::Working | Group::Queued => "a reply",
+            RowGroup::Finished => "a reply lets it go on",
+            RowGroup::NeedsYou if !row.asks.is_empty() => "a reply; Esc, then y shows what it asks",
+            RowGroup::NeedsYou | RowGroup::Working | RowGroup::Queued => "a reply",
         };
         Some(self.draw_typed(&peek.reply, "> ", hint, reply, buffer))
     }
@@ -330,12 +330,12 @@ impl FleetState {
         let mut cursor = Position::new(0, area.y);
         let (text, role) = match (&self.focus, &self.toast) {
             (Focus::Filter, _) => {
-                let text = format!("/{}", foreign::line(&self.filter));
+                let text = format!("/{}", sanitise::line(&self.filter));
                 cursor.x = u16::try_from(text.width()).unwrap_or(u16::MAX).min(area.width.saturating_sub(1));
                 (text, TextRole::Text)
             }
             (Focus::Confirm(order), _) => (confirmation(order), TextRole::Warn),
-            (_, Some((text, _))) => (foreign::line(text), TextRole::Warn),
+            (_, Some((text, _))) => (sanitise::line(text), TextRole::Warn),
             (Focus::List, None) => {
                 let keys = "? keys  Enter open  p peek  n next who needs you  y its question  x stop";
                 (keys.to_owned(), TextRole::Dim)

@@ -7,7 +7,7 @@ use ratatui::{
 };
 
 use crate::{
-    foreign,
+    sanitise,
     theme::{TextRole, Theme},
 };
 
@@ -54,7 +54,7 @@ impl Inline {
 
     pub(super) fn text(&mut self, text: &str) {
         // An entity can spell out a control character that was not in the source.
-        let text = foreign::line(text.trim_end_matches('\n'));
+        let text = sanitise::line(text.trim_end_matches('\n'));
         if !text.is_empty() {
             self.spans.push(Span::styled(text, self.style()));
         }
@@ -64,7 +64,7 @@ impl Inline {
         match event {
             Event::Code(code) => {
                 let style = self.style().patch(self.theme.style(TextRole::Code));
-                self.spans.push(Span::styled(foreign::line(&code), style));
+                self.spans.push(Span::styled(sanitise::line(&code), style));
             }
             Event::SoftBreak => self.spans.push(Span::styled(" ", self.style())),
             Event::InlineHtml(text) | Event::InlineMath(text) | Event::DisplayMath(text) => self.text(&text),
@@ -79,7 +79,7 @@ impl Inline {
             Tag::Strong => self.push(Style::new().add_modifier(Modifier::BOLD)),
             Tag::Strikethrough => self.push(Style::new().add_modifier(Modifier::CROSSED_OUT)),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.link = Some((foreign::line(dest_url), self.spans.len()));
+                self.link = Some((sanitise::line(dest_url), self.spans.len()));
                 self.push(self.theme.style(TextRole::Link));
             }
             _ => {}

@@ -3,10 +3,10 @@
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Parser, Tag, TagEnd};
 use ratatui::{style::Modifier, text::Span};
 
-use super::{inline::Inline, options, table::Table};
+use super::{inline::Inline, options, table::MarkdownTable};
 use crate::{
-    foreign,
     highlight::Highlighter,
+    sanitise,
     text::{Gutter, Row, Wrap, width, wrap},
     theme::{TextRole, Theme},
 };
@@ -16,7 +16,7 @@ const RULE: usize = 40;
 
 /// The rows of a block. `base` is the number of its first logical line.
 pub(crate) fn block(source: &str, columns: usize, theme: Theme, base: u32) -> Vec<Row> {
-    let mut writer = Writer {
+    let mut writer = RowWriter {
         theme,
         columns,
         rows: Vec::new(),
@@ -47,7 +47,7 @@ enum Nesting {
     },
 }
 
-struct Writer {
+struct RowWriter {
     theme: Theme,
     columns: usize,
     rows: Vec<Row>,
@@ -56,12 +56,12 @@ struct Writer {
     nesting: Vec<Nesting>,
     /// The language and the text of the code that is being read.
     code: Option<(String, String)>,
-    table: Option<Table>,
+    table: Option<MarkdownTable>,
     /// Whether nothing stands before the next line in what it stands in.
     is_first: bool,
 }
 
-impl Writer {
+impl RowWriter {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -131,7 +131,7 @@ impl Writer {
             }
             Tag::Table(_) => {
                 self.apart();
-                self.table = Some(Table::default());
+                self.table = Some(MarkdownTable::default());
             }
             Tag::TableHead | Tag::TableRow | Tag::TableCell => {}
             other => self.inline.start(&other),
@@ -187,7 +187,7 @@ impl Writer {
         let mut highlighter = Highlighter::new(&language);
         self.nesting.push(Nesting::Item { marker: None, indent: 2 });
         for line in code.strip_suffix('\n').unwrap_or(&code).split('\n') {
-            let spans = highlighter.line(&foreign::block(line), self.theme);
+            let spans = highlighter.line(&sanitise::block(line), self.theme);
             self.put(&spans, Wrap::Anywhere);
         }
         self.nesting.pop();

@@ -16,12 +16,12 @@ type CellWords = Vec<Span<'static>>;
 
 /// A table that is being read.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct MarkdownTable {
     rows: Vec<Vec<CellWords>>,
     open: Vec<CellWords>,
 }
 
-impl Table {
+impl MarkdownTable {
     pub(super) fn cell(&mut self, words: CellWords) {
         self.open.push(words);
     }

@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        fleet::{FleetRow, Group},
+        fleet::{FleetRow, RowGroup},
         theme::{Depth, Ground, Theme},
     };
 
@@ -110,7 +110,7 @@ mod tests {
         let row = |n: usize| FleetRow {
             key: AgentKey { repo: "/work/project".into(), id: format!("{n:08x}") },
             label: Some(format!("label-{n}")),
-            group: [Group::NeedsYou, Group::Working, Group::Queued, Group::Finished][n % 4],
+            group: [RowGroup::NeedsYou, RowGroup::Working, RowGroup::Queued, RowGroup::Finished][n % 4],
             state: "running".to_owned(),
             doing: if n == 1 { activity.to_owned() } else { "Bash cargo test --workspace".to_owned() },
             waiting: None,

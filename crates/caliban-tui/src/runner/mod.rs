@@ -3,13 +3,13 @@
 //! Draws on demand: keys at once, what the agent says at most thirty times a second, and nothing at all when nothing has
 //! changed. Keys go before events of the agent, so a busy agent never makes typing slow.
 
-mod away;
-mod desk;
+mod agent_link;
 mod fleet;
+mod frame_pace;
 mod inline;
 mod input;
-mod link;
-mod pace;
+mod lend_terminal;
+mod machine;
 mod painter;
 mod presenter;
 mod shell;
@@ -29,22 +29,22 @@ use crossterm::event::{Event as TerminalEvent, MouseButton, MouseEventKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
-pub use self::{
-    desk::{Machine, NoticeKind, ProgramLine},
-    fleet::{FleetLeft, run_fleet},
-    link::SessionChoice,
-};
 use self::{
+    agent_link::Link,
+    frame_pace::Pace,
     input::{Happened, TerminalInput},
-    link::Link,
-    pace::Pace,
     presenter::Presenter,
     signals::Signals,
     terminal::Modes,
 };
+pub use self::{
+    agent_link::SessionChoice,
+    fleet::{FleetLeft, run_fleet},
+    machine::{Machine, NoticeKind, ProgramLine},
+};
 use crate::{
-    events::{AgentEvent, Effect, FailureEvent, MouseAction, ScreenEvent},
-    state::{Facts, Look, ScreenState},
+    events::{AgentEvent, FailureEvent, MouseAction, ScreenEffect, ScreenEvent},
+    state::{Look, ScreenFacts, ScreenState},
     theme::Theme,
 };
 
@@ -55,7 +55,7 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 pub struct ScreenOptions {
     /// What does not change.
-    pub facts: Facts,
+    pub facts: ScreenFacts,
     /// The looks.
     pub theme: Theme,
     /// Where the agent works.
@@ -127,7 +127,7 @@ pub async fn run(client: AcpClient, events: AcpEvents, options: ScreenOptions) -
     let look = options.look;
     let mut state = ScreenState::new(size, options.theme, options.facts.clone());
     state.set_look(look);
-    state.remember(options.history.as_deref().map(desk::remembered).unwrap_or_default());
+    state.remember(options.history.as_deref().map(machine::remembered).unwrap_or_default());
     link.open(options.open.clone());
     if let Some(prompt) = &options.prompt {
         state.say_first(prompt);
@@ -178,7 +178,7 @@ struct Runner {
 }
 
 /// What the loop does before it goes on.
-enum Next {
+enum LoopStep {
     Quit,
     /// The person's editor has the terminal, and begins with this text.
     Edit(String),
@@ -272,7 +272,7 @@ impl Runner {
             };
             match next {
                 None => {}
-                Some(Next::Quit) => return Ok(LeaveReason::Person),
+                Some(LoopStep::Quit) => return Ok(LeaveReason::Person),
                 Some(away) => {
                     if self.away_for(away, &mut signals).await?.is_none() {
                         return Ok(LeaveReason::Signal);
@@ -284,7 +284,7 @@ impl Runner {
     }
 
     /// Takes one event of the terminal.
-    fn key(&mut self, event: TerminalEvent, now: Instant) -> io::Result<Option<Next>> {
+    fn key(&mut self, event: TerminalEvent, now: Instant) -> io::Result<Option<LoopStep>> {
         let event = match event {
             TerminalEvent::Key(key) => ScreenEvent::Key(key),
             TerminalEvent::Paste(text) => ScreenEvent::Paste(text),
@@ -313,7 +313,7 @@ impl Runner {
     }
 
     /// An event of the agent and those that wait behind it.
-    fn events(&mut self, first: AgentEvent, now: Instant) -> io::Result<Option<Next>> {
+    fn events(&mut self, first: AgentEvent, now: Instant) -> io::Result<Option<LoopStep>> {
         let mut event = Some(first);
         for _ in 0..BATCH {
             let Some(next) = event else { break };
@@ -326,74 +326,74 @@ impl Runner {
     }
 
     /// Takes one event and does what it leads to.
-    fn take(&mut self, event: ScreenEvent, now: Instant) -> io::Result<Option<Next>> {
+    fn take(&mut self, event: ScreenEvent, now: Instant) -> io::Result<Option<LoopStep>> {
         let mut next = None;
         for effect in self.state.update(event, now) {
             match effect {
-                Effect::Prompt(text) => self.link.prompt(text),
-                Effect::Cancel => self.link.cancel(),
-                Effect::SetMode(mode) => self.link.set_mode(mode),
-                Effect::Answer(number, reply) => self.link.answer(number, reply),
-                Effect::New => self.link.open(SessionChoice::New),
-                Effect::Load(session) => self.link.open(SessionChoice::Load(session)),
-                Effect::ListSessions => self.link.list_sessions(),
-                Effect::ListFiles => {
+                ScreenEffect::Prompt(text) => self.link.prompt(text),
+                ScreenEffect::Cancel => self.link.cancel(),
+                ScreenEffect::SetMode(mode) => self.link.set_mode(mode),
+                ScreenEffect::Answer(number, reply) => self.link.answer(number, reply),
+                ScreenEffect::New => self.link.open(SessionChoice::New),
+                ScreenEffect::Load(session) => self.link.open(SessionChoice::Load(session)),
+                ScreenEffect::ListSessions => self.link.list_sessions(),
+                ScreenEffect::ListFiles => {
                     let cwd = self.options.cwd.clone();
                     self.link.later(async move {
-                        let files = tokio::task::spawn_blocking(move || desk::files(&cwd)).await;
+                        let files = tokio::task::spawn_blocking(move || machine::files(&cwd)).await;
                         AgentEvent::Files(files.unwrap_or_default())
                     });
                 }
-                Effect::ListPrompts => self.link.list_prompts(),
-                Effect::Shell(command) => {
+                ScreenEffect::ListPrompts => self.link.list_prompts(),
+                ScreenEffect::Shell(command) => {
                     let (stop, stopped) = oneshot::channel();
                     self.shell = Some(stop);
                     let (shell, cwd) = (self.options.machine.shell.clone(), self.options.cwd.clone());
                     self.link.later(shell::run(shell, command, cwd, stopped));
                 }
-                Effect::StopShell => self.shell = None,
-                Effect::Edit(text) => next = Some(Next::Edit(text)),
-                Effect::View(text) => next = Some(Next::View(text)),
-                Effect::Print(text) => next = Some(Next::Print(text)),
-                Effect::ReadClipboard => {
-                    let read = desk::read_clipboard(self.options.machine.clone());
+                ScreenEffect::StopShell => self.shell = None,
+                ScreenEffect::Edit(text) => next = Some(LoopStep::Edit(text)),
+                ScreenEffect::View(text) => next = Some(LoopStep::View(text)),
+                ScreenEffect::Print(text) => next = Some(LoopStep::Print(text)),
+                ScreenEffect::ReadClipboard => {
+                    let read = machine::read_clipboard(self.options.machine.clone());
                     self.link.later(async move { AgentEvent::Clipboard(read.await) });
                 }
-                Effect::Fleet => next = Some(Next::Fleet),
-                Effect::Copy(text) => {
+                ScreenEffect::Fleet => next = Some(LoopStep::Fleet),
+                ScreenEffect::Copy(text) => {
                     let programs = self.options.machine.copy.clone();
-                    self.link.later(desk::copy(programs, text));
+                    self.link.later(machine::copy(programs, text));
                 }
-                Effect::SendToTerminal(text) => {
+                ScreenEffect::SendToTerminal(text) => {
                     let mut out = io::stdout().lock();
-                    out.write_all(desk::clipboard(&text).as_bytes())?;
+                    out.write_all(machine::clipboard(&text).as_bytes())?;
                     out.flush()?;
                     let told = "sent to the clipboard of the terminal".to_owned();
                     self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
                 }
-                Effect::Export(path, text) => {
+                ScreenEffect::Export(path, text) => {
                     let path = self.options.cwd.join(path);
-                    let told = match desk::export(&path, &text) {
+                    let told = match machine::export(&path, &text) {
                         Ok(()) => format!("written: {}", path.display()),
                         Err(why) => why,
                     };
                     self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
                 }
-                Effect::Remember(text) => {
+                ScreenEffect::Remember(text) => {
                     if let Some(path) = &self.options.history {
-                        desk::remember(path, &self.options.redactor.redact(&text));
+                        machine::remember(path, &self.options.redactor.redact(&text));
                     }
                 }
-                Effect::Mouse(is_on) => self.modes.set_mouse(is_on)?,
-                Effect::Repaint => self.presenter.repaint(),
-                Effect::Suspend => self.suspend()?,
-                Effect::Notify(_) if self.state.has_focus => {}
-                Effect::Notify(text) => {
+                ScreenEffect::Mouse(is_on) => self.modes.set_mouse(is_on)?,
+                ScreenEffect::Repaint => self.presenter.repaint(),
+                ScreenEffect::Suspend => self.suspend()?,
+                ScreenEffect::Notify(_) if self.state.has_focus => {}
+                ScreenEffect::Notify(text) => {
                     let mut out = io::stdout().lock();
                     out.write_all(self.options.machine.notice.sequence(&text).as_bytes())?;
                     out.flush()?;
                 }
-                Effect::Quit => next = Some(Next::Quit),
+                ScreenEffect::Quit => next = Some(LoopStep::Quit),
             }
         }
         Ok(next)

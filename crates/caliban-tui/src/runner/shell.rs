@@ -37,9 +37,9 @@ pub(super) async fn run(
 }
 
 /// A process group that is ended with everything in it when this is dropped.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // It may have ended by itself.
@@ -66,14 +66,14 @@ async fn capture(
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let mut group = ProcessGroup(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
     let (mut kept, mut buffer, mut is_stopped) = (HeadAndTail::default(), vec![0; 64 * 1024], false);
     let status = loop {
         tokio::select! {
             biased;
             _ = &mut stop, if !is_stopped => {
                 is_stopped = true;
-                drop(Group(group.0));
+                drop(ProcessGroup(group.0));
             }
             read = reader.read(&mut buffer) => match read? {
                 0 => break child.wait().await?,

@@ -8,19 +8,19 @@ use caliban_acp::v1::{
 };
 use serde_json::Value;
 
-use super::{Focus, ModeChoice, OfferedCommand, Phase, ScreenState};
+use super::{Focus, ModeChoice, OfferedCommand, ScreenState, TurnPhase};
 use crate::{
     cells::{
         AskCell, Assistant, CellKind, Failed, NoticeCell, Thinking, Todo, TodoStep, Tool, ToolStatus, User,
         Weight,
     },
     conversation::Conversation,
-    events::{AgentEvent, Clip, Effect, FailureEvent, TurnCost},
-    foreign,
+    events::{AgentEvent, Clip, FailureEvent, ScreenEffect, TurnCost},
+    sanitise,
 };
 
 impl ScreenState {
-    pub(super) fn agent(&mut self, event: AgentEvent, now: Instant) -> Vec<Effect> {
+    pub(super) fn agent(&mut self, event: AgentEvent, now: Instant) -> Vec<ScreenEffect> {
         match event {
             AgentEvent::Opened { modes, is_running, model } => {
                 if let Some(why) = self.facts.no_say.take() {
@@ -46,7 +46,7 @@ impl ScreenState {
                         .into_iter()
                         .map(|mode| ModeChoice {
                             id: mode.id.to_string(),
-                            about: foreign::line(&mode.description.unwrap_or(mode.name)),
+                            about: sanitise::line(&mode.description.unwrap_or(mode.name)),
                         })
                         .collect();
                 }
@@ -65,13 +65,13 @@ impl ScreenState {
             // Nothing can be done here: the shell is the place to read why.
             AgentEvent::NotOpened(failure) => {
                 self.failure = Some(failure);
-                return vec![Effect::Quit];
+                return vec![ScreenEffect::Quit];
             }
             AgentEvent::Update(update) if is_farewell(&update) => {
                 if let SessionUpdate::AgentMessageChunk(chunk) = &update {
                     self.farewell = Some(text_of(&chunk.content));
                 }
-                return vec![Effect::Quit];
+                return vec![ScreenEffect::Quit];
             }
             AgentEvent::Update(update) => match other_session(&update) {
                 Some((session, draft, text)) => {
@@ -79,7 +79,7 @@ impl ScreenState {
                     self.start_over();
                     self.told_when_open = Some(text);
                     self.composer.put_before(crate::composer::Draft::of(&draft));
-                    return vec![Effect::Load(session)];
+                    return vec![ScreenEffect::Load(session)];
                 }
                 None => {
                     self.session_update(update, now);
@@ -94,7 +94,7 @@ impl ScreenState {
                 let text =
                     format!("{} asks: {}", asked.agent.as_deref().unwrap_or("the agent"), asked.title());
                 self.asks.push(asked);
-                return vec![Effect::Notify(text)];
+                return vec![ScreenEffect::Notify(text)];
             }
             AgentEvent::Withdrawn(number) => {
                 if let Some(open) = self.asks.withdraw(number) {
@@ -157,7 +157,7 @@ impl ScreenState {
                 return self.paste(&format!("@{} ", path.display()), now);
             }
             AgentEvent::Clipboard(Err(why)) => self.say(why, now),
-            AgentEvent::NotCopied(text) => return vec![Effect::SendToTerminal(text)],
+            AgentEvent::NotCopied(text) => return vec![ScreenEffect::SendToTerminal(text)],
             AgentEvent::HungUp(why) => {
                 self.is_gone = true;
                 self.turn.reset();
@@ -173,11 +173,11 @@ impl ScreenState {
     }
 
     /// The turn may be over: what waits for the next one is sent.
-    fn turn_over(&mut self, now: Instant) -> Vec<Effect> {
+    fn turn_over(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if self.turn.is_running() {
             return Vec::new();
         }
-        let mut effects = vec![Effect::Notify("the agent is done".to_owned())];
+        let mut effects = vec![ScreenEffect::Notify("the agent is done".to_owned())];
         effects.extend(self.send_queue(now));
         effects
     }
@@ -209,9 +209,11 @@ impl ScreenState {
 
     fn session_update(&mut self, update: SessionUpdate, now: Instant) {
         let phase = match &update {
-            SessionUpdate::AgentMessageChunk(chunk) if !is_ours(chunk.meta.as_ref()) => Some(Phase::Writing),
-            SessionUpdate::AgentThoughtChunk(_) => Some(Phase::Thinking),
-            SessionUpdate::UserMessageChunk(_) | SessionUpdate::ToolCall(_) => Some(Phase::Model),
+            SessionUpdate::AgentMessageChunk(chunk) if !is_ours(chunk.meta.as_ref()) => {
+                Some(TurnPhase::Writing)
+            }
+            SessionUpdate::AgentThoughtChunk(_) => Some(TurnPhase::Thinking),
+            SessionUpdate::UserMessageChunk(_) | SessionUpdate::ToolCall(_) => Some(TurnPhase::Model),
             _ => None,
         };
         // What comes before the session is open is history.
@@ -251,7 +253,7 @@ impl ScreenState {
                 if let Some(wait) = waiting(notice.meta.as_ref(), &notice.title)
                     && self.is_open
                 {
-                    self.turn.seen(Phase::Waiting(foreign::line(&wait)), now);
+                    self.turn.seen(TurnPhase::Waiting(sanitise::line(&wait)), now);
                 }
                 let weight = match notice.severity {
                     NoticeSeverity::Info => Weight::Info,
@@ -264,10 +266,10 @@ impl ScreenState {
                     .available_commands
                     .into_iter()
                     .map(|command| OfferedCommand {
-                        name: foreign::line(&command.name),
-                        about: foreign::line(&command.description),
+                        name: sanitise::line(&command.name),
+                        about: sanitise::line(&command.description),
                         hint: command.input.and_then(|input| match input {
-                            AvailableCommandInput::Unstructured(input) => Some(foreign::line(&input.hint)),
+                            AvailableCommandInput::Unstructured(input) => Some(sanitise::line(&input.hint)),
                             _ => None,
                         }),
                     })
@@ -275,10 +277,10 @@ impl ScreenState {
             }
             SessionUpdate::CurrentModeUpdate(mode) => self.mode = Some(mode.current_mode_id.to_string()),
             SessionUpdate::SessionInfoUpdate(info) => {
-                let word = |name: &str| word(info.meta.as_ref(), name)?.as_str().map(foreign::line);
+                let word = |name: &str| word(info.meta.as_ref(), name)?.as_str().map(sanitise::line);
                 self.model = word("model").or(self.model.take());
                 self.effort = word("effort").or(self.effort.take());
-                self.title = info.title.take().map(|title| foreign::line(&title)).or(self.title.take());
+                self.title = info.title.take().map(|title| sanitise::line(&title)).or(self.title.take());
             }
             SessionUpdate::UsageUpdate(usage) => {
                 self.window = Some((usage.used, usage.size));
@@ -352,7 +354,7 @@ impl ScreenState {
                         if !output.is_empty() {
                             output.push('\n');
                         }
-                        output.push_str(caliban_acp::fence::unfenced(&text_of(&content.content)));
+                        output.push_str(caliban_acp::code_fence::unfenced(&text_of(&content.content)));
                     }
                     ToolCallContent::Diff(diff) => cell.set_change(diff.old_text.as_deref(), &diff.new_text),
                     _ => {}

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Instant};
 use super::{Popup, ScreenState};
 use crate::{
     cells::CellKind,
-    events::Effect,
+    events::ScreenEffect,
     theme::{Ground, Theme},
 };
 
@@ -58,7 +58,7 @@ impl ScreenState {
     }
 
     /// Carries out the command that the draft is; none when it is a message.
-    pub(super) fn command(&mut self, now: Instant) -> Option<Vec<Effect>> {
+    pub(super) fn command(&mut self, now: Instant) -> Option<Vec<ScreenEffect>> {
         let text = self.composer.draft().whole();
         let (name, rest) = parsed(&text)?;
         let (name, rest) = (name.to_owned(), rest.to_owned());
@@ -95,7 +95,7 @@ impl ScreenState {
         name.is_some_and(|name| self.commands.iter().any(|command| command.name == name))
     }
 
-    fn own_command(&mut self, name: &str, rest: &str, now: Instant) -> Vec<Effect> {
+    fn own_command(&mut self, name: &str, rest: &str, now: Instant) -> Vec<ScreenEffect> {
         match name {
             "help" => {
                 self.popup = Some(Popup::help(&self.known_commands()));
@@ -104,15 +104,15 @@ impl ScreenState {
             "new" | "clear" => {
                 self.take_queue_back();
                 self.start_over();
-                vec![Effect::New]
+                vec![ScreenEffect::New]
             }
             "resume" if !rest.is_empty() => {
                 self.take_queue_back();
                 self.start_over();
-                vec![Effect::Load(rest.to_owned())]
+                vec![ScreenEffect::Load(rest.to_owned())]
             }
-            "resume" | "sessions" => vec![Effect::ListSessions],
-            "agents" => vec![Effect::Fleet],
+            "resume" | "sessions" => vec![ScreenEffect::ListSessions],
+            "agents" => vec![ScreenEffect::Fleet],
             "mode" if rest.is_empty() => {
                 let modes: Vec<String> =
                     self.modes.iter().map(|mode| format!("{}: {}", mode.id, mode.about)).collect();
@@ -120,7 +120,7 @@ impl ScreenState {
                 Vec::new()
             }
             "mode" => match self.modes.iter().find(|mode| mode.id == rest) {
-                Some(mode) => vec![Effect::SetMode(mode.id.clone())],
+                Some(mode) => vec![ScreenEffect::SetMode(mode.id.clone())],
                 None => {
                     let modes: Vec<&str> = self.modes.iter().map(|mode| mode.id.as_str()).collect();
                     self.say(format!("there is no mode {rest}; there are {}", modes.join(", ")), now);
@@ -132,7 +132,7 @@ impl ScreenState {
                 Vec::new()
             }
             "copy" => match self.last_answer() {
-                Some(text) => vec![Effect::Copy(text)],
+                Some(text) => vec![ScreenEffect::Copy(text)],
                 None => {
                     self.say("there is no answer yet", now);
                     Vec::new()
@@ -140,7 +140,7 @@ impl ScreenState {
             },
             "export" => {
                 let file = if rest.is_empty() { "conversation.md" } else { rest };
-                vec![Effect::Export(PathBuf::from(file), self.exported())]
+                vec![ScreenEffect::Export(PathBuf::from(file), self.exported())]
             }
             "view" => self.view(now),
             "print" => self.print(now),
@@ -154,7 +154,7 @@ impl ScreenState {
                     }
                 };
                 self.theme = Theme { ground, ..self.theme };
-                vec![Effect::Repaint]
+                vec![ScreenEffect::Repaint]
             }
             "mouse" => match rest {
                 "on" | "off" => {
@@ -162,7 +162,7 @@ impl ScreenState {
                     let how =
                         if is_on { "the wheel scrolls; Shift+drag selects" } else { "PgUp and PgDn scroll" };
                     self.say(how, now);
-                    vec![Effect::Mouse(is_on)]
+                    vec![ScreenEffect::Mouse(is_on)]
                 }
                 _ => {
                     self.say("/mouse on or /mouse off", now);
@@ -174,7 +174,7 @@ impl ScreenState {
                 self.popup = Some(Popup::text("This session", lines));
                 Vec::new()
             }
-            _ => vec![Effect::Quit],
+            _ => vec![ScreenEffect::Quit],
         }
     }
 
@@ -186,20 +186,20 @@ impl ScreenState {
     }
 
     /// The conversation in the person's editor.
-    pub(super) fn view(&mut self, now: Instant) -> Vec<Effect> {
-        self.shown_elsewhere(Effect::View, now)
+    pub(super) fn view(&mut self, now: Instant) -> Vec<ScreenEffect> {
+        self.shown_elsewhere(ScreenEffect::View, now)
     }
 
     /// The conversation in the terminal's own scrollback, where it is anyway without the alternate screen.
-    pub(super) fn print(&mut self, now: Instant) -> Vec<Effect> {
+    pub(super) fn print(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if !self.look.is_alternate {
             self.say("it is in the scrollback already", now);
             return Vec::new();
         }
-        self.shown_elsewhere(Effect::Print, now)
+        self.shown_elsewhere(ScreenEffect::Print, now)
     }
 
-    fn shown_elsewhere(&mut self, shown: fn(String) -> Effect, now: Instant) -> Vec<Effect> {
+    fn shown_elsewhere(&mut self, shown: fn(String) -> ScreenEffect, now: Instant) -> Vec<ScreenEffect> {
         if self.conversation.is_empty() {
             self.say("nothing was said yet", now);
             return Vec::new();

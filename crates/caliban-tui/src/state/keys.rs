@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::{Focus, PopupKind, ScreenState};
 use crate::{
     asks::{AskArea, Pressed, Unready},
-    events::Effect,
+    events::ScreenEffect,
     view::composer_columns,
 };
 
@@ -17,7 +17,7 @@ const TWICE: Duration = Duration::from_secs(1);
 const ESC_TWICE: Duration = Duration::from_millis(600);
 
 impl ScreenState {
-    pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+    pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Vec<ScreenEffect> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
@@ -28,8 +28,10 @@ impl ScreenState {
         let alt = key.modifiers.contains(KeyModifiers::ALT);
         if std::mem::take(&mut self.prefix) {
             match key.code {
-                KeyCode::Char('e') if control => return vec![Effect::Edit(self.composer.draft().whole())],
-                KeyCode::Char('a') => return vec![Effect::Fleet],
+                KeyCode::Char('e') if control => {
+                    return vec![ScreenEffect::Edit(self.composer.draft().whole())];
+                }
+                KeyCode::Char('a') => return vec![ScreenEffect::Fleet],
                 KeyCode::Char('v') => return self.view(now),
                 KeyCode::Char('[') => return self.print(now),
                 _ => {}
@@ -49,9 +51,9 @@ impl ScreenState {
         // Keys that mean the same wherever one is.
         match (key.code, control, alt) {
             (KeyCode::Char('c'), true, _) => return self.interrupt_or_leave(now),
-            (KeyCode::Char('a'), false, true) => return vec![Effect::Fleet],
-            (KeyCode::Char('l'), true, _) => return vec![Effect::Repaint],
-            (KeyCode::Char('z'), true, _) => return vec![Effect::Suspend],
+            (KeyCode::Char('a'), false, true) => return vec![ScreenEffect::Fleet],
+            (KeyCode::Char('l'), true, _) => return vec![ScreenEffect::Repaint],
+            (KeyCode::Char('z'), true, _) => return vec![ScreenEffect::Suspend],
             (KeyCode::Char('o'), true, _) => {
                 self.expand(now);
                 return Vec::new();
@@ -85,7 +87,7 @@ impl ScreenState {
     }
 
     /// Ctrl+C: interrupts, then clears the draft into the history, then leaves.
-    fn interrupt_or_leave(&mut self, now: Instant) -> Vec<Effect> {
+    fn interrupt_or_leave(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if self.popup.take().is_some() {
             return Vec::new();
         }
@@ -97,16 +99,16 @@ impl ScreenState {
             let text = self.composer.draft().whole();
             self.composer.discard();
             self.say("cleared; ↑ brings it back", now);
-            return vec![Effect::Remember(text)];
+            return vec![ScreenEffect::Remember(text)];
         }
         let is_twice = self.leaving.is_some_and(|before| now.saturating_duration_since(before) < TWICE);
         if is_twice {
-            return vec![Effect::Quit];
+            return vec![ScreenEffect::Quit];
         }
         self.leaving = Some(now);
         if self.shell.running.is_some() {
             self.say("ending the command; Ctrl+C again leaves", now);
-            return vec![Effect::StopShell];
+            return vec![ScreenEffect::StopShell];
         }
         if self.turn.is_running() {
             self.say("interrupting; Ctrl+C again leaves", now);
@@ -117,7 +119,7 @@ impl ScreenState {
     }
 
     /// Ctrl+D: leaves; twice where that would end work.
-    fn leave(&mut self, now: Instant) -> Vec<Effect> {
+    fn leave(&mut self, now: Instant) -> Vec<ScreenEffect> {
         let is_twice = self.leaving.is_some_and(|before| now.saturating_duration_since(before) < TWICE);
         let ends_work = self.turn.is_running() && self.facts.attached.is_none();
         if ends_work && !is_twice {
@@ -125,12 +127,12 @@ impl ScreenState {
             self.say("the agent is at work: Ctrl+D again ends it and leaves", now);
             return Vec::new();
         }
-        vec![Effect::Quit]
+        vec![ScreenEffect::Quit]
     }
 
-    fn interrupt(&mut self) -> Vec<Effect> {
+    fn interrupt(&mut self) -> Vec<ScreenEffect> {
         self.turn.stopping();
-        vec![Effect::Cancel]
+        vec![ScreenEffect::Cancel]
     }
 
     /// Ctrl+O: the last cell that has more to say, then all, then none.
@@ -152,19 +154,19 @@ impl ScreenState {
         }
     }
 
-    fn next_mode(&mut self, now: Instant) -> Vec<Effect> {
+    fn next_mode(&mut self, now: Instant) -> Vec<ScreenEffect> {
         let current = self.modes.iter().position(|mode| Some(&mode.id) == self.mode.as_ref());
         let next = current.map_or(0, |at| (at + 1) % self.modes.len().max(1));
         match self.modes.get(next).cloned() {
             Some(mode) => {
                 self.say(format!("{}: {}", mode.id, mode.about), now);
-                vec![Effect::SetMode(mode.id)]
+                vec![ScreenEffect::SetMode(mode.id)]
             }
             None => Vec::new(),
         }
     }
 
-    fn popup_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+    fn popup_key(&mut self, key: KeyEvent, now: Instant) -> Vec<ScreenEffect> {
         let Some(popup) = &self.popup else { return Vec::new() };
         let kind = popup.kind.clone();
         match key.code {
@@ -220,7 +222,7 @@ impl ScreenState {
             .any(|(known, input, _)| known == name && !input.is_empty() && !input.starts_with('['))
     }
 
-    fn composer_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+    fn composer_key(&mut self, key: KeyEvent, now: Instant) -> Vec<ScreenEffect> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
@@ -279,10 +281,10 @@ impl ScreenState {
                 self.search_history(String::new(), now);
                 return Vec::new();
             }
-            (KeyCode::Char('g'), true, _) => return vec![Effect::Edit(self.composer.draft().whole())],
+            (KeyCode::Char('g'), true, _) => return vec![ScreenEffect::Edit(self.composer.draft().whole())],
             (KeyCode::Char('v'), true, _) => {
                 self.typed = Some(now);
-                return vec![Effect::ReadClipboard];
+                return vec![ScreenEffect::ReadClipboard];
             }
             (KeyCode::Char('x'), true, _) => {
                 self.prefix = true;
@@ -309,9 +311,9 @@ impl ScreenState {
     }
 
     /// Esc: interrupts; twice on an idle screen: clears the draft into the history, or goes back to an earlier prompt.
-    fn escape(&mut self, now: Instant) -> Vec<Effect> {
+    fn escape(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if self.shell.running.is_some() {
-            return vec![Effect::StopShell];
+            return vec![ScreenEffect::StopShell];
         }
         if self.turn.is_running() {
             self.say("interrupting; what is queued stays", now);
@@ -321,7 +323,7 @@ impl ScreenState {
             self.escaped.take().is_some_and(|before| now.saturating_duration_since(before) < ESC_TWICE);
         if is_twice && self.composer.is_blank() {
             if self.can_rewind() {
-                return vec![Effect::ListPrompts];
+                return vec![ScreenEffect::ListPrompts];
             }
             self.say("there is nothing to go back to here", now);
             return Vec::new();
@@ -330,7 +332,7 @@ impl ScreenState {
             let text = self.composer.draft().whole();
             self.composer.discard();
             self.say("cleared; ↑ brings it back", now);
-            return vec![Effect::Remember(text)];
+            return vec![ScreenEffect::Remember(text)];
         }
         if self.composer.is_blank() && self.can_rewind() {
             self.say("Esc again goes back to an earlier prompt", now);
@@ -343,7 +345,7 @@ impl ScreenState {
         !self.conversation.is_empty() && self.commands.iter().any(|command| command.name == "rewind")
     }
 
-    fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+    fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<ScreenEffect> {
         let dialog = crate::view::areas(self).dialog;
         let page = AskArea {
             columns: dialog.map_or(1, |dialog| usize::from(dialog.width)),

@@ -18,14 +18,14 @@ use std::{
 pub(crate) use self::{
     popup::{Popup, PopupKind},
     selection::Selection,
-    turn::{Phase, Turn},
+    turn::{Turn, TurnPhase},
 };
 use crate::{
     asks::Asks,
     cells::Todo,
     composer::{Composer, Draft},
     conversation::{Conversation, Size},
-    events::{BackgroundRow, Effect, ScreenEvent},
+    events::{BackgroundRow, ScreenEffect, ScreenEvent},
     theme::{Depth, Theme},
     view::areas,
 };
@@ -39,7 +39,7 @@ pub const WHEEL_ROWS: u16 = 3;
 
 /// What does not change while the screen is open.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct ScreenFacts {
     /// The version of the program.
     pub version: String,
     /// The model, as far as it is known before the session is open.
@@ -101,7 +101,7 @@ pub(crate) struct OfferedCommand {
 pub struct ScreenState {
     pub(crate) size: (u16, u16),
     pub(crate) theme: Theme,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ScreenFacts,
     pub(crate) conversation: Conversation,
     pub(crate) composer: Composer,
     /// Messages for the next turn.
@@ -166,7 +166,7 @@ pub struct ScreenState {
 
 impl ScreenState {
     /// A screen of this size, before the session is open.
-    pub fn new(size: (u16, u16), theme: Theme, facts: Facts) -> Self {
+    pub fn new(size: (u16, u16), theme: Theme, facts: ScreenFacts) -> Self {
         Self {
             size,
             theme,
@@ -259,7 +259,7 @@ impl ScreenState {
     }
 
     /// Takes what happened; what is to be done.
-    pub fn update(&mut self, event: ScreenEvent, now: Instant) -> Vec<Effect> {
+    pub fn update(&mut self, event: ScreenEvent, now: Instant) -> Vec<ScreenEffect> {
         match event {
             ScreenEvent::Key(key) => self.key(key, now),
             ScreenEvent::Paste(text) => self.paste(&text, now),
@@ -301,7 +301,7 @@ impl ScreenState {
             (true, true) => "▶ ",
             (true, false) => "",
         };
-        crate::text::cut(&format!("{sign}caliban: {}", crate::foreign::line(about)), TITLE_COLUMNS)
+        crate::text::cut(&format!("{sign}caliban: {}", crate::sanitise::line(about)), TITLE_COLUMNS)
     }
 
     /// The frame is on the screen.
@@ -395,12 +395,12 @@ impl ScreenState {
         }
     }
 
-    fn paste(&mut self, text: &str, now: Instant) -> Vec<Effect> {
+    fn paste(&mut self, text: &str, now: Instant) -> Vec<ScreenEffect> {
         // A paste never answers a question: it goes where text goes.
         self.typed = Some(now);
         match self.asks.first_mut().filter(|_| self.focus == Focus::Ask) {
             Some(open) if open.reason.is_some() => {
-                open.reason.get_or_insert_default().push_str(&crate::foreign::line(text));
+                open.reason.get_or_insert_default().push_str(&crate::sanitise::line(text));
                 Vec::new()
             }
             _ => {

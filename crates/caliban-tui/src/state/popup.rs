@@ -5,7 +5,7 @@ use std::time::Instant;
 use caliban_acp::v1::SessionInfo;
 
 use super::ScreenState;
-use crate::{events::Effect, foreign};
+use crate::{events::ScreenEffect, sanitise};
 
 /// Entries that are offered.
 const OFFERED: usize = 200;
@@ -88,7 +88,7 @@ impl Popup {
 
 impl ScreenState {
     /// Opens, narrows or closes the list that belongs to what is being written.
-    pub(super) fn refresh_popup(&mut self) -> Vec<Effect> {
+    pub(super) fn refresh_popup(&mut self) -> Vec<ScreenEffect> {
         if let Some(Popup {
             kind: PopupKind::History(_) | PopupKind::Sessions | PopupKind::Prompts | PopupKind::Text,
             ..
@@ -118,13 +118,13 @@ impl ScreenState {
         let at = before.len() - bytes;
         let items = matching(&self.files, &query)
             .into_iter()
-            .map(|file| (format!("@{file} "), foreign::line(file)))
+            .map(|file| (format!("@{file} "), sanitise::line(file)))
             .collect();
         self.offer(PopupKind::Files(bytes), "files", items);
         // Listed anew for every `@`: the agent makes and removes files.
         match self.files_for.replace(at) {
             Some(known) if known == at => Vec::new(),
-            _ => vec![Effect::ListFiles],
+            _ => vec![ScreenEffect::ListFiles],
         }
     }
 
@@ -139,7 +139,7 @@ impl ScreenState {
         let items: Vec<(String, String)> = entries
             .enumerate()
             .filter(|(_, draft)| draft.shown().to_lowercase().contains(&query.to_lowercase()))
-            .map(|(at, draft)| (at.to_string(), foreign::line(&draft.shown())))
+            .map(|(at, draft)| (at.to_string(), sanitise::line(&draft.shown())))
             .take(OFFERED)
             .collect();
         if items.is_empty() && query.is_empty() {
@@ -158,7 +158,7 @@ impl ScreenState {
                 let when: String = when.chars().take(16).collect();
                 (
                     session.session_id.to_string(),
-                    foreign::line(&format!("{}  {title}", when.replace('T', " "))),
+                    sanitise::line(&format!("{}  {title}", when.replace('T', " "))),
                 )
             })
             .collect();
@@ -177,7 +177,7 @@ impl ScreenState {
         let items: Vec<(String, String)> = prompts
             .iter()
             .enumerate()
-            .map(|(at, text)| ((at + 1).to_string(), format!("{}  {}", at + 1, foreign::line(text))))
+            .map(|(at, text)| ((at + 1).to_string(), format!("{}  {}", at + 1, sanitise::line(text))))
             .collect();
         let chosen = items.len() - 1;
         let title = "go back to before a prompt, its files too: Enter".to_owned();
@@ -191,7 +191,7 @@ impl ScreenState {
     }
 
     /// Takes what is chosen in the list.
-    pub(super) fn choose(&mut self, now: Instant) -> Vec<Effect> {
+    pub(super) fn choose(&mut self, now: Instant) -> Vec<ScreenEffect> {
         let Some(popup) = self.popup.take() else { return Vec::new() };
         let Some((value, _)) = popup.items.get(popup.chosen) else { return Vec::new() };
         match popup.kind {
@@ -213,12 +213,12 @@ impl ScreenState {
             }
             PopupKind::Prompts => {
                 self.turn.prompted(now);
-                vec![Effect::Prompt(format!("/rewind {value}"))]
+                vec![ScreenEffect::Prompt(format!("/rewind {value}"))]
             }
             PopupKind::Sessions => {
                 self.take_queue_back();
                 self.start_over();
-                vec![Effect::Load(value.clone())]
+                vec![ScreenEffect::Load(value.clone())]
             }
             PopupKind::Text => Vec::new(),
         }

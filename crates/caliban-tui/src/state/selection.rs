@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ScreenState;
 use crate::{
-    events::{Effect, MouseAction},
+    events::{MouseAction, ScreenEffect},
     view::areas,
 };
 
@@ -48,7 +48,7 @@ impl Selection {
 
 impl ScreenState {
     /// A button of the mouse was pressed, moved or released at this place of the screen.
-    pub(super) fn mouse(&mut self, action: MouseAction, x: u16, y: u16) -> Vec<Effect> {
+    pub(super) fn mouse(&mut self, action: MouseAction, x: u16, y: u16) -> Vec<ScreenEffect> {
         let area = areas(self).conversation;
         if area.height == 0 || area.width == 0 {
             return Vec::new();
@@ -79,7 +79,7 @@ impl ScreenState {
     }
 
     /// Copies what is selected, if anything is.
-    pub(super) fn copy_selection(&mut self, clears: bool) -> Vec<Effect> {
+    pub(super) fn copy_selection(&mut self, clears: bool) -> Vec<ScreenEffect> {
         let Some(selection) = self.selection.filter(|selection| !selection.is_empty()) else {
             return Vec::new();
         };
@@ -87,7 +87,7 @@ impl ScreenState {
         if clears {
             self.selection = None;
         }
-        if text.is_empty() { Vec::new() } else { vec![Effect::Copy(text)] }
+        if text.is_empty() { Vec::new() } else { vec![ScreenEffect::Copy(text)] }
     }
 
     pub(super) fn has_selection(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::ScreenState;
 use crate::{
     cells::{CellKind, Tool, ToolStatus},
-    events::Effect,
+    events::ScreenEffect,
 };
 
 /// Letters of an output that the model is told, from its beginning and from its end.
@@ -24,7 +24,7 @@ pub(crate) struct Shell {
 
 impl ScreenState {
     /// Runs the command that the draft is; none when it is something else.
-    pub(super) fn shell_command(&mut self, now: Instant) -> Option<Vec<Effect>> {
+    pub(super) fn shell_command(&mut self, now: Instant) -> Option<Vec<ScreenEffect>> {
         let text = self.composer.draft().whole();
         let command = text.trim().strip_prefix('!')?.trim().to_owned();
         if command.is_empty() {
@@ -45,7 +45,7 @@ impl ScreenState {
         self.push(CellKind::Tool(Box::new(cell)));
         self.conversation.follow();
         self.shell.running = Some(command.clone());
-        Some(vec![Effect::Remember(text), Effect::Shell(command)])
+        Some(vec![ScreenEffect::Remember(text), ScreenEffect::Shell(command)])
     }
 
     pub(super) fn shell_ended(&mut self, output: &str, ending: &str, is_ok: bool) {

@@ -6,12 +6,12 @@ use super::{Focus, ScreenState};
 use crate::{
     cells::{AskCell, CellKind, User},
     composer::Draft,
-    events::Effect,
+    events::ScreenEffect,
 };
 
 impl ScreenState {
     /// Enter: begins a turn, or steers the one that runs.
-    pub(super) fn submit(&mut self, now: Instant) -> Vec<Effect> {
+    pub(super) fn submit(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if self.composer.is_blank() {
             return Vec::new();
         }
@@ -32,7 +32,7 @@ impl ScreenState {
     }
 
     /// The command that was entered too early, once the session is open and the agent has named its own.
-    pub(super) fn submit_early(&mut self, now: Instant) -> Vec<Effect> {
+    pub(super) fn submit_early(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if !self.is_open || self.commands.is_empty() {
             return Vec::new();
         }
@@ -43,7 +43,7 @@ impl ScreenState {
     }
 
     /// Tab: waits for the next turn.
-    pub(super) fn enqueue(&mut self, now: Instant) -> Vec<Effect> {
+    pub(super) fn enqueue(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if self.composer.is_blank() || !self.turn.is_running() {
             return Vec::new();
         }
@@ -63,7 +63,7 @@ impl ScreenState {
     }
 
     /// Everything that is queued, as one message.
-    pub(super) fn send_queue(&mut self, now: Instant) -> Vec<Effect> {
+    pub(super) fn send_queue(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if self.queue.is_empty() || self.turn.is_running() || !self.is_open || self.is_gone {
             return Vec::new();
         }
@@ -71,13 +71,13 @@ impl ScreenState {
         self.send(queue, now)
     }
 
-    fn send(&mut self, drafts: Vec<Draft>, now: Instant) -> Vec<Effect> {
+    fn send(&mut self, drafts: Vec<Draft>, now: Instant) -> Vec<ScreenEffect> {
         let texts: Vec<String> = drafts.iter().map(|draft| draft.whole().trim_end().to_owned()).collect();
         let text = texts.join("\n\n");
         let shown: Vec<String> = drafts.iter().map(|draft| draft.shown().trim_end().to_owned()).collect();
         let mut effects = Vec::new();
         for draft in drafts {
-            effects.push(Effect::Remember(draft.whole()));
+            effects.push(ScreenEffect::Remember(draft.whole()));
             self.composer.history.push(draft);
         }
         self.push(CellKind::User(User::new(&shown.join("\n\n"), None)));
@@ -90,7 +90,7 @@ impl ScreenState {
             self.unheard.push_back(text.clone());
             text
         };
-        effects.push(Effect::Prompt(text));
+        effects.push(ScreenEffect::Prompt(text));
         effects
     }
 
@@ -113,7 +113,7 @@ impl ScreenState {
     }
 
     /// Answers the question that is shown.
-    pub(super) fn answer(&mut self, reply: crate::asks::PersonReply, now: Instant) -> Vec<Effect> {
+    pub(super) fn answer(&mut self, reply: crate::asks::PersonReply, now: Instant) -> Vec<ScreenEffect> {
         use crate::asks::PersonReply;
         let Some(open) = self.asks.take() else { return Vec::new() };
         let who = open.asked.agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
@@ -132,6 +132,6 @@ impl ScreenState {
         if self.asks.is_empty() {
             self.focus = Focus::Composer;
         }
-        vec![Effect::Answer(open.asked.number, reply)]
+        vec![ScreenEffect::Answer(open.asked.number, reply)]
     }
 }

@@ -6,7 +6,7 @@ use crate::cells::ToolStatus;
 
 /// What the agent does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum TurnPhase {
     /// The model has not begun to answer.
     Model,
     /// The model thinks.
@@ -29,7 +29,7 @@ pub(crate) struct Turn {
     /// Whether somebody else's turn runs, as far as is known.
     is_anothers: bool,
     since: Option<Instant>,
-    phase: Option<Phase>,
+    phase: Option<TurnPhase>,
     /// Calls that run: id and title.
     calls: Vec<(String, String)>,
 }
@@ -44,13 +44,13 @@ impl Turn {
         self.since.filter(|_| self.is_running())
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> TurnPhase {
         match (&self.phase, self.calls.last()) {
-            (Some(Phase::Stopping), _) => Phase::Stopping,
-            (Some(waiting @ Phase::Waiting(_)), _) => waiting.clone(),
-            (_, Some((_, title))) => Phase::Tool(title.clone()),
+            (Some(TurnPhase::Stopping), _) => TurnPhase::Stopping,
+            (Some(waiting @ TurnPhase::Waiting(_)), _) => waiting.clone(),
+            (_, Some((_, title))) => TurnPhase::Tool(title.clone()),
             (Some(phase), None) => phase.clone(),
-            (None, None) => Phase::Model,
+            (None, None) => TurnPhase::Model,
         }
     }
 
@@ -63,19 +63,19 @@ impl Turn {
     }
 
     /// Something happens: a turn runs, whoever began it.
-    pub(crate) fn seen(&mut self, phase: Phase, now: Instant) {
+    pub(crate) fn seen(&mut self, phase: TurnPhase, now: Instant) {
         if !self.is_running() {
             self.is_anothers = true;
             self.begin(now);
         }
-        if self.phase != Some(Phase::Stopping) {
+        if self.phase != Some(TurnPhase::Stopping) {
             self.phase = Some(phase);
         }
     }
 
     /// The same for a turn that was running when we came.
     pub(crate) fn found(&mut self, now: Instant) {
-        self.seen(Phase::Model, now);
+        self.seen(TurnPhase::Model, now);
     }
 
     fn begin(&mut self, now: Instant) {
@@ -85,7 +85,7 @@ impl Turn {
     }
 
     pub(crate) fn stopping(&mut self) {
-        self.phase = Some(Phase::Stopping);
+        self.phase = Some(TurnPhase::Stopping);
     }
 
     /// A prompt of ours is answered.
@@ -121,8 +121,8 @@ impl Turn {
         match status {
             ToolStatus::Running => self.calls.push((id.to_owned(), title.to_owned())),
             ToolStatus::Done | ToolStatus::Failed => {
-                if !matches!(self.phase, Some(Phase::Stopping)) {
-                    self.phase = Some(Phase::Model);
+                if !matches!(self.phase, Some(TurnPhase::Stopping)) {
+                    self.phase = Some(TurnPhase::Model);
                 }
             }
             ToolStatus::Announced => {}

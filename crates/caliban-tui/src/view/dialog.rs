@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{put, rule};
 use crate::{
     asks::{Asks, Unready},
-    foreign,
+    sanitise,
     state::ScreenState,
     text::cut,
     theme::{TextRole, Theme},
@@ -38,7 +38,7 @@ pub(super) fn draw_banner(state: &ScreenState, area: Rect, buffer: &mut Buffer) 
     let count = state.asks.len();
     let word = if count == 1 { "ask" } else { "asks" };
     let who =
-        open.asked.agent.as_deref().map(|agent| format!("{}: ", foreign::line(agent))).unwrap_or_default();
+        open.asked.agent.as_deref().map(|agent| format!("{}: ", sanitise::line(agent))).unwrap_or_default();
     let head = format!("? {count} {word} · Tab ");
     let text =
         cut(&format!("{who}{}", open.asked.title()), usize::from(area.width).saturating_sub(head.width()));
@@ -65,7 +65,7 @@ pub(crate) fn draw(
     }
     let warn = theme.style(TextRole::Warn);
     let asked = &open.asked;
-    let who = asked.agent.as_deref().map_or("the agent".to_owned(), foreign::line);
+    let who = asked.agent.as_deref().map_or("the agent".to_owned(), sanitise::line);
     let others = match asks.len() {
         0 | 1 => String::new(),
         count => format!(", 1 of {count}, Tab shows the next"),
@@ -91,7 +91,7 @@ pub(crate) fn draw(
     }
     let bottom = area.bottom();
     let more = if below > 0 { format!("  ↓ {below} more lines, PgDn") } else { String::new() };
-    let why = format!("  {}{more}", foreign::line(&asked.why));
+    let why = format!("  {}{more}", sanitise::line(&asked.why));
     put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(TextRole::Dim)));
     let rules = match asked.rules.as_slice() {
         [] => "  there is no rule that could allow this always",
@@ -104,7 +104,7 @@ pub(crate) fn draw(
         let head = "  refuse, because: ";
         let room = usize::from(area.width).saturating_sub(head.width() + 1);
         let skip = reason.chars().count().saturating_sub(room);
-        let text: String = foreign::line(reason).chars().skip(skip).collect();
+        let text: String = sanitise::line(reason).chars().skip(skip).collect();
         let x = u16::try_from(head.width() + text.width()).unwrap_or(u16::MAX).min(area.right() - 1);
         let spans = vec![Span::styled(head, warn), Span::raw(text)];
         put(buffer, area, bottom - 1, &Line::from(spans));

@@ -177,7 +177,7 @@ fn queue(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     for ((number, draft), y) in state.queue.iter().enumerate().skip(hidden).zip(area.y..area.bottom()) {
         let more =
             if number == hidden && hidden > 0 { format!(" (and {hidden} before)") } else { String::new() };
-        let text = format!("queued{more}: {}  Alt+↑ takes it back", crate::foreign::line(&draft.shown()));
+        let text = format!("queued{more}: {}  Alt+↑ takes it back", crate::sanitise::line(&draft.shown()));
         put(buffer, area, y, &Line::styled(crate::text::cut(&text, area.width.into()), style));
     }
 }

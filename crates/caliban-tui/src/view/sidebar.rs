@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     events::{BackgroundRow, BackgroundStatus},
-    foreign,
+    sanitise,
     state::ScreenState,
     text::cut,
     theme::TextRole,
@@ -31,12 +31,12 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
         let (sign, word, role) = looks(row.status);
         lines.push(Line::default());
         let head = format!("{sign} {} ", row.id);
-        let summary = cut(&foreign::line(&row.summary), width.saturating_sub(head.chars().count()));
+        let summary = cut(&sanitise::line(&row.summary), width.saturating_sub(head.chars().count()));
         lines.push(Line::from(vec![Span::styled(head, theme.style(role)), Span::raw(summary)]));
         let spent = format!("  {word} {} · {} tokens", elapsed(row, state.wall_ms), count(row.tokens));
         lines.push(Line::styled(cut(&spent, width), theme.style(TextRole::Dim)));
         if let Some(activity) = &row.activity {
-            let text = cut(&format!("  {}", foreign::line(activity)), width);
+            let text = cut(&format!("  {}", sanitise::line(activity)), width);
             lines.push(Line::styled(text, theme.style(TextRole::Dim)));
         }
     }
@@ -67,7 +67,7 @@ pub(super) fn draw_rows(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
         let text = format!(
             "{sign} {} {}  {word} {} · {} tokens{more}",
             row.id,
-            foreign::line(&row.summary),
+            sanitise::line(&row.summary),
             elapsed(row, state.wall_ms),
             count(row.tokens)
         );

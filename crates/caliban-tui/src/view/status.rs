@@ -11,8 +11,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::put;
 use crate::{
-    foreign,
-    state::{Focus, Phase, ScreenState},
+    sanitise,
+    state::{Focus, ScreenState, TurnPhase},
     text::cut,
     theme::{Depth, TextRole},
 };
@@ -25,12 +25,12 @@ const METER: u64 = 8;
 pub(super) fn draw_activity(state: &ScreenState, now: Instant, area: Rect, buffer: &mut Buffer) {
     let theme = state.theme;
     let width = usize::from(area.width);
-    let toast = state.toast.as_ref().map(|(text, _)| foreign::line(text));
+    let toast = state.toast.as_ref().map(|(text, _)| sanitise::line(text));
     let Some(since) = state.turn.since() else {
         if let Some(toast) = toast {
             put(buffer, area, area.y, &Line::styled(cut(&toast, width), theme.style(TextRole::Warn)));
         } else if let Some(command) = &state.shell.running {
-            let text = foreign::line(&format!("running !{command} · Esc ends it"));
+            let text = sanitise::line(&format!("running !{command} · Esc ends it"));
             put(buffer, area, area.y, &Line::styled(cut(&text, width), theme.style(TextRole::Accent)));
         } else if state.is_opening() {
             put(buffer, area, area.y, &Line::styled("opening the session …", theme.style(TextRole::Dim)));
@@ -42,12 +42,12 @@ pub(super) fn draw_activity(state: &ScreenState, now: Instant, area: Rect, buffe
     // A question is open: nothing moves before somebody answers.
     let (sign, what) = if state.asks.is_empty() {
         let what = match state.turn.phase() {
-            Phase::Model => "waiting for the model".to_owned(),
-            Phase::Thinking => "the model thinks".to_owned(),
-            Phase::Writing => "the model writes".to_owned(),
-            Phase::Tool(title) => format!("running {title}"),
-            Phase::Waiting(why) => why,
-            Phase::Stopping => "interrupting".to_owned(),
+            TurnPhase::Model => "waiting for the model".to_owned(),
+            TurnPhase::Thinking => "the model thinks".to_owned(),
+            TurnPhase::Writing => "the model writes".to_owned(),
+            TurnPhase::Tool(title) => format!("running {title}"),
+            TurnPhase::Waiting(why) => why,
+            TurnPhase::Stopping => "interrupting".to_owned(),
         };
         (if state.has_focus { SPINNER[turn % SPINNER.len()] } else { "·" }, what)
     } else {
@@ -82,7 +82,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     if let Some(attached) = &state.facts.attached {
         parts.push((
             2,
-            Span::styled(format!("attached to {}", foreign::line(attached)), theme.style(TextRole::Accent)),
+            Span::styled(format!("attached to {}", sanitise::line(attached)), theme.style(TextRole::Accent)),
         ));
     }
     if !state.decides {
@@ -90,12 +90,12 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     }
     if let Some(mode) = &state.mode {
         let role = if mode == "unattended" { TextRole::Warn } else { TextRole::Accent };
-        parts.push((0, Span::styled(foreign::line(mode), theme.style(role))));
+        parts.push((0, Span::styled(sanitise::line(mode), theme.style(role))));
     }
     if let Some(model) = &state.model {
         let effort = state.effort.as_ref().filter(|effort| *effort != "default");
         let effort = effort.map(|effort| format!(", effort {effort}")).unwrap_or_default();
-        parts.push((1, Span::styled(foreign::line(&format!("{model}{effort}")), dim)));
+        parts.push((1, Span::styled(sanitise::line(&format!("{model}{effort}")), dim)));
     }
     if let Some((used, size)) = state.window.filter(|(_, size)| *size > 0) {
         let percent = used.saturating_mul(100) / size;
@@ -116,7 +116,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
         parts.push((2, Span::styled(format!("${cost:.2}"), dim)));
     }
     if let Some(branch) = &state.facts.branch {
-        parts.push((5, Span::styled(foreign::line(branch), dim)));
+        parts.push((5, Span::styled(sanitise::line(branch), dim)));
     }
     let width = |parts: &[(u8, Span<'_>)]| -> usize {
         parts.iter().map(|(_, span)| span.content.width()).sum::<usize>() + 3 * parts.len().saturating_sub(1)

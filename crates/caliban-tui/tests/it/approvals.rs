@@ -2,7 +2,7 @@
 
 use caliban_tui::{
     asks::PersonReply,
-    events::{AgentEvent, Effect, ScreenEvent},
+    events::{AgentEvent, ScreenEffect, ScreenEvent},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::json;
@@ -29,7 +29,7 @@ fn t25_a_question_in_mid_typing_is_not_answered_by_what_is_typed() {
     world.asks(7, json!({"command": "git push --force"}));
     let effects = world.says("es, y a y n");
     assert_eq!(prompts(&effects), ["and yes, y a y n"], "it is a message");
-    assert!(effects.iter().all(|effect| !matches!(effect, Effect::Answer(..))));
+    assert!(effects.iter().all(|effect| !matches!(effect, ScreenEffect::Answer(..))));
     assert!(world.screen().contains("1 ask · Tab"), "{}", world.screen());
     // Even right after the focus: what comes that fast was not meant for it.
     world.key(KeyCode::Tab);
@@ -41,7 +41,7 @@ fn t25_a_question_in_mid_typing_is_not_answered_by_what_is_typed() {
     world.pass(900);
     assert_eq!(world.key(KeyCode::Char('y')), []);
     world.pass(1_100);
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, PersonReply::Once)]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn t26_a_long_command_is_allowed_only_when_its_end_was_seen() {
     assert_eq!(world.key(KeyCode::Char('y')), [], "scrolled, and not drawn yet");
     assert!(world.screen().contains("rm -rf precious"), "{}", world.screen());
     world.pass(2_000);
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, PersonReply::Once)]);
 }
 
 #[test]
@@ -77,19 +77,19 @@ fn a_refusal_carries_its_reason_and_always_names_its_rule() {
     world.key(KeyCode::Char('r'));
     world.types("use a branch");
     assert!(world.screen().contains("refuse, because: use a branch"));
-    let refused = Effect::Answer(7, PersonReply::No(Some("use a branch".into())));
+    let refused = ScreenEffect::Answer(7, PersonReply::No(Some("use a branch".into())));
     assert_eq!(world.key(KeyCode::Enter), [refused]);
     let mut world = read("git push");
-    assert_eq!(world.key(KeyCode::Char('a')), [Effect::Answer(7, PersonReply::Always)]);
+    assert_eq!(world.key(KeyCode::Char('a')), [ScreenEffect::Answer(7, PersonReply::Always)]);
     let mut world = read("git push");
-    assert_eq!(world.key(KeyCode::Char('n')), [Effect::Answer(7, PersonReply::No(None))]);
+    assert_eq!(world.key(KeyCode::Char('n')), [ScreenEffect::Answer(7, PersonReply::No(None))]);
 }
 
 #[test]
 fn the_key_that_answers_one_question_does_not_answer_the_next() {
     let mut world = read("git push");
     world.asks(8, json!({"command": "rm -rf /"}));
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, PersonReply::Once)]);
     for _ in 0..20 {
         world.screen();
         world.pass(100);
@@ -97,7 +97,7 @@ fn the_key_that_answers_one_question_does_not_answer_the_next() {
     }
     world.screen();
     world.pass(1_500);
-    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(8, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(8, PersonReply::Once)]);
 }
 
 #[test]
@@ -124,7 +124,10 @@ fn no_key_with_a_modifier_answers() {
     for c in ['y', 'a', 'n', 'r'] {
         for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT] {
             let effects = world.chord(KeyCode::Char(c), modifiers);
-            assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answer(..))), "{c} {effects:?}");
+            assert!(
+                !effects.iter().any(|effect| matches!(effect, ScreenEffect::Answer(..))),
+                "{c} {effects:?}"
+            );
             world.pass(2_000);
         }
     }

@@ -5,8 +5,8 @@ use caliban_acp::v1::{
     SessionUpdate,
 };
 use caliban_tui::{
-    Facts, Look,
-    events::{AgentEvent, Clip, Effect, FailureEvent},
+    Look, ScreenFacts,
+    events::{AgentEvent, Clip, FailureEvent, ScreenEffect},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn a_new_session_gets_nothing_that_was_queued_for_the_old_one() {
         world.types(text);
         world.key(KeyCode::Tab);
     }
-    assert_eq!(world.says("/new"), [Effect::New]);
+    assert_eq!(world.says("/new"), [ScreenEffect::New]);
     assert_eq!(prompts(&world.open(false)), [""; 0]);
     let screen = world.screen();
     assert!(screen.contains("> one\n  two"), "what was queued is in the composer: {screen}");
@@ -81,11 +81,14 @@ fn a_command_that_is_entered_before_the_agent_names_its_own_is_carried_out_then(
 fn a_shell_command_is_the_persons_and_the_model_hears_of_it_with_the_next_message() {
     let mut world = with_commands((80, 24));
     let effects = world.says("!git status");
-    assert_eq!(effects, [Effect::Remember("!git status".into()), Effect::Shell("git status".into())]);
+    assert_eq!(
+        effects,
+        [ScreenEffect::Remember("!git status".into()), ScreenEffect::Shell("git status".into())]
+    );
     assert!(world.screen().contains("running !git status · Esc ends it"), "{}", world.screen());
     assert_eq!(world.says("!again"), [], "one at a time");
     world.control('c');
-    assert_eq!(world.key(KeyCode::Esc), [Effect::StopShell]);
+    assert_eq!(world.key(KeyCode::Esc), [ScreenEffect::StopShell]);
     let ended =
         AgentEvent::ShellEnded { output: "nothing to commit\n".into(), ending: "exit 0".into(), is_ok: true };
     assert_eq!(world.agent(ended), [], "nothing is sent by itself");
@@ -106,7 +109,7 @@ fn esc_twice_on_an_empty_draft_goes_back_to_an_earlier_prompt() {
     for size in [(60, 20), (80, 24), (120, 40), (200, 60)] {
         let mut world = with_commands(size);
         world.key(KeyCode::Esc);
-        assert_eq!(world.key(KeyCode::Esc), [Effect::ListPrompts]);
+        assert_eq!(world.key(KeyCode::Esc), [ScreenEffect::ListPrompts]);
         let points = ["fix the parser", "now the tests\nall of them"].map(String::from).into();
         world.agent(AgentEvent::Prompts(points));
         insta::assert_snapshot!(format!("rewind_{}x{}", size.0, size.1), world.screen());
@@ -115,7 +118,7 @@ fn esc_twice_on_an_empty_draft_goes_back_to_an_earlier_prompt() {
         let load = json!({"load": {"session": "abcd1234", "draft": "fix the parser"}});
         let chunk = ContentChunk::new(ContentBlock::from("as it was: src/a.rs")).meta(meta(load));
         let effects = world.agent(AgentEvent::Update(SessionUpdate::AgentMessageChunk(chunk)));
-        assert_eq!(effects, [Effect::Load("abcd1234".into())]);
+        assert_eq!(effects, [ScreenEffect::Load("abcd1234".into())]);
         world.open(false);
         let screen = world.screen();
         assert!(screen.contains("> fix the parser") && screen.contains("as it was: src/a.rs"), "{screen}");
@@ -127,7 +130,7 @@ fn esc_twice_clears_a_draft_first_and_an_attached_agent_is_not_taken_back() {
     let mut world = World::new((80, 24));
     world.types("a draft");
     world.key(KeyCode::Esc);
-    assert_eq!(world.key(KeyCode::Esc), [Effect::Remember("a draft".into())]);
+    assert_eq!(world.key(KeyCode::Esc), [ScreenEffect::Remember("a draft".into())]);
     world.key(KeyCode::Esc);
     assert_eq!(world.key(KeyCode::Esc), [], "this agent has no /rewind");
 }
@@ -136,9 +139,9 @@ fn esc_twice_clears_a_draft_first_and_an_attached_agent_is_not_taken_back() {
 fn the_agent_view_is_two_keys_away_and_ctrl_a_is_not_one_of_them() {
     let mut world = World::new((80, 24));
     world.types("a draft");
-    assert_eq!(world.chord(KeyCode::Char('a'), KeyModifiers::ALT), [Effect::Fleet]);
+    assert_eq!(world.chord(KeyCode::Char('a'), KeyModifiers::ALT), [ScreenEffect::Fleet]);
     world.control('x');
-    assert_eq!(world.key(KeyCode::Char('a')), [Effect::Fleet]);
+    assert_eq!(world.key(KeyCode::Char('a')), [ScreenEffect::Fleet]);
     assert_eq!(world.control('a'), []);
     assert!(world.screen().contains("> a draft"), "{}", world.screen());
 }
@@ -164,8 +167,10 @@ fn another_model_and_effort_are_in_the_line_at_the_bottom() {
 
 #[test]
 fn somebody_who_decides_nothing_is_told_so() {
-    let facts =
-        Facts { no_say: Some("a process of agent a3f8b2c1 cannot decide".into()), ..Facts::default() };
+    let facts = ScreenFacts {
+        no_say: Some("a process of agent a3f8b2c1 cannot decide".into()),
+        ..ScreenFacts::default()
+    };
     let mut world = World::with_facts((80, 24), facts);
     world.open(false);
     let screen = world.screen();
@@ -182,7 +187,9 @@ fn the_conversation_can_be_read_in_an_editor_and_in_the_scrollback() {
     for (key, command) in [('v', "/view"), ('[', "/print")] {
         world.control('x');
         let by_key = world.key(KeyCode::Char(key));
-        let ([Effect::View(text)] | [Effect::Print(text)]) = by_key.as_slice() else { panic!("{by_key:?}") };
+        let ([ScreenEffect::View(text)] | [ScreenEffect::Print(text)]) = by_key.as_slice() else {
+            panic!("{by_key:?}")
+        };
         assert_eq!(text, "An answer.\n");
         world.types(command);
         assert_eq!(world.key(KeyCode::Enter), by_key);
@@ -196,7 +203,7 @@ fn the_conversation_can_be_read_in_an_editor_and_in_the_scrollback() {
 fn ctrl_v_pastes_a_text_or_names_the_file_of_a_picture_and_answers_no_question() {
     let mut world = World::new((80, 24));
     world.types("see ");
-    assert_eq!(world.control('v'), [Effect::ReadClipboard]);
+    assert_eq!(world.control('v'), [ScreenEffect::ReadClipboard]);
     world.agent(AgentEvent::Clipboard(Ok(Clip::Text("y".into()))));
     world.agent(AgentEvent::Clipboard(Ok(Clip::Picture("/data/pasted-1.png".into()))));
     assert!(world.screen().contains("> see y@/data/pasted-1.png"), "{}", world.screen());

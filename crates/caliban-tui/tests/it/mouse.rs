@@ -3,7 +3,7 @@
 use caliban_acp::v1::ToolKind;
 use caliban_tui::{
     Look,
-    events::{Effect, MouseAction, ScreenEvent},
+    events::{MouseAction, ScreenEffect, ScreenEvent},
 };
 use crossterm::event::KeyCode;
 
@@ -12,7 +12,7 @@ use crate::world::World;
 const PARAGRAPH: &str = "The quick brown fox jumps over the lazy dog, and then it goes on to jump over the next one, which is \
 not lazy at all but only tired.";
 
-fn drag(world: &mut World, from: (u16, u16), to: (u16, u16)) -> Vec<Effect> {
+fn drag(world: &mut World, from: (u16, u16), to: (u16, u16)) -> Vec<ScreenEffect> {
     let now = world.now;
     world.state.update(ScreenEvent::Mouse(MouseAction::Down, from.0, from.1), now);
     world.state.update(ScreenEvent::Mouse(MouseAction::Drag, to.0, to.1), now);
@@ -38,14 +38,14 @@ fn t04_t05_a_copied_paragraph_has_neither_gutter_nor_added_newlines() {
         world.turn_ends();
         let (first, last) = (row(&mut world, "The quick"), row(&mut world, "tired."));
         drag(&mut world, (0, first), (width - 1, last));
-        assert_eq!(world.control('c'), [Effect::Copy(PARAGRAPH.into())], "at {width}");
+        assert_eq!(world.control('c'), [ScreenEffect::Copy(PARAGRAPH.into())], "at {width}");
         let (first, last) = (row(&mut world, "first line"), row(&mut world, "second"));
         drag(&mut world, (0, first), (width - 1, last));
-        assert_eq!(world.control('c'), [Effect::Copy("first line of output\nsecond".into())]);
+        assert_eq!(world.control('c'), [ScreenEffect::Copy("first line of output\nsecond".into())]);
         let (first, last) = (row(&mut world, "a question"), row(&mut world, "The quick"));
         drag(&mut world, (0, first), (width - 1, last));
         let copied = match &world.control('c')[..] {
-            [Effect::Copy(text)] => text.clone(),
+            [ScreenEffect::Copy(text)] => text.clone(),
             other => panic!("{other:?}"),
         };
         assert!(
@@ -61,11 +61,11 @@ fn t06_a_drag_leaves_the_clipboard_alone_unless_the_person_wants_it() {
     let y = row(&mut world, "The quick");
     assert_eq!(drag(&mut world, (2, y), (10, y)), []);
     world.state.set_look(Look { copy_on_select: true, ..Look::default() });
-    assert_eq!(drag(&mut world, (4, y), (8, y)), [Effect::Copy("quick".into())]);
+    assert_eq!(drag(&mut world, (4, y), (8, y)), [ScreenEffect::Copy("quick".into())]);
     world.key(KeyCode::Esc);
     assert_eq!(
         world.control('c'),
-        [Effect::Cancel],
+        [ScreenEffect::Cancel],
         "Esc has taken the selection away; Ctrl+C does what it always does"
     );
 }
@@ -78,10 +78,10 @@ fn a_selection_stays_on_its_text_and_goes_with_the_next_key() {
     let y = row(&mut world, "line 55");
     drag(&mut world, (0, y), (79, y));
     world.state.update(ScreenEvent::Wheel(-2), world.now);
-    assert_eq!(world.control('c'), [Effect::Copy("line 55".into())]);
+    assert_eq!(world.control('c'), [ScreenEffect::Copy("line 55".into())]);
     drag(&mut world, (0, y), (79, y));
     world.types("x");
-    assert_ne!(world.control('c'), [Effect::Copy("line 55".into())]);
+    assert_ne!(world.control('c'), [ScreenEffect::Copy("line 55".into())]);
     assert_eq!(drag(&mut world, (3, y), (3, y)), [], "a click selects nothing");
 }
 

@@ -1,6 +1,6 @@
 //! The composer and its keys.
 
-use caliban_tui::events::{Effect, ScreenEvent};
+use caliban_tui::events::{ScreenEffect, ScreenEvent};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use crate::world::{World, prompts};
@@ -46,7 +46,7 @@ fn t21_every_way_to_a_new_line() {
 fn t22_a_draft_that_ctrl_c_cleared_comes_back() {
     let mut world = World::new((80, 24));
     world.types("precious words");
-    assert_eq!(world.control('c'), [Effect::Remember("precious words".into())]);
+    assert_eq!(world.control('c'), [ScreenEffect::Remember("precious words".into())]);
     assert!(!world.screen().contains("precious"));
     world.key(KeyCode::Up);
     assert_eq!(prompts(&world.key(KeyCode::Enter)), ["precious words"]);
@@ -59,7 +59,7 @@ fn t23_esc_interrupts_despite_a_queue() {
     world.types("later");
     assert_eq!(world.key(KeyCode::Tab), []);
     world.types("a draft");
-    assert_eq!(world.key(KeyCode::Esc), [Effect::Cancel]);
+    assert_eq!(world.key(KeyCode::Esc), [ScreenEffect::Cancel]);
     let screen = world.screen();
     assert!(screen.contains("queued: later") && screen.contains("> a draft"), "{screen}");
 }
@@ -113,7 +113,7 @@ fn leaving_takes_two_keys_and_says_what_was_not_sent() {
     world.pass(1_500);
     assert_eq!(world.control('c'), []);
     world.pass(100);
-    assert_eq!(world.control('c'), [Effect::Quit]);
+    assert_eq!(world.control('c'), [ScreenEffect::Quit]);
     world.types("unsent");
     assert_eq!(world.state.unsent(), ["unsent"]);
     assert_eq!(world.control('d'), []);

@@ -7,10 +7,10 @@ use caliban_acp::v1::{
     ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use caliban_tui::{
-    Facts, ScreenState,
+    ScreenFacts, ScreenState,
     asks::AskedQuestion,
     draw,
-    events::{AgentEvent, Effect, ScreenEvent},
+    events::{AgentEvent, ScreenEffect, ScreenEvent},
     theme::{Depth, Ground, Theme},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -33,16 +33,16 @@ impl World {
 
     /// Before the session is open.
     pub(crate) fn closed(size: (u16, u16)) -> Self {
-        let facts = Facts {
+        let facts = ScreenFacts {
             version: "0.1.0".into(),
             branch: Some("main".into()),
             place: "~/work/project".into(),
-            ..Facts::default()
+            ..ScreenFacts::default()
         };
         Self::with_facts(size, facts)
     }
 
-    pub(crate) fn with_facts(size: (u16, u16), facts: Facts) -> Self {
+    pub(crate) fn with_facts(size: (u16, u16), facts: ScreenFacts) -> Self {
         let theme = Theme { depth: Depth::True, ground: Ground::Dark };
         Self { state: ScreenState::new(size, theme, facts), now: Instant::now(), size }
     }
@@ -52,7 +52,7 @@ impl World {
         self.state.set_theme(Theme { depth: Depth::Words, ground: Ground::Dark });
     }
 
-    pub(crate) fn open(&mut self, is_running: bool) -> Vec<Effect> {
+    pub(crate) fn open(&mut self, is_running: bool) -> Vec<ScreenEffect> {
         let modes = ["default", "accept-edits", "plan"];
         let modes = SessionModeState::new("default", modes.map(|mode| SessionMode::new(mode, mode)).into());
         self.agent(AgentEvent::Opened {
@@ -66,7 +66,7 @@ impl World {
         self.now += Duration::from_millis(ms);
     }
 
-    pub(crate) fn agent(&mut self, event: AgentEvent) -> Vec<Effect> {
+    pub(crate) fn agent(&mut self, event: AgentEvent) -> Vec<ScreenEffect> {
         self.state.update(ScreenEvent::Agent(event), self.now)
     }
 
@@ -74,15 +74,15 @@ impl World {
         self.agent(AgentEvent::Update(update));
     }
 
-    pub(crate) fn key(&mut self, code: KeyCode) -> Vec<Effect> {
+    pub(crate) fn key(&mut self, code: KeyCode) -> Vec<ScreenEffect> {
         self.chord(code, KeyModifiers::NONE)
     }
 
-    pub(crate) fn control(&mut self, c: char) -> Vec<Effect> {
+    pub(crate) fn control(&mut self, c: char) -> Vec<ScreenEffect> {
         self.chord(KeyCode::Char(c), KeyModifiers::CONTROL)
     }
 
-    pub(crate) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Vec<Effect> {
+    pub(crate) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Vec<ScreenEffect> {
         self.state.update(ScreenEvent::Key(KeyEvent::new(code, modifiers)), self.now)
     }
 
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Types a message and sends it.
-    pub(crate) fn says(&mut self, text: &str) -> Vec<Effect> {
+    pub(crate) fn says(&mut self, text: &str) -> Vec<ScreenEffect> {
         self.types(text);
         self.key(KeyCode::Enter)
     }
@@ -167,7 +167,7 @@ impl World {
         }));
     }
 
-    pub(crate) fn turn_ends(&mut self) -> Vec<Effect> {
+    pub(crate) fn turn_ends(&mut self) -> Vec<ScreenEffect> {
         self.agent(AgentEvent::PromptEnded(Ok(caliban_tui::events::TurnCost {
             tokens: Some(12_345),
             is_cancelled: false,
@@ -176,11 +176,11 @@ impl World {
 }
 
 /// The prompts among effects.
-pub(crate) fn prompts(effects: &[Effect]) -> Vec<&str> {
+pub(crate) fn prompts(effects: &[ScreenEffect]) -> Vec<&str> {
     effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Prompt(text) => Some(text.as_str()),
+            ScreenEffect::Prompt(text) => Some(text.as_str()),
             _ => None,
         })
         .collect()

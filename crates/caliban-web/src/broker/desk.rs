@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use caliban_contract::acting::{Acting, acting};
+use caliban_contract::speaks_for::{Acting, acting};
 use caliban_process::view;
 use caliban_store::broker::{
     Broadcast, Broker, BrokerError, Enclosure, NewBroadcast, NewMessage, Sent, SessionId, Speaker,

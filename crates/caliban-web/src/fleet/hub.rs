@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::asks::FleetQuestion;
-use super::{shown, today};
+use super::{shown, spent_today};
 use crate::{devices, time};
 
 /// How long a reader waits for the first look at all repos.
@@ -129,7 +129,7 @@ pub(crate) struct RepoView {
 impl Hub {
     pub(crate) fn new() -> std::io::Result<Self> {
         let (changed, _) = watch::channel(0);
-        let state = State { next: 1, today: today::unknown(), ..State::default() };
+        let state = State { next: 1, today: spent_today::unknown(), ..State::default() };
         Ok(Self {
             epoch: devices::random::<2>()?,
             state: Mutex::new(state),

@@ -6,14 +6,14 @@ mod follow;
 mod hub;
 mod live;
 mod shown;
-mod today;
+mod spent_today;
 
 pub(crate) use asks::{FleetQuestion, asks, lines_of};
 pub(crate) use events::events;
 pub(crate) use follow::follow;
 pub(crate) use hub::{Hub, RepoView};
 pub(crate) use shown::status_of;
-pub(crate) use today::follow as follow_today;
+pub(crate) use spent_today::follow as follow_today;
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ pub(crate) async fn spend(
     let file = app.options.sources.data.join(FILE);
     // Reading makes no ledger.
     if !file.exists() {
-        return Ok(Json(answer(&app, &Read::default())));
+        return Ok(Json(answer(&app, &LedgerRead::default())));
     }
     let unread = |error: StoreError| Problem::internal(format!("the ledger: {error}"));
     let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await.map_err(unread)?;
@@ -65,7 +65,7 @@ pub(crate) async fn spend(
 
 /// What the ledger says.
 #[derive(Debug, Default)]
-struct Read {
+struct LedgerRead {
     today: Sum,
     week: Sum,
     total: Sum,
@@ -75,7 +75,7 @@ struct Read {
     agents: Vec<SpendingSum>,
 }
 
-async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
+async fn read(ledger: &mut Ledger, days: u16) -> Result<LedgerRead, StoreError> {
     let today = Zoned::now().date();
     let since = |days: u16| {
         let day: Option<Date> = today.checked_sub(i64::from(days.saturating_sub(1)).days()).ok();
@@ -87,7 +87,7 @@ async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
         let line = ledger.history(&[], filter).await?.into_iter().next();
         sums.push(line.map(|line| sum(&line)).unwrap_or_default());
     }
-    Ok(Read {
+    Ok(LedgerRead {
         today: sums.first().copied().unwrap_or_default(),
         week: sums.get(1).copied().unwrap_or_default(),
         total: sums.get(2).copied().unwrap_or_default(),
@@ -97,7 +97,7 @@ async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
     })
 }
 
-fn answer(app: &App, read: &Read) -> Value {
+fn answer(app: &App, read: &LedgerRead) -> Value {
     let days: Vec<Value> =
         read.days.iter().filter_map(|line| Some(with(&sum(line), json!({"day": line.day?})))).collect();
     let model = |line: &SpendingSum| inert::line(line.model.as_deref().unwrap_or("unknown")).into_owned();

@@ -18,7 +18,7 @@ const POINTS: usize = 2000;
 
 /// Where a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct LineSpan {
     pub(crate) at: u64,
     pub(crate) bytes: u32,
 }
@@ -27,9 +27,9 @@ pub(crate) struct Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TranscriptEntry {
     pub(crate) seq: u64,
-    pub(crate) record: Span,
+    pub(crate) record: LineSpan,
     /// The end of a call, the answer to a question; for a queued message that it was heard.
-    pub(crate) end: Option<Span>,
+    pub(crate) end: Option<LineSpan>,
     /// Whether a call without an end has none because its worker is gone.
     pub(crate) is_interrupted: bool,
 }
@@ -134,7 +134,7 @@ impl Index {
             if read == 0 || line.last() != Some(&b'\n') {
                 break;
             }
-            let span = Span { at: self.read, bytes: u32::try_from(read).unwrap_or(u32::MAX) };
+            let span = LineSpan { at: self.read, bytes: u32::try_from(read).unwrap_or(u32::MAX) };
             self.read += read as u64;
             // A line that is no record is nobody's item.
             if let Ok(head) = serde_json::from_slice::<Head<'_>>(&line) {
@@ -147,7 +147,7 @@ impl Index {
         Ok(changed)
     }
 
-    fn take(&mut self, head: &Head<'_>, span: Span, line: &[u8]) {
+    fn take(&mut self, head: &Head<'_>, span: LineSpan, line: &[u8]) {
         let id = match &head.id {
             Some(IdOf::Text(id)) => Some(id.as_ref()),
             Some(IdOf::Number(_)) | None => None,
@@ -195,7 +195,7 @@ impl Index {
         }
     }
 
-    fn push(&mut self, seq: u64, record: Span, key: Option<String>) {
+    fn push(&mut self, seq: u64, record: LineSpan, key: Option<String>) {
         let n = self.entries.len();
         self.entries.push(TranscriptEntry { seq, record, end: None, is_interrupted: false });
         self.changed.push(n as u64);
@@ -204,7 +204,7 @@ impl Index {
         }
     }
 
-    fn end(&mut self, key: &str, span: Span) {
+    fn end(&mut self, key: &str, span: LineSpan) {
         if let Some(n) = self.open.remove(key) {
             self.change(n, |entry| entry.end = Some(span));
         }

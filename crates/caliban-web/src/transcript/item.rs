@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use caliban_core::{call_text, inert};
 use serde_json::{Value, json};
 
-use super::index::{Span, TranscriptEntry};
+use super::index::{LineSpan, TranscriptEntry};
 use crate::render::{self, Terminal};
 
 /// How much of a body goes into an item.
@@ -31,7 +31,7 @@ pub(super) fn item(file: &mut File, n: u64, entry: TranscriptEntry) -> io::Resul
 }
 
 /// A record. One that cannot be read (somebody changed the file meanwhile) is nothing.
-pub(super) fn read(file: &File, span: Span) -> io::Result<Value> {
+pub(super) fn read(file: &File, span: LineSpan) -> io::Result<Value> {
     let mut bytes = vec![0; usize::try_from(span.bytes).unwrap_or(0)];
     match file.read_exact_at(&mut bytes, span.at) {
         Ok(()) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),

@@ -2,14 +2,14 @@
 //! asked for. The truth is `transcript.jsonl`; nothing is stored.
 
 mod index;
+mod index_cache;
 mod item;
 mod routes;
-mod shelf;
 
 pub(crate) use index::Index;
+pub(crate) use index_cache::Shelf;
 pub(crate) use item::todo;
 pub(crate) use routes::{output, seen, transcript, usage};
-pub(crate) use shelf::Shelf;
 
 use std::path::Path;
 

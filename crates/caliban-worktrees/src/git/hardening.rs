@@ -1,7 +1,7 @@
 //! The variables and settings that decide what git may run, read and write. One list of each for the whole program.
 //!
 //! Measured with traps in every place that git reads: a git with all of these ran nothing of an agent's. A hardened call does
-//! not read the repository's configuration at all (`view.rs`); the settings here are a second protection, and choose formats.
+//! not read the repository's configuration at all (`common_directory.rs`); the settings here are a second protection, and choose formats.
 //! Two things stay open: `git add -A` and `git stash` run the filters of a nested repository, so neither is used on an
 //! agent's files.
 

@@ -129,7 +129,7 @@ fn decide(text: Value<'_>, eol: Value<'_>, converts: bool) -> Treatment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::save;
+    use crate::fast_import;
 
     #[test]
     fn line_ends_follow_the_attributes() {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn only_crlf_is_converted() {
-        assert_eq!(save::with_unix_line_ends(b"a\r\nb\rc\r\r\n\r"), b"a\nb\rc\r\n\r");
+        assert_eq!(fast_import::with_unix_line_ends(b"a\r\nb\rc\r\r\n\r"), b"a\nb\rc\r\n\r");
         assert!(has_crlf(b"a\r\n") && !has_crlf(b"a\rb\n"));
         assert!(looks_like_text(b"a\r\nb\n") && !looks_like_text(b"a\rb") && !looks_like_text(b"a\0\r\n"));
     }

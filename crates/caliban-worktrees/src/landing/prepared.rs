@@ -14,16 +14,16 @@ use tokio_util::sync::CancellationToken;
 use super::attributes::{Treatment, has_crlf, looks_like_text};
 use super::refusal::{CannotCommit, LandingRefusal};
 use super::work::Work;
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::fast_import::{self, Identity, Snapshot, TEXT_CAP, TemporaryRefs};
 use crate::index::IndexStamp;
 use crate::marker::Oid;
+use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo};
-use crate::save::{self, Identity, Snapshot, TEXT_CAP, TemporaryRefs};
 use crate::survey::{ChangeKind, SavePlan, Staged};
 
 /// A commit that nothing but a temporary ref holds yet; settled or dropped.
-pub(super) struct Prepared {
+pub(super) struct PreparedCommit {
     at: Located,
     index: IndexStamp,
     before: Oid,
@@ -32,7 +32,7 @@ pub(super) struct Prepared {
     place: String,
 }
 
-impl Prepared {
+impl PreparedCommit {
     /// Makes the commit. `into` is where it is meant to land.
     pub(super) async fn make(
         repo: &Repo,
@@ -45,7 +45,7 @@ impl Prepared {
         if work.branch.as_deref() != Some(&work.changes.branch) {
             return Err(LandingRefusal::NotOnItsBranch { branch: work.changes.branch.clone(), worktree });
         }
-        let files = beneath::open_dir(&worktree).map_err(|e| Error::at("opening", &worktree, e))?;
+        let files = open_beneath::open_dir(&worktree).map_err(|e| Error::at("opening", &worktree, e))?;
         let before = work.head.clone();
         let index = index(repo, work, cancel).await?;
         let refuse = |(path, why): (String, CannotCommit)| LandingRefusal::CannotCommit {
@@ -84,7 +84,7 @@ impl Prepared {
         };
         // A merge that was killed may have left the ref.
         let fast_import = repo.git.durable(repo.store(), "fast-import").arg("--force");
-        let mut commit = save::write(fast_import, snapshot, cancel).await?;
+        let mut commit = fast_import::write(fast_import, snapshot, cancel).await?;
         if let Some(earlier) = earlier
             && repo.is_same_change(&earlier, &commit, cancel).await?
             && repo.is_ancestor(&earlier, into, cancel).await?
@@ -140,10 +140,10 @@ fn plan(
         if name.contains('\u{FFFD}') {
             return Err(refuse(CannotCommit::NameIsNoText));
         }
-        if save::escaped(&path) != path {
+        if fast_import::escaped(&path) != path {
             return Err(refuse(CannotCommit::NameIsGits));
         }
-        let found = beneath::look(files.as_fd(), &path)
+        let found = open_beneath::look(files.as_fd(), &path)
             .map_err(|error| refuse(CannotCommit::Unreadable(error.to_string())))?;
         let is_staged = kinds.iter().all(|kind| *kind == ChangeKind::Staged);
         match found {
@@ -220,7 +220,7 @@ impl Repo {
             |kinds: &BTreeSet<ChangeKind>| kinds.iter().all(|kind| *kind == ChangeKind::Modified);
         let modified: Vec<PathBuf> =
             uncommitted.iter().filter(|(_, kinds)| is_modified(kinds)).map(|(path, _)| path.into()).collect();
-        let Ok(files) = beneath::open_dir(&at.path) else { return Ok(()) };
+        let Ok(files) = open_beneath::open_dir(&at.path) else { return Ok(()) };
         for (path, treatment) in self.treatments(head, &modified, cancel).await? {
             if !matches!(treatment, Treatment::Text | Treatment::Guessed) {
                 continue;
@@ -228,7 +228,7 @@ impl Repo {
             let Some((bytes, executable)) = read_text(&files, &path)? else { continue };
             if has_crlf(&bytes)
                 && self.committed(head, &path, cancel).await?
-                    == Some((save::with_unix_line_ends(&bytes), executable))
+                    == Some((fast_import::with_unix_line_ends(&bytes), executable))
             {
                 uncommitted.remove(&*path.to_string_lossy());
             }
@@ -270,17 +270,17 @@ impl Repo {
 }
 
 fn is_file(files: &OwnedFd, path: &Path) -> bool {
-    matches!(beneath::look(files.as_fd(), path), Ok(FoundFile::File { .. } | FoundFile::Link(_)))
+    matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::File { .. } | FoundFile::Link(_)))
 }
 
 fn is_too_large(files: &OwnedFd, path: &Path) -> bool {
-    matches!(beneath::look(files.as_fd(), path), Ok(FoundFile::File { size, .. }) if size > TEXT_CAP)
+    matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::File { size, .. }) if size > TEXT_CAP)
 }
 
 /// A file's content, and whether it is executable; nothing for what is no file or too large for a text.
 fn read_text(files: &OwnedFd, path: &Path) -> Result<Option<(Vec<u8>, bool)>> {
     let unreadable = |e: std::io::Error| Error::at("reading", path, e);
-    let found = beneath::look(files.as_fd(), path).map_err(unreadable)?;
+    let found = open_beneath::look(files.as_fd(), path).map_err(unreadable)?;
     let FoundFile::File { file, size, executable } = found else { return Ok(None) };
     if size > TEXT_CAP {
         return Ok(None);

@@ -13,9 +13,9 @@ use caliban_core::names::Slug;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::Result;
 use crate::marker::Oid;
+use crate::open_beneath;
 use crate::repo::{BRANCH_PREFIX, Repo};
 
 /// The file's name, beside the worktree's marker.
@@ -73,7 +73,7 @@ impl LandingRecord {
 
     /// Reads the record of a worktree; `None` when there is none, or none that makes sense.
     pub(crate) fn read(admin: &Path) -> Option<Self> {
-        serde_json::from_slice(&beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
+        serde_json::from_slice(&open_beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
     }
 
     /// Writes it whole or not at all; it is on the disk when this returns.

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::side::SideMark;
 use super::words;
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::marker::Oid;
-use crate::save::nonce_name;
+use crate::open_beneath;
 
 const FILE: &str = "state.json";
 const CAP: u64 = 1 << 30;
@@ -58,7 +58,7 @@ impl Base {
     /// The one that is there, if there is one. One that cannot be read is an error: the agent's work may depend on it.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
-        match beneath::read_small(&path, CAP) {
+        match open_beneath::read_small(&path, CAP) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
                 .map_err(|error| words(&format!("{} cannot be read: {error}", path.display()))),

@@ -17,11 +17,11 @@ const HEADS: &str = "refs/heads/";
 
 /// The names of one worktree.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(super) struct RefNames {
     name: String,
 }
 
-impl Names {
+impl RefNames {
     pub(super) fn new(name: &str) -> Self {
         Self { name: name.to_owned() }
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn names_lead_out_and_in_again() {
-        let names = Names::new("a1");
+        let names = RefNames::new("a1");
         for (inside, outside) in [
             ("refs/heads/caliban/a1", "refs/heads/caliban/a1"),
             ("refs/heads/feature", "refs/heads/caliban/a1+feature"),
@@ -149,7 +149,7 @@ mod tests {
         ]
         .map(|(name, digit)| (name.to_owned(), oid(digit)))
         .into();
-        let view: Vec<(String, Oid)> = Names::new("a1").view(&real).into_iter().collect();
+        let view: Vec<(String, Oid)> = RefNames::new("a1").view(&real).into_iter().collect();
         let expected =
             [("refs/heads/caliban/a10+feature", "4"), ("refs/heads/feature", "3"), ("refs/heads/main", "1")];
         assert_eq!(view, expected.map(|(name, digit)| (name.to_owned(), oid(digit))));

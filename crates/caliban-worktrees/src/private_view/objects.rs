@@ -12,15 +12,15 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use caliban_core::fence::Profile;
-use caliban_fence::{Access, Bind, Fence, FencedCommand, Text};
+use caliban_fence::{Access, Bind, ByteText, Fence, FencedCommand};
 use sha2::Digest as _;
 
 use super::index_file::hex;
 use super::{PrivateGit, words};
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::marker::Oid;
-use crate::save::nonce_name;
+use crate::open_beneath::{self, FoundFile};
 
 /// Where the repository's objects are in the fence. What lies beside them is found there, too (large files of git-lfs).
 pub(super) const SHARED: &str = "/caliban/objects";
@@ -38,7 +38,7 @@ const LARGE: &str = "lfs/objects";
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub(super) fn bind(source: &Path, target: &str, access: Access) -> Bind {
-    Bind { source: source.into(), target: Text::from(target), access, optional: false }
+    Bind { source: source.into(), target: ByteText::from(target), access, optional: false }
 }
 
 impl PrivateGit {
@@ -86,21 +86,21 @@ impl PrivateGit {
     fn own_objects(&self) -> Result<BTreeSet<Oid>> {
         let git = self.open_git()?;
         let failed = |e| Error::io("listing the objects of the private git", e);
-        let store = beneath::open_dir_at(&git, "objects").map_err(failed)?;
+        let store = open_beneath::open_dir_at(&git, "objects").map_err(failed)?;
         let mut found = BTreeSet::new();
-        for (name, _) in beneath::entries(store.as_fd()).map_err(failed)? {
+        for (name, _) in open_beneath::entries(store.as_fd()).map_err(failed)? {
             let first = name.to_string_lossy().into_owned();
             if first.len() != 2 {
                 continue;
             }
-            let Ok(directory) = beneath::open_dir_at(&store, name.as_c_str()) else { continue };
-            let names = beneath::entries(directory.as_fd()).map_err(failed)?;
+            let Ok(directory) = open_beneath::open_dir_at(&store, name.as_c_str()) else { continue };
+            let names = open_beneath::entries(directory.as_fd()).map_err(failed)?;
             found.extend(
                 names.iter().filter_map(|(rest, _)| Oid::parse(&format!("{first}{}", rest.to_str().ok()?))),
             );
         }
-        let Ok(packs) = beneath::open_dir_at(&store, "pack") else { return Ok(found) };
-        for (name, _) in beneath::entries(packs.as_fd()).map_err(failed)? {
+        let Ok(packs) = open_beneath::open_dir_at(&store, "pack") else { return Ok(found) };
+        for (name, _) in open_beneath::entries(packs.as_fd()).map_err(failed)? {
             if !name.to_bytes().ends_with(b".idx") {
                 continue;
             }
@@ -149,10 +149,12 @@ impl PrivateGit {
         ];
         let order = FencedCommand {
             fence,
-            program: Text::from("git"),
-            arguments: arguments.iter().map(|argument| Text::from(*argument)).collect(),
-            directory: Text::from("/"),
-            environment: environment.map(|(name, value)| (Text::from(name), Text::from(value))).to_vec(),
+            program: ByteText::from("git"),
+            arguments: arguments.iter().map(|argument| ByteText::from(*argument)).collect(),
+            directory: ByteText::from("/"),
+            environment: environment
+                .map(|(name, value)| (ByteText::from(name), ByteText::from(value)))
+                .to_vec(),
             descriptors: Vec::new(),
         };
         let name = arguments.first().copied().unwrap_or_default();
@@ -201,7 +203,7 @@ impl PrivateGit {
     fn bring_out_large(&self) -> Result<()> {
         let git = self.open_git()?;
         let failed = |e| Error::io("copying large files out of the private git", e);
-        for path in beneath::files_beneath(git.as_fd(), Path::new(LARGE)).map_err(failed)? {
+        for path in open_beneath::files_beneath(git.as_fd(), Path::new(LARGE)).map_err(failed)? {
             let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.len() == 64) else {
                 continue;
             };
@@ -212,7 +214,8 @@ impl PrivateGit {
             if place.join(name).symlink_metadata().is_ok() {
                 continue;
             }
-            let FoundFile::File { mut file, .. } = beneath::look(git.as_fd(), &path).map_err(failed)? else {
+            let FoundFile::File { mut file, .. } = open_beneath::look(git.as_fd(), &path).map_err(failed)?
+            else {
                 continue;
             };
             copy_named(&mut file, &place, name).map_err(failed)?;

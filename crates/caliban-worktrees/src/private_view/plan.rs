@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::base::Base;
 use super::index_file::Index;
-use super::names::{Names, Refs};
+use super::names::{RefNames, Refs};
 use super::side::{Head, Side, digest};
 use super::state_files::{self, StateFiles};
 use crate::marker::Oid;
@@ -85,7 +85,7 @@ fn moved<T: PartialEq, U: PartialEq>(inside: (&T, &T), shown: &U, outside: (&U, 
 
 /// Compares.
 pub(super) fn plan(
-    names: &Names,
+    names: &RefNames,
     base: &Base,
     inside: &Side,
     stash: &BTreeSet<Oid>,
@@ -157,7 +157,7 @@ pub(super) fn plan(
 }
 
 /// Refs that are not checked out: each for itself.
-fn others(names: &Names, base: &Base, inside: (&Refs, &BTreeSet<String>), real: &Refs, plan: &mut Plan) {
+fn others(names: &RefNames, base: &Base, inside: (&Refs, &BTreeSet<String>), real: &Refs, plan: &mut Plan) {
     let (refs, group) = inside;
     let free = |name: &&String| !group.contains(*name);
     for name in refs.keys().filter(free) {
@@ -186,7 +186,7 @@ fn others(names: &Names, base: &Base, inside: (&Refs, &BTreeSet<String>), real: 
     }
 }
 
-fn stashes(names: &Names, base: &Base, stash: &BTreeSet<Oid>, real: &Refs, plan: &mut Plan) {
+fn stashes(names: &RefNames, base: &Base, stash: &BTreeSet<Oid>, real: &Refs, plan: &mut Plan) {
     let name = |oid: &Oid| format!("{}{oid}", names.stash());
     for oid in stash.iter().filter(|oid| !real.contains_key(&name(oid))) {
         plan.updates.push(Update { name: name(oid), new: Some(oid.clone()), old: None });

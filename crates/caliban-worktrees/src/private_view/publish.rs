@@ -19,10 +19,10 @@ use super::plan::{Plan, RecordChange, Update, plan};
 use super::side::{Side, SideMark, digest};
 use super::state_files::{self, StateFiles};
 use super::{PrivateGit, words};
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::marker::Oid;
-use crate::save::nonce_name;
+use crate::open_beneath::{self, FoundFile};
 
 /// How long one waits for a git of the user's that holds the index.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
@@ -101,10 +101,11 @@ impl PrivateGit {
     /// Submodules with files: their own configuration would count for the user's `git status`.
     fn populated(&self, index: &Index) -> Result<BTreeSet<Vec<u8>>> {
         let mut found = BTreeSet::new();
-        let Ok(files) = beneath::open_dir(&self.at.path) else { return Ok(found) };
+        let Ok(files) = open_beneath::open_dir(&self.at.path) else { return Ok(found) };
         for entry in index.entries.iter().filter(|entry| entry.is_gitlink()) {
             let path = Path::new(std::ffi::OsStr::from_bytes(&entry.path)).join(".git");
-            let at = beneath::look(files.as_fd(), &path).map_err(|e| Error::at("looking at", &path, e))?;
+            let at =
+                open_beneath::look(files.as_fd(), &path).map_err(|e| Error::at("looking at", &path, e))?;
             if !matches!(at, FoundFile::Nothing) {
                 found.insert(entry.path.clone());
             }
@@ -214,8 +215,8 @@ impl PrivateGit {
             self.replace("HEAD", head.text().as_bytes())?;
         }
         if let Some(state) = state {
-            let record =
-                beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
+            let record = open_beneath::open_dir(&self.at.admin)
+                .map_err(|e| Error::at("opening", &self.at.admin, e))?;
             sync_files(record.as_fd(), &state_files::hard(&outside.state), &state_files::hard(state))
                 .map_err(|e| Error::at("writing", &self.at.admin, e))?;
         }
@@ -299,7 +300,7 @@ impl PrivateGit {
     }
 
     fn write_in_record(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let record = beneath::open_dir(&self.at.admin)?;
+        let record = open_beneath::open_dir(&self.at.admin)?;
         put(record.as_fd(), path, bytes, None)
     }
 
@@ -320,7 +321,7 @@ impl PrivateGit {
         let own = self.open_own_record(&git)?;
         let inside = super::side::read(own.as_fd(), Path::new(LOG), super::side::CAP)?.unwrap_or_default();
         let record =
-            beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
+            open_beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
         let outside =
             super::side::read(record.as_fd(), Path::new(LOG), super::side::CAP)?.unwrap_or_default();
         let known: BTreeSet<&[u8]> = outside.split(|byte| *byte == b'\n').collect();
@@ -337,7 +338,7 @@ impl PrivateGit {
             .flat_map(|(line, _)| [line, &b"\n"[..]].concat())
             .collect();
         let append = || -> io::Result<()> {
-            let logs = beneath::make_to(record.as_fd(), Path::new("logs"))?;
+            let logs = open_beneath::make_to(record.as_fd(), Path::new("logs"))?;
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mode = rustix::fs::Mode::from_raw_mode(0o666);
             File::from(rustix::fs::openat(&logs, "HEAD", flags, mode)?).write_all(&text)
@@ -448,10 +449,10 @@ pub(super) fn put(
     bytes: &[u8],
     time: Option<Timespec>,
 ) -> io::Result<()> {
-    let parent = beneath::make_to(root, path.parent().unwrap_or(Path::new("")))?;
+    let parent = open_beneath::make_to(root, path.parent().unwrap_or(Path::new("")))?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let new = nonce_name("caliban-new");
-    let mut file = beneath::create_file(parent.as_fd(), Path::new(&new), false)?;
+    let mut file = open_beneath::create_file(parent.as_fd(), Path::new(&new), false)?;
     let written = file
         .write_all(bytes)
         .and_then(|()| set_time(&file, time))
@@ -475,8 +476,8 @@ pub(super) fn sync_files(
     }
     let gone: Vec<&PathBuf> = now.keys().filter(|path| !wanted.contains_key(*path)).collect();
     for path in &gone {
-        beneath::delete(
-            beneath::walk_to(root, path.parent().unwrap_or(Path::new("")))?.as_fd(),
+        open_beneath::delete(
+            open_beneath::walk_to(root, path.parent().unwrap_or(Path::new("")))?.as_fd(),
             path.file_name().unwrap_or_default(),
         )?;
     }
@@ -490,7 +491,7 @@ pub(super) fn sync_files(
             .collect()
     };
     for top in tops(now).difference(&tops(wanted)) {
-        beneath::delete(root, top.as_os_str())?;
+        open_beneath::delete(root, top.as_os_str())?;
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ use super::names::STASH;
 use super::publish::{put, sync_files};
 use super::side::{CAP, Side, packed, read};
 use super::{CONFIG, PrivateGit, state_files};
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::open_beneath;
 
 /// Files of the repository that the agent has copies of.
 const COPIED: [&str; 4] = ["HEAD", "info/exclude", "info/attributes", "shallow"];
@@ -52,7 +52,7 @@ impl PrivateGit {
     }
 
     fn copy_files(&self) -> io::Result<()> {
-        let git = beneath::open_dir(&self.git_dir())?;
+        let git = open_beneath::open_dir(&self.git_dir())?;
         for name in COPIED {
             match std::fs::read(self.repo.common_dir().join(name)) {
                 Ok(bytes) => put(git.as_fd(), Path::new(name), &bytes, None)?,
@@ -80,7 +80,7 @@ impl PrivateGit {
             None,
         )
         .map_err(failed)?;
-        for path in beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)? {
+        for path in open_beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)? {
             if path != Path::new(STASH) {
                 delete(git.as_fd(), &path).map_err(failed)?;
             }
@@ -101,7 +101,7 @@ impl PrivateGit {
         if let Some(head) = head.filter(|head| inside.head.as_ref() != Some(head)) {
             put(own.as_fd(), Path::new("HEAD"), head.text().as_bytes(), None).map_err(failed)?;
         }
-        let record = beneath::open_dir(&self.at.admin).map_err(failed)?;
+        let record = open_beneath::open_dir(&self.at.admin).map_err(failed)?;
         if let Some(log) = read(record.as_fd(), Path::new("logs/HEAD"), CAP)? {
             put(own.as_fd(), Path::new("logs/HEAD"), &log, None).map_err(failed)?;
         }
@@ -111,10 +111,10 @@ impl PrivateGit {
     /// Takes away what a git of the agent's that was killed has left. No command of the agent's may be running.
     pub(super) fn sweep_locks(&self) -> Result<()> {
         let failed = |e: io::Error| Error::at("tidying", &self.git_dir(), e);
-        let git = beneath::open_dir(&self.git_dir()).map_err(failed)?;
-        let mut files = beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)?;
-        files.extend(beneath::files_beneath(git.as_fd(), Path::new("worktrees")).map_err(failed)?);
-        for (name, _) in beneath::entries(git.as_fd()).map_err(failed)? {
+        let git = open_beneath::open_dir(&self.git_dir()).map_err(failed)?;
+        let mut files = open_beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)?;
+        files.extend(open_beneath::files_beneath(git.as_fd(), Path::new("worktrees")).map_err(failed)?);
+        for (name, _) in open_beneath::entries(git.as_fd()).map_err(failed)? {
             files.push(name.to_string_lossy().into_owned().into());
         }
         for path in files {
@@ -143,7 +143,7 @@ fn with_gitlinks(index: &Index, own: Option<&Index>, base: &Base) -> Index {
 }
 
 fn delete(root: std::os::fd::BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    let parent = match beneath::walk_to(root, path.parent().unwrap_or(Path::new(""))) {
+    let parent = match open_beneath::walk_to(root, path.parent().unwrap_or(Path::new(""))) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         parent => parent?,
     };

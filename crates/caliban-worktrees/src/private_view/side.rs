@@ -16,9 +16,9 @@ use super::index_file::{Index, hex};
 use super::names::{Refs, STASH, is_ref};
 use super::state_files::{self, StateFiles};
 use super::{PrivateGit, words};
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
 use crate::marker::Oid;
+use crate::open_beneath::{self, FoundFile};
 
 /// The largest index, list of refs or log that is read.
 pub(super) const CAP: u64 = 1 << 30;
@@ -108,7 +108,7 @@ impl PrivateGit {
         let record = self.open_own_record(&git)?;
         let mut refs = packed(&read(git.as_fd(), Path::new("packed-refs"), CAP)?.unwrap_or_default());
         let failed = |e| Error::io("reading the refs of the private git", e);
-        for path in beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)? {
+        for path in open_beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)? {
             let Some(name) = path.to_str().filter(|name| is_ref(name)) else { continue };
             let text = read(git.as_fd(), &path, REF_CAP)?.unwrap_or_default();
             let oid = std::str::from_utf8(&text).ok().and_then(|text| Oid::parse(text.trim_end()));
@@ -132,7 +132,7 @@ impl PrivateGit {
     pub(super) fn outside(&self) -> Result<Side> {
         let refs = self.refs()?;
         let record =
-            beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
+            open_beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
         Ok(Side { refs, ..self.record_side(record.as_fd())? })
     }
 
@@ -167,13 +167,13 @@ impl PrivateGit {
         let git = self.open_git()?;
         let failed = |e| Error::io("looking at the private git", e);
         let mut hash = sha2::Sha256::new();
-        for (name, kind) in beneath::entries(git.as_fd()).map_err(failed)? {
+        for (name, kind) in open_beneath::entries(git.as_fd()).map_err(failed)? {
             let top = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
             if UNWATCHED.iter().any(|name| top == Path::new(name)) {
                 continue;
             }
             let files = match kind {
-                FileType::Directory => beneath::files_beneath(git.as_fd(), &top).map_err(failed)?,
+                FileType::Directory => open_beneath::files_beneath(git.as_fd(), &top).map_err(failed)?,
                 _ => vec![top],
             };
             for path in files {
@@ -195,7 +195,7 @@ pub(super) fn read(root: BorrowedFd<'_>, path: &Path, cap: u64) -> Result<Option
 
 fn open(root: BorrowedFd<'_>, path: &Path, cap: u64) -> Result<Option<(Vec<u8>, Timespec)>> {
     let failed = |e| Error::at("reading", path, e);
-    match beneath::look(root, path).map_err(failed)? {
+    match open_beneath::look(root, path).map_err(failed)? {
         FoundFile::File { size, .. } if size > cap => {
             Err(words(&format!("{} has {size} bytes, which is too much", path.display())))
         }

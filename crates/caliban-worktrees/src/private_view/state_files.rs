@@ -6,10 +6,10 @@ use std::io::Read as _;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use super::names::Names;
-use crate::beneath::{self, FoundFile};
+use super::names::RefNames;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
+use crate::open_beneath::{self, FoundFile};
 
 /// Each file by its path in the worktree's record.
 pub(super) type StateFiles = BTreeMap<PathBuf, Vec<u8>>;
@@ -102,11 +102,11 @@ pub(super) fn read(record: BorrowedFd<'_>) -> Result<StateFiles> {
     let failed = |e| Error::io("reading the state of an unfinished operation", e);
     let mut paths: Vec<PathBuf> = IDS.iter().chain(&TEXTS).map(PathBuf::from).collect();
     for directory in DIRECTORIES {
-        paths.extend(beneath::files_beneath(record, Path::new(directory)).map_err(failed)?);
+        paths.extend(open_beneath::files_beneath(record, Path::new(directory)).map_err(failed)?);
     }
     let mut found = StateFiles::new();
     for path in paths.into_iter().filter(|path| is_known(path)) {
-        if let FoundFile::File { file, size, .. } = beneath::look(record, &path).map_err(failed)?
+        if let FoundFile::File { file, size, .. } = open_beneath::look(record, &path).map_err(failed)?
             && size <= CAP
         {
             let mut bytes = Vec::new();
@@ -137,7 +137,7 @@ pub(super) fn hard(files: &StateFiles) -> StateFiles {
 }
 
 /// As the user's git may read them.
-pub(super) fn outside(files: &StateFiles, names: &Names) -> StateFiles {
+pub(super) fn outside(files: &StateFiles, names: &RefNames) -> StateFiles {
     let shown = |(path, bytes): (&PathBuf, &Vec<u8>)| {
         let name = path.file_name()?.to_str()?;
         let bytes = match name {
@@ -153,7 +153,7 @@ pub(super) fn outside(files: &StateFiles, names: &Names) -> StateFiles {
 }
 
 /// As the agent finds them.
-pub(super) fn inside(files: &StateFiles, names: &Names) -> StateFiles {
+pub(super) fn inside(files: &StateFiles, names: &RefNames) -> StateFiles {
     let taken = |(path, bytes): (&PathBuf, &Vec<u8>)| {
         let is_name = path.file_name().is_some_and(|name| name == HEAD_NAME);
         let bytes = if is_name { renamed(bytes, |branch| names.inside(branch)) } else { bytes.clone() };
@@ -218,7 +218,7 @@ mod tests {
         ]
         .map(|(path, text)| (PathBuf::from(path), text.as_bytes().to_vec()))
         .into();
-        let shown = outside(&files, &Names::new("n"));
+        let shown = outside(&files, &RefNames::new("n"));
         let text =
             |path: &str| shown.get(Path::new(path)).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         assert_eq!(
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(text("rebase-merge/head-name").as_deref(), Some("refs/heads/caliban/n+feature\n"));
         assert_eq!((text("sequencer/opts"), text("MERGE_HEAD")), (None, None));
         assert_eq!(text("MERGE_MSG").as_deref(), Some("merge\n"));
-        let again = inside(&shown, &Names::new("n"));
+        let again = inside(&shown, &RefNames::new("n"));
         assert_eq!(again[Path::new("rebase-merge/head-name")], b"refs/heads/feature\n");
         for path in [
             "rebase-merge/strategy",

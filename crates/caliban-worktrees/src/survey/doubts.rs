@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::unreadable;
-use crate::beneath::{self, FoundFile};
 use crate::blobs::{Blobs, Pointer};
 use crate::error::{Error, Result};
 use crate::exclude;
 use crate::links;
 use crate::marker::Oid;
+use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo, asked_to_ignore, told_ignored};
 use crate::status::{GitStatus, IndexFacts, Tracked};
 
@@ -35,16 +35,15 @@ impl Repo {
     ) -> Result<BTreeSet<PathBuf>> {
         let only_content =
             |t: &&Tracked| t.staged == b'.' && t.unstaged == b'M' && t.mode_index == t.mode_file;
-        let suspects: Vec<(PathBuf, Oid, Doubt)> =
-            status
-                .tracked
-                .iter()
-                .filter(only_content)
-                .filter_map(|t| Some((t.path.clone(), t.index.clone()?, Doubt::Filtered)))
-                .chain(index.assumed.iter().map(|e| {
-                    (e.path.clone(), e.oid.clone(), Doubt::Assumed { executable: e.mode == "100755" })
-                }))
-                .collect();
+        let suspects: Vec<(PathBuf, Oid, PathDoubt)> = status
+            .tracked
+            .iter()
+            .filter(only_content)
+            .filter_map(|t| Some((t.path.clone(), t.index.clone()?, PathDoubt::Filtered)))
+            .chain(index.assumed.iter().map(|e| {
+                (e.path.clone(), e.oid.clone(), PathDoubt::Assumed { executable: e.mode == "100755" })
+            }))
+            .collect();
         let mut same = BTreeSet::new();
         if suspects.is_empty() {
             return Ok(same);
@@ -67,15 +66,15 @@ impl Repo {
         files: &OwnedFd,
         path: &Path,
         oid: &Oid,
-        doubt: Doubt,
+        doubt: PathDoubt,
     ) -> Result<bool> {
         let failed = |e: std::io::Error| unreadable(path, &e);
         let FoundFile::File { mut file, size, executable } =
-            beneath::look(files.as_fd(), path).map_err(failed)?
+            open_beneath::look(files.as_fd(), path).map_err(failed)?
         else {
             return Ok(false);
         };
-        if let Doubt::Assumed { executable: recorded } = doubt
+        if let PathDoubt::Assumed { executable: recorded } = doubt
             && recorded == executable
             && store.size(oid).await? == Some(size)
         {
@@ -190,7 +189,7 @@ impl Repo {
 
 /// Why a tracked path is looked at again.
 #[derive(Debug, Clone, Copy)]
-enum Doubt {
+enum PathDoubt {
     Filtered,
     Assumed { executable: bool },
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use caliban_core::names::Slug;
 use caliban_worktrees::{
-    CreateRequest, Environment, Error, GitOptions, Progress, RemoveOptions, RemoveReport, Repo, Worktree,
+    CreateRequest, Error, GitEnvironment, GitOptions, Progress, RemoveOptions, RemoveReport, Repo, Worktree,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -102,7 +102,7 @@ impl Lab {
     }
 
     pub(crate) fn options(&self) -> GitOptions {
-        let environment = Environment::Exactly(self.environment());
+        let environment = GitEnvironment::Exactly(self.environment());
         GitOptions { environment, ..GitOptions::default() }
     }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use caliban_worktrees::{
-    BaseRef, CreateRequest, Created, Error, ErrorKind, Oid, Phase, Presence, Progress, Repo, Setup, Use,
-    Worktree,
+    BaseRef, CreateRequest, Created, CreationPhase, Error, ErrorKind, Oid, Presence, Progress, Repo, Setup,
+    Use, Worktree,
 };
 
 use crate::lab::{Lab, create, make, names, paths, quiet, remove, slug, token, tree, try_create, write};
@@ -356,7 +356,7 @@ async fn a_cancelled_creation_leaves_nothing() {
     let before = lab.traces();
     let cancel = token();
     let stop = |step: Progress| {
-        if step.phase == Phase::Setup {
+        if step.phase == CreationPhase::Setup {
             cancel.cancel();
         }
     };
@@ -379,8 +379,8 @@ async fn progress_counts_files() {
     let note = |step: Progress| seen.lock().unwrap().push(step);
     repo.create(request("p"), &note, &token()).await.unwrap();
     let seen = seen.into_inner().unwrap();
-    assert_eq!(seen.first(), Some(&Progress { phase: Phase::Resolve, done: 0, total: 0 }));
-    assert_eq!(seen.last(), Some(&Progress { phase: Phase::Checkout, done: 306, total: 306 }));
+    assert_eq!(seen.first(), Some(&Progress { phase: CreationPhase::Resolve, done: 0, total: 0 }));
+    assert_eq!(seen.last(), Some(&Progress { phase: CreationPhase::Checkout, done: 306, total: 306 }));
 }
 
 #[tokio::test]
@@ -452,7 +452,7 @@ async fn cut_short(lab: &Lab, repo: &Repo, name: &str) {
     let maker = repo.clone();
     let making = tokio::spawn(async move {
         let note = |step: Progress| {
-            if step.phase == Phase::Setup
+            if step.phase == CreationPhase::Setup
                 && let Some(reached) = reached.lock().unwrap().take()
             {
                 reached.send(()).unwrap();

@@ -2,12 +2,12 @@
 //! who brings them.
 //!
 //! Owns the way between the broker's store and one conversation: [`identity`] (who the agent is there), [`frame`] (how a
-//! message looks to the model), [`ledger`] (what was said and heard, folded from the transcript), [`postman`] (delivery
+//! message looks to the model), [`delivered`] (what was said and heard, folded from the transcript), [`postman`] (delivery
 //! and receipts) and [`tools()`]. Refuses: keystrokes, and approvals; a message is never a permission.
 
+mod delivered;
 mod frame;
 mod identity;
-mod ledger;
 mod limits;
 mod postman;
 mod tools;

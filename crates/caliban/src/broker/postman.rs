@@ -19,8 +19,9 @@ use caliban_store::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Identity, SenderRole, frame,
-    ledger::{Ledger, LedgerChange, MessageStanding, sender_id},
+    Identity, SenderRole,
+    delivered::{LedgerChange, MailLedger, MessageStanding, sender_id},
+    frame,
 };
 
 /// How long one wait for mail takes; then it is looked whether the agent is still registered.
@@ -114,7 +115,7 @@ fn walk(
     let round = Round {
         feed: host.handle().feed().clone(),
         cursor: Cursor::default(),
-        ledger: Ledger::default(),
+        ledger: MailLedger::default(),
         owed: Vec::new(),
         mailboxes: identity.former.iter().chain([&identity.me.id]).map(|id| (*id, 0)).collect(),
         // What an earlier worker was at, nobody has told the store.
@@ -135,7 +136,7 @@ fn walk(
 }
 
 /// What comes after a step.
-enum Next {
+enum NextStep {
     Again,
     Over,
 }
@@ -155,7 +156,7 @@ struct Round {
     host: SessionHost,
     feed: Feed,
     cursor: Cursor,
-    ledger: Ledger,
+    ledger: MailLedger,
     /// Receipts that are due.
     owed: Vec<TaskId>,
     /// Former mailboxes, then the one that mail comes into; each with the last place that was looked at.
@@ -179,8 +180,8 @@ impl Round {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.step().await {
-                Ok(Next::Again) => pause = FIRST_PAUSE,
-                Ok(Next::Over) => break,
+                Ok(NextStep::Again) => pause = FIRST_PAUSE,
+                Ok(NextStep::Over) => break,
                 Err(error) => {
                     tracing::warn!(%error, "the broker's mail waits");
                     self.broker = None;
@@ -209,7 +210,7 @@ impl Round {
         Ok(self.broker.insert(broker))
     }
 
-    async fn step(&mut self) -> Result<Next, Trouble> {
+    async fn step(&mut self) -> Result<NextStep, Trouble> {
         self.read_feed();
         self.give_receipts().await?;
         self.end_answers().await?;
@@ -228,7 +229,7 @@ impl Round {
                     self.deliver(&task).await?;
                     self.mailboxes[at].1 = task.seq;
                 }
-                return Ok(Next::Again);
+                return Ok(NextStep::Again);
             }
         }
         self.wait().await
@@ -313,34 +314,34 @@ impl Round {
     }
 
     /// Until mail comes, or the conversation gives a reason to act.
-    async fn wait(&mut self) -> Result<Next, Trouble> {
+    async fn wait(&mut self) -> Result<NextStep, Trouble> {
         let (room, query) = (self.ledger.room(), self.query(self.mailboxes.len().saturating_sub(1)));
         self.broker().await?;
         let Self { feed, cursor, ledger, broker: Some(broker), stop, .. } = self else {
-            return Ok(Next::Again);
+            return Ok(NextStep::Again);
         };
         tokio::select! {
             page = broker.wait(&query, LOOK), if room > 0 => if !page?.tasks.is_empty() {
-                return Ok(Next::Again);
+                return Ok(NextStep::Again);
             },
             change = heard_or_closed(feed, cursor, ledger) => return Ok(match change {
-                LedgerChange::Act => Next::Again,
-                LedgerChange::None => Next::Over,
+                LedgerChange::Act => NextStep::Again,
+                LedgerChange::None => NextStep::Over,
             }),
-            () = stop.cancelled() => return Ok(Next::Over),
+            () = stop.cancelled() => return Ok(NextStep::Over),
         }
         let (session, me) = (self.identity.session.id, self.identity.me.id);
         let me = self.broker().await?.member(session, &me.into()).await?;
         if me.status == AgentStatus::Active {
-            return Ok(Next::Again);
+            return Ok(NextStep::Again);
         }
         crate::report::note("the agent is no longer registered with the broker: no more mail");
-        Ok(Next::Over)
+        Ok(NextStep::Over)
     }
 }
 
 /// Reads on until there is something to do; [`LedgerChange::None`] when the conversation is closed.
-async fn heard_or_closed(feed: &Feed, cursor: &mut Cursor, ledger: &mut Ledger) -> LedgerChange {
+async fn heard_or_closed(feed: &Feed, cursor: &mut Cursor, ledger: &mut MailLedger) -> LedgerChange {
     while let Some(entry) = feed.wait(cursor).await {
         if take(ledger, &entry) == LedgerChange::Act {
             return LedgerChange::Act;
@@ -349,7 +350,7 @@ async fn heard_or_closed(feed: &Feed, cursor: &mut Cursor, ledger: &mut Ledger) 
     LedgerChange::None
 }
 
-fn take(ledger: &mut Ledger, entry: &FeedEntry) -> LedgerChange {
+fn take(ledger: &mut MailLedger, entry: &FeedEntry) -> LedgerChange {
     match entry {
         FeedEntry::Record(record) => ledger.take(&record.event),
         _ => LedgerChange::None,

@@ -10,7 +10,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate, complete};
 
 use crate::{
     fleet::Fleet,
-    place::{Sessions, Shelf, label_of},
+    session_places::{Sessions, Shelf, label_of},
     settings::Environment,
 };
 

@@ -14,7 +14,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use caliban_agent::fence::Sandbox;
-use caliban_contract::room;
+use caliban_contract::disk_room;
 use caliban_providers::ProviderKind;
 use clap::Args;
 use serde::Serialize;
@@ -24,7 +24,7 @@ use crate::{
     report::{Code, Failure},
     settings::{
         self, Environment, Loaded, Paths, SettingsError, file,
-        provider::{Choice, Endpoint, ModelTarget, nothing_set},
+        provider::{Choice, ModelTarget, ProviderEndpoint, nothing_set},
     },
     trust::{Trust, quoted},
 };
@@ -217,7 +217,7 @@ fn data(paths: &Paths) -> Check {
 fn disk(paths: &Paths) -> Check {
     const NAME: &str = "disk";
     let existing = paths.data.ancestors().find(|dir| dir.exists());
-    let Some(free) = existing.and_then(room::left) else {
+    let Some(free) = existing.and_then(disk_room::left) else {
         return Check::bad(NAME, CheckState::Warn, "the free space is not known", "look with `df -h`");
     };
     let found = format!("{} MiB free at {}", free >> 20, paths.data.display());
@@ -311,9 +311,9 @@ fn provider(loaded: &Loaded, environment: &Environment) -> Check {
 fn reach(target: &ModelTarget, environment: &Environment) -> Check {
     const NAME: &str = "provider";
     let provider = target.provider.value;
-    let Endpoint::Http { base_url, key } = &target.endpoint else {
+    let ProviderEndpoint::Http { base_url, key } = &target.endpoint else {
         return match &target.endpoint {
-            Endpoint::Script(Some(script)) if !script.value.is_file() => Check::bad(
+            ProviderEndpoint::Script(Some(script)) if !script.value.is_file() => Check::bad(
                 NAME,
                 CheckState::Fail,
                 format!("the script {} is not there", script.value.display()),

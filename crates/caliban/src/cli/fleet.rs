@@ -28,7 +28,7 @@ pub(crate) struct TaskFlags {
     pub label: Option<String>,
     /// Where it works: a git worktree of its own, or your directory
     #[arg(long, value_name = "WHERE", value_enum)]
-    pub isolation: Option<Isolation>,
+    pub isolation: Option<IsolationArg>,
     /// What its worktree starts from: head, fresh, or any revision
     #[arg(long, value_name = "REV")]
     pub base: Option<String>,
@@ -82,7 +82,7 @@ impl TaskFlags {
             ("--symlink", !self.symlink.is_empty()),
         ];
         match (self.isolation, of_worktree.iter().find(|(_, given)| *given)) {
-            (Some(Isolation::None), Some((flag, _))) => {
+            (Some(IsolationArg::None), Some((flag, _))) => {
                 Err(format!("{flag} is about a worktree, and --isolation none makes none"))
             }
             _ => Ok(()),
@@ -92,7 +92,7 @@ impl TaskFlags {
 
 /// Where an agent works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Isolation {
+pub(crate) enum IsolationArg {
     /// In a git worktree of its own
     Worktree,
     /// In your directory
@@ -540,12 +540,15 @@ mod tests {
 
     #[test]
     fn worktree_flags_without_a_worktree_are_refused() {
-        let task =
-            TaskFlags { isolation: Some(Isolation::None), base: Some("main".into()), ..TaskFlags::default() };
+        let task = TaskFlags {
+            isolation: Some(IsolationArg::None),
+            base: Some("main".into()),
+            ..TaskFlags::default()
+        };
         assert_eq!(
             task.check(),
             Err("--base is about a worktree, and --isolation none makes none".to_owned())
         );
-        assert_eq!(TaskFlags { isolation: Some(Isolation::Worktree), ..task }.check(), Ok(()));
+        assert_eq!(TaskFlags { isolation: Some(IsolationArg::Worktree), ..task }.check(), Ok(()));
     }
 }

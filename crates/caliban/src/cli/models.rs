@@ -19,7 +19,7 @@ use crate::{
     report::Failure,
     settings::{
         self, Environment, Loaded, Source,
-        provider::{Choice, Endpoint},
+        provider::{Choice, ProviderEndpoint},
     },
 };
 
@@ -41,9 +41,9 @@ pub(crate) struct ModelsArgs {
 
 /// Everything that is printed.
 #[derive(Serialize)]
-struct Report {
+struct ModelsReport {
     compared: &'static str,
-    sources: &'static [models::Source],
+    sources: &'static [models::FactSource],
     providers: Vec<Provider>,
     models: Vec<Model>,
 }
@@ -108,7 +108,7 @@ pub(crate) fn models(
             "a model that is not listed can be used all the same: --model NAME; its price is not known then",
         ));
     }
-    let report = Report {
+    let report = ModelsReport {
         compared: models::compared(),
         sources: models::sources(),
         providers: ProviderKind::all().map(|kind| provider(&loaded, kind)).collect(),
@@ -179,11 +179,11 @@ fn provider(loaded: &Loaded, kind: ProviderKind) -> Provider {
         Err(error) => (false, error.to_string(), kind.default_model().map(str::to_owned)),
         Ok(target) => {
             let (is_usable, state) = match &target.endpoint {
-                Endpoint::Script(_) => (true, "answers come from a script".to_owned()),
-                Endpoint::Http { base_url, key: Some(key) } => {
+                ProviderEndpoint::Script(_) => (true, "answers come from a script".to_owned()),
+                ProviderEndpoint::Http { base_url, key: Some(key) } => {
                     (true, format!("key from {}{}", key.source, elsewhere(base_url)))
                 }
-                Endpoint::Http { base_url, key: None } => match connect(base_url.value.as_str()) {
+                ProviderEndpoint::Http { base_url, key: None } => match connect(base_url.value.as_str()) {
                     Ok(()) => (true, format!("runs at {}", base_url.value.as_str())),
                     Err(reason) => (false, reason),
                 },

@@ -8,7 +8,7 @@ use std::{
 use caliban_agent::definitions;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
-use caliban_worktrees::{GitOptions, Repo, When};
+use caliban_worktrees::{GitOccasion, GitOptions, Repo};
 use clap::{Args, Subcommand};
 
 use tokio_util::sync::CancellationToken;
@@ -116,7 +116,7 @@ async fn accept_git_programs(paths: &Paths, root: &Path) -> Result<Vec<String>, 
     let repo = Repo::open(root, GitOptions::default(), &cancel).await.map_err(worded)?;
     let base = paths.repo(root);
     let mut lines = Vec::new();
-    for when in [When::Checkout, When::Landing] {
+    for when in [GitOccasion::Checkout, GitOccasion::Landing] {
         let programs = repo.programs(when, &cancel).await.map_err(worded)?;
         if programs.is_empty() {
             continue;

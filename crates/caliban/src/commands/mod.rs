@@ -16,7 +16,7 @@ use caliban_agent::{
     Agent, AgentChange, background::Background, checkpoint, definitions::Definition, event::Author, fork,
 };
 use caliban_control::Client;
-use caliban_core::{alias, background::BackgroundStatus, message::Effort};
+use caliban_core::{background::BackgroundStatus, message::Effort, model_alias};
 use caliban_permissions::Effect;
 use caliban_providers::Provider;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use self::custom::Custom;
 use crate::{
     compose::{Composition, Resources},
     fleet::Fleet,
-    place::{FoundSession, Sessions},
+    session_places::{FoundSession, Sessions},
     settings::Environment,
 };
 
@@ -166,7 +166,7 @@ impl SessionCommands {
             let lines: Vec<String> = known.iter().map(mark).collect();
             return Ok(format!("{now} answers. /model NAME changes that.\n{}", lines.join("\n")));
         }
-        let name = alias::resolved(name, &now);
+        let name = model_alias::resolved(name, &now);
         host.configure(AgentChange { model: Some(name.clone()), effort: None }).await?;
         let is_known = known.is_ok_and(|known| known.is_empty() || known.contains(&name));
         let doubt = if is_known {

@@ -13,7 +13,7 @@ use caliban_permissions::{Effect, Policy};
 use caliban_tools::limits::DIFF_TIME;
 use similar::TextDiff;
 
-use crate::place::Sessions;
+use crate::session_places::Sessions;
 
 /// The most letters of a diff that are shown.
 const DIFF_CHARS: usize = 64 * 1024;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use caliban_agent::{
-    fence::{Fences, Reach, Sandbox},
+    fence::{FenceReach, Fences, Sandbox},
     subagent::policy_in_worktree,
 };
 use caliban_core::fence::Profile;
@@ -57,9 +57,9 @@ pub(super) fn fences(
     Ok(Fences {
         sandbox,
         network: match settings.fence.network {
-            FenceNetwork::Off => Reach::Nothing,
-            FenceNetwork::On => Reach::Everything,
-            FenceNetwork::Domains => Reach::Hosts(
+            FenceNetwork::Off => FenceReach::Nothing,
+            FenceNetwork::On => FenceReach::Everything,
+            FenceNetwork::Domains => FenceReach::Hosts(
                 Hosts::new(settings.fence.domains.clone()),
                 if settings.web.allow_private {
                     caliban_fence::PrivateAddresses::Allow

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use caliban_agent::budget::MachineLedger;
-use caliban_core::{alias, price::Billing, priority::Standing};
+use caliban_core::{model_alias, price::Billing, priority::Standing};
 use caliban_providers::{Config, Provider, ProviderKind};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +12,7 @@ use crate::{
     report::Failure,
     settings::{
         Environment, Loaded,
-        provider::{Choice, Endpoint, ModelTarget, Patience, nothing_set},
+        provider::{Choice, ModelTarget, Patience, ProviderEndpoint, nothing_set},
     },
 };
 
@@ -27,7 +27,7 @@ pub(super) async fn decide(loaded: &Loaded) -> Result<ModelTarget, Failure> {
     match loaded.choose()? {
         Choice::Use(target) => Ok(target),
         Choice::IfRunning(target) => match &target.endpoint {
-            Endpoint::Http { base_url, .. }
+            ProviderEndpoint::Http { base_url, .. }
                 if caliban_providers::ollama_running(base_url.value.as_str()).await =>
             {
                 Ok(target)
@@ -81,7 +81,7 @@ pub(super) fn claude_names(target: &ModelTarget) -> &'static str {
 
 pub(super) async fn model(target: &ModelTarget, provider: &dyn Provider) -> Result<String, Failure> {
     if let Some(model) = &target.model {
-        return Ok(alias::resolved(&model.value, claude_names(target)));
+        return Ok(model_alias::resolved(&model.value, claude_names(target)));
     }
     let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
     models.into_iter().next().ok_or_else(|| {

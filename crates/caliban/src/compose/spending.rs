@@ -38,7 +38,7 @@ fn may_ask() -> bool {
     match ancestry::own() {
         Ancestry::Person => true,
         Ancestry::Agents(agents) => {
-            agents.first().is_some_and(|agent| agent.which == ancestry::Which::Worker)
+            agents.first().is_some_and(|agent| agent.which == ancestry::AgentProcess::Worker)
         }
         Ancestry::Unknown => false,
     }
@@ -47,7 +47,7 @@ fn may_ask() -> bool {
 /// The agent in one of whose commands this program runs.
 pub(crate) fn agent_above() -> Option<AgentAbove> {
     let Ancestry::Agents(agents) = ancestry::own() else { return None };
-    agents.into_iter().next().filter(|above| above.which == ancestry::Which::Command)
+    agents.into_iter().next().filter(|above| above.which == ancestry::AgentProcess::Command)
 }
 
 /// How the requests of an agent stand, and whether quiet hours hold for them: those of a process below an agent come no

@@ -68,7 +68,7 @@ pub(super) enum Showing {
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct Book {
+struct NumberBook {
     /// The last number that was given.
     last: u64,
     /// By agent, ask and time.
@@ -87,10 +87,10 @@ pub(super) fn number(base: &Path, rows: &[AgentRow], showing: Showing) -> Listin
     let locked = lock(base);
     let (before, unread) = match read(&base.join(FILE)) {
         Ok(book) => (book, None),
-        Err(error) => (Book::default(), Some(error)),
+        Err(error) => (NumberBook::default(), Some(error)),
     };
     let agents = rows.iter().map(|row| row.id).filter(|id| before.agents.contains(id)).collect();
-    let mut book = Book { last: before.last, agents, ..Book::default() };
+    let mut book = NumberBook { last: before.last, agents, ..NumberBook::default() };
     for (row, ask) in &open {
         let key = key(row, ask);
         let number = before.numbers.get(&key).copied().unwrap_or_else(|| {
@@ -138,7 +138,7 @@ pub(super) fn number(base: &Path, rows: &[AgentRow], showing: Showing) -> Listin
 /// can be approved by the agent's name.
 pub(super) fn shown(base: &Path, rows: &[AgentRow]) {
     let asks = asks(rows);
-    let missing = |book: &Book| asks.iter().any(|(row, ask)| !book.shown.contains(&key(row, ask)));
+    let missing = |book: &NumberBook| asks.iter().any(|(row, ask)| !book.shown.contains(&key(row, ask)));
     if asks.is_empty() || read(&base.join(FILE)).is_ok_and(|book| !missing(&book)) {
         return;
     }
@@ -170,10 +170,10 @@ fn lock(base: &Path) -> io::Result<File> {
 }
 
 /// What is written; nothing when it cannot be understood (numbers then begin anew).
-fn read(path: &Path) -> io::Result<Book> {
+fn read(path: &Path) -> io::Result<NumberBook> {
     match fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(NumberBook::default()),
         Err(error) => Err(error),
     }
 }

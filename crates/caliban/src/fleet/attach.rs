@@ -2,9 +2,9 @@
 //!
 //! One that has ended is replayed from its transcript; one that waits for its start is waited for.
 
+mod conversation;
 mod plain_view;
-mod talk;
-mod words;
+mod typed_line;
 
 use std::{collections::VecDeque, io::Write, time::Duration};
 
@@ -15,7 +15,7 @@ use caliban_control::{
 };
 use caliban_core::lifecycle::State;
 
-use self::talk::{Memory, Over, Talk};
+use self::conversation::{Over, Talk, TalkMemory};
 use super::{
     Fleet,
     logs::{replay, verdict},
@@ -137,7 +137,7 @@ pub(super) async fn attach(
                 return Ok(code);
             }
             Ok(link) => {
-                let (keyboard, early, memory) = (&mut keyboard, &mut early, Memory::default());
+                let (keyboard, early, memory) = (&mut keyboard, &mut early, TalkMemory::default());
                 Talk { link, agent: &agent, keyboard, early, memory }.run(&mut client, out).await?
             }
             Err(unreached) => Over::Unseen(worded_agent(unreached)),
@@ -175,7 +175,7 @@ async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<calib
     use crate::screen::{facts, look, machine, place, theme, ui};
     let environment = fleet.environment;
     let ui = ui(environment, &fleet.cwd);
-    let facts = caliban_tui::Facts {
+    let facts = caliban_tui::ScreenFacts {
         attached: Some(row::name(agent)),
         place: place(&link.cwd, environment),
         no_say: link.client.no_say().map(str::to_owned),

@@ -29,9 +29,9 @@ pub(super) async fn daemon(
         DaemonCommand::Status { json } => status(fleet, *json, out).await,
         DaemonCommand::Stop => {
             match fleet.patiently(stop(fleet), SIGNALLED).await? {
-                Stopped::None => writeln!(out, "No daemon was running.")?,
-                Stopped::Left { queued: 0 } => writeln!(out, "The daemon has left; agents go on.")?,
-                Stopped::Left { queued } => {
+                DaemonStopped::None => writeln!(out, "No daemon was running.")?,
+                DaemonStopped::Left { queued: 0 } => writeln!(out, "The daemon has left; agents go on.")?,
+                DaemonStopped::Left { queued } => {
                     let who = if queued == 1 {
                         "1 agent waits".to_owned()
                     } else {
@@ -104,7 +104,7 @@ fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// What `stop` did.
-enum Stopped {
+enum DaemonStopped {
     /// There was none.
     None,
     /// It has left; so many agents waited for a place, when that could be asked.
@@ -112,7 +112,7 @@ enum Stopped {
 }
 
 /// Ends the daemon. One that does not understand us, does not answer or does not listen gets a signal.
-async fn stop(fleet: &Fleet<'_>) -> Result<Stopped, Failure> {
+async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped, Failure> {
     let mut queued = 0;
     let ended = match Client::connect(fleet.places()).await {
         Ok(mut client) => {
@@ -126,25 +126,25 @@ async fn stop(fleet: &Fleet<'_>) -> Result<Stopped, Failure> {
                 }
             }
         }
-        Err(ClientError::NotRunning(_)) => return Ok(Stopped::None),
+        Err(ClientError::NotRunning(_)) => return Ok(DaemonStopped::None),
         Err(error) => Err(error),
     };
     match ended {
-        Ok(()) => Ok(Stopped::Left { queued }),
+        Ok(()) => Ok(DaemonStopped::Left { queued }),
         Err(
             error @ (ClientError::Protocol { .. }
             | ClientError::Silent(_)
             | ClientError::Broken(_)
             | ClientError::Deaf { .. }),
         ) => match end_by_signal(fleet.places()).await.map_err(worded)? {
-            SignalResult::Left => Ok(Stopped::Left { queued }),
+            SignalResult::Left => Ok(DaemonStopped::Left { queued }),
             SignalResult::Killed => {
                 say("the daemon did not leave when it was told to, and was killed");
-                Ok(Stopped::Left { queued })
+                Ok(DaemonStopped::Left { queued })
             }
             // It left between our question and our look.
             SignalResult::None if matches!(error, ClientError::Broken(_) | ClientError::Deaf { .. }) => {
-                Ok(Stopped::Left { queued })
+                Ok(DaemonStopped::Left { queued })
             }
             SignalResult::None => Err(worded(error)),
         },

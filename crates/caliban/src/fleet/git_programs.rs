@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal};
 
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_supervisor::git_programs;
-use caliban_worktrees::{GitOptions, Programs, Repo, When, may_run_programs};
+use caliban_worktrees::{GitOccasion, GitOptions, Programs, Repo, may_run_programs};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fleet, say, worded_git, worded_landing};
@@ -18,12 +18,12 @@ pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &Spawn
     let Isolation::Worktree(_) = spec.isolation else { return Ok(()) };
     let store = fleet.places().repo().join(".git");
     // Nearly always there is nothing to ask, and no git is started to know that.
-    if store.is_dir() && !may_run_programs(&store, When::Checkout) {
+    if store.is_dir() && !may_run_programs(&store, GitOccasion::Checkout) {
         return Ok(());
     }
     let cancel = CancellationToken::new();
     let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
-    check(fleet, loaded.settings.git_programs, &repo, When::Checkout).await
+    check(fleet, loaded.settings.git_programs, &repo, GitOccasion::Checkout).await
 }
 
 /// Before anything of the repo's configuration runs.
@@ -31,7 +31,7 @@ pub(super) async fn check(
     fleet: &Fleet<'_>,
     setting: GitPrograms,
     repo: &Repo,
-    when: When,
+    when: GitOccasion,
 ) -> Result<(), Failure> {
     let base = fleet.places().base();
     let found = repo.unaccepted(base, when, &CancellationToken::new()).await;
@@ -46,7 +46,7 @@ pub(super) async fn check(
 }
 
 /// Whether a person at the terminal says yes.
-fn is_accepted(programs: &Programs, when: When) -> bool {
+fn is_accepted(programs: &Programs, when: GitOccasion) -> bool {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return false;

@@ -53,7 +53,7 @@ pub(super) fn check(
         spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, (&setup).into()) else { return Ok(()) };
     if raised.budget_micro_usd.is_some() {
-        super::checks::price(&loaded, &spec)?;
+        super::spawn_checks::price(&loaded, &spec)?;
     }
     let mut limits = loaded.settings.limits;
     let of_settings = (limits.budget_tokens.map(NonZeroU64::get), limits.budget_usd.map(Usd::micro));

@@ -11,7 +11,7 @@ use caliban_supervisor::landing::{
     self, NotMerged,
     words::{self, LandingError, LandingErrorKind, listed},
 };
-use caliban_worktrees::{GitOptions, LandNote, Repo, When};
+use caliban_worktrees::{GitOccasion, GitOptions, LandNote, Repo};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -83,7 +83,7 @@ async fn try_it(
     let loaded = crate::settings::load(fleet.environment, &fleet.cwd, Layer::default())
         .map_err(|error| failed(error.into()))?;
     let setting = loaded.settings.git_programs;
-    super::git_programs::check(fleet, setting, &repo, When::Landing)
+    super::git_programs::check(fleet, setting, &repo, GitOccasion::Landing)
         .await
         .map_err(|failure| NotMerged { reason: "git_programs", ..failed(failure) })?;
     // From here on a signal ends git, and the library puts back what it leaves.

@@ -11,9 +11,8 @@ mod approvals;
 mod approvals_watch;
 mod attach;
 pub(crate) mod caller_environment;
-mod checks;
 mod daemon;
-pub(crate) mod damage;
+pub(crate) mod damaged_transcript;
 mod diff;
 mod git_programs;
 pub(crate) mod json;
@@ -31,6 +30,7 @@ mod rm;
 mod schedule;
 mod send;
 mod spawn;
+mod spawn_checks;
 pub(crate) mod spawner;
 mod view;
 mod wait;
@@ -50,7 +50,7 @@ use caliban_acp::Unreached;
 use caliban_contract::variables::VEILED_TASK;
 use caliban_contract::{
     DaemonOptions, PlaceSources, Places, Sweep,
-    moved::{self, Elsewhere, Fate},
+    moved_repos::{self, Elsewhere, Fate},
     records,
 };
 use caliban_control::{
@@ -178,7 +178,7 @@ impl<'a> Fleet<'a> {
     /// The fleet of the repo that `cwd` is in.
     pub(crate) fn open(environment: &'a Environment, cwd: &Path) -> Result<Self, Failure> {
         let sources = place_sources(environment)?;
-        if let Some(places) = moved::places_of_gone(cwd, &sources) {
+        if let Some(places) = moved_repos::places_of_gone(cwd, &sources) {
             // What there is of its settings went with it; the user's count.
             let cwd = places.base().to_owned();
             return Ok(Self { environment, cwd, places, root: Root::Gone });
@@ -225,7 +225,7 @@ impl<'a> Fleet<'a> {
             return;
         }
         let Ok(sources) = place_sources(self.environment) else { return };
-        for other in moved::elsewhere(&sources, &self.places) {
+        for other in moved_repos::elsewhere(&sources, &self.places) {
             report::note(&elsewhere_in_words(&other));
         }
     }
@@ -402,7 +402,7 @@ fn spec_of(dir: &Path) -> Option<SpawnSpec> {
 
 /// Whether a directory that is gone was in a repo with a fleet.
 pub(crate) fn is_known(environment: &Environment, dir: &Path) -> bool {
-    place_sources(environment).is_ok_and(|sources| moved::places_of_gone(dir, &sources).is_some())
+    place_sources(environment).is_ok_and(|sources| moved_repos::places_of_gone(dir, &sources).is_some())
 }
 
 fn elsewhere_in_words(other: &Elsewhere) -> String {

@@ -7,7 +7,7 @@ use caliban_contract::variables::VEILED_RESUME;
 use caliban_control::protocol::ResumeRequest;
 
 use super::{
-    Fleet, damage, json_line, limits,
+    Fleet, damaged_transcript, json_line, limits,
     respawn::say_who_is_not_followed,
     row::{ShownAgent, has_ended, waits},
     say, worded,
@@ -39,8 +39,8 @@ pub(super) async fn resume(
             false => None,
         };
         limits::check(&row, before, raised, in_ledger)?;
-        match damage::found(&row.dir, row.turns) {
-            Some(_) if args.from_scratch => damage::put_aside(&row)?,
+        match damaged_transcript::found(&row.dir, row.turns) {
+            Some(_) if args.from_scratch => damaged_transcript::put_aside(&row)?,
             Some(what) => {
                 let text = format!("agent {} cannot go on where it was: {what}", row.id);
                 return Err(Failure::new(text).hint(format!(

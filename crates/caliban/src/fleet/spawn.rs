@@ -22,7 +22,7 @@ use caliban_worktrees::{BaseRef, GitOptions, Lookup};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, caller_environment, checks, json_line, row, say, worded, worded_git};
+use super::{Fleet, caller_environment, json_line, row, say, spawn_checks, worded, worded_git};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -37,7 +37,7 @@ const PROMPT_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64;
 
 /// What the caller gets to know; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
-struct Spawned {
+struct SpawnReport {
     id: AgentId,
     label: Option<String>,
     /// Its directory: transcript, session, logs.
@@ -53,7 +53,7 @@ struct Spawned {
 }
 
 /// What is asked for.
-struct Task<'a> {
+struct SpawnTask<'a> {
     prompt: String,
     /// The part of it that a person typed.
     typed: Option<&'a str>,
@@ -74,7 +74,7 @@ pub(super) async fn from_args(
         (None, Some(file)) => prompt_file(&fleet.cwd, file)?,
         (None, None) => String::new(),
     };
-    let task = Task {
+    let task = SpawnTask {
         prompt,
         typed: args.prompt.as_deref(),
         task: &args.task,
@@ -92,11 +92,16 @@ pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) 
     };
     let append = cli.run.system_prompt_append.as_deref();
     let task =
-        Task { prompt, typed: cli.run.prompt(), task: &cli.task, agent: &cli.agent, append, key: None };
+        SpawnTask { prompt, typed: cli.run.prompt(), task: &cli.task, agent: &cli.agent, append, key: None };
     spawn(fleet, &task, false, out).await
 }
 
-async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+async fn spawn(
+    fleet: &Fleet<'_>,
+    task: &SpawnTask<'_>,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
     let setup = setup(fleet, task);
     let loaded = crate::settings::load(fleet.environment, &fleet.cwd, (&setup).into())?;
     for note in &loaded.notes {
@@ -113,7 +118,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
         }
     })?;
     prepare(fleet, &loaded, &mut spec, task.task.session.as_deref()).await?;
-    checks::check(fleet, task.task, task.agent, &spec).await?;
+    spawn_checks::check(fleet, task.task, task.agent, &spec).await?;
     super::git_programs::check_spawn(fleet, &loaded, &spec).await?;
     let client = fleet.client_with(super::daemon_options(&loaded)).await?;
     let mut client = client.with_name(task.key.map(str::to_owned));
@@ -126,7 +131,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     }
     let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
     let register = register(fleet, &loaded, &mut client, spec);
-    let (made, dirty) = tokio::join!(register, checks::uncommitted(fleet, &isolation));
+    let (made, dirty) = tokio::join!(register, spawn_checks::uncommitted(fleet, &isolation));
     let made = made?;
     // It is there; who cannot be asked just now does not change that.
     let waits = client
@@ -144,7 +149,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     };
     let label = label.map(|label| label.to_string());
     let worktree = branch.is_some().then(|| directory.clone());
-    let spawned = Spawned { id: made.id, label, dir: made.dir, branch, directory, worktree, waits };
+    let spawned = SpawnReport { id: made.id, label, dir: made.dir, branch, directory, worktree, waits };
     let code = show(&spawned, json, out)?;
     match dirty {
         0 => {}
@@ -162,7 +167,7 @@ pub(super) async fn prepare(
     spec: &mut SpawnSpec,
     session: Option<&str>,
 ) -> Result<(), Failure> {
-    checks::price(loaded, spec)?;
+    spawn_checks::price(loaded, spec)?;
     // Quiet hours are for what costs.
     spec.setup.ignores_quiet_hours |=
         !loaded.settings.fleet.quiet_hours.is_empty() && crate::compose::is_free(loaded);
@@ -217,7 +222,7 @@ async fn broker_session(
     Ok(Some(session.to_string()))
 }
 
-fn show(spawned: &Spawned, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+fn show(spawned: &SpawnReport, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     if json {
         json_line(spawned, out)?;
         return Ok(Code::Done);
@@ -238,7 +243,7 @@ fn show(spawned: &Spawned, json: bool, out: &mut dyn Write) -> Result<Code, Fail
 }
 
 /// How the agent is set up: the agent's flags, and those of the task that are about it.
-fn setup(fleet: &Fleet<'_>, task: &Task<'_>) -> AgentSetup {
+fn setup(fleet: &Fleet<'_>, task: &SpawnTask<'_>) -> AgentSetup {
     AgentSetup {
         agent_type: task.task.agent_type.clone(),
         tools: Some(task.task.tools.clone()).filter(|tools| !tools.is_empty()),
@@ -252,7 +257,7 @@ fn setup(fleet: &Fleet<'_>, task: &Task<'_>) -> AgentSetup {
 fn spec(
     fleet: &Fleet<'_>,
     loaded: &Loaded,
-    task: &Task<'_>,
+    task: &SpawnTask<'_>,
     setup: AgentSetup,
 ) -> Result<SpawnSpec, Failure> {
     let wanted = task.task;
@@ -302,8 +307,8 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
     };
     let of_worktree = wanted.base.is_some() || !wanted.sparse.is_empty() || !wanted.symlink.is_empty();
     let asked = match wanted.isolation {
-        Some(fleet::Isolation::None) => return Ok(Isolation::None),
-        Some(fleet::Isolation::Worktree) => true,
+        Some(fleet::IsolationArg::None) => return Ok(Isolation::None),
+        Some(fleet::IsolationArg::Worktree) => true,
         None if of_worktree => true,
         None => match loaded.settings.fleet.isolation {
             FleetIsolation::None => return Ok(Isolation::None),

@@ -11,7 +11,7 @@ use caliban_agent::{
     event::{Answer, Ask},
 };
 use caliban_core::inert;
-use caliban_mcp::{Elicit, ElicitationForm, ElicitationReply, Question};
+use caliban_mcp::{Elicit, ElicitationForm, ElicitationReply, ServerQuestion};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,7 @@ impl Questions {
         })
     }
 
-    async fn put(&self, question: Question) -> ElicitationReply {
+    async fn put(&self, question: ServerQuestion) -> ElicitationReply {
         let Some(asks) = self.0.asks.get() else { return ElicitationReply::No };
         let how = match &question.form {
             ElicitationForm::Confirm(_) => String::new(),

@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::{Cli, run::OutputFormat},
-    compose::{ComposeRequest, Composition, Which, compose},
-    place::Sessions,
+    compose::{ComposeRequest, Composition, WantedConversation, compose},
     report::{self, Code, Failure},
+    session_places::Sessions,
     settings::Environment,
 };
 
@@ -137,12 +137,12 @@ fn nothing_to_do() -> Failure {
 async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
     let sessions = Sessions::new(composition.repo_dir.clone());
     let which = match (&cli.run.resume, cli.run.continue_last) {
-        (Some(id), _) => Which::Old(sessions.find(id)?),
-        (None, true) => Which::Old(sessions.last().ok_or_else(|| {
+        (Some(id), _) => WantedConversation::Old(sessions.find(id)?),
+        (None, true) => WantedConversation::Old(sessions.last().ok_or_else(|| {
             Failure::new("there is no session to go on with in this directory")
                 .hint("start one: caliban -p \"…\"")
         })?),
-        (None, false) => Which::New,
+        (None, false) => WantedConversation::New,
     };
     composition.open(which, None).await
 }
@@ -225,7 +225,7 @@ fn show(printer: &mut dyn Printer, entry: &FeedEntry) {
 
 fn printer(cli: &Cli, agent: &Agent) -> Box<dyn Printer> {
     match cli.run.output_format {
-        OutputFormat::Text => Box::new(text::Text::new(cli.run.verbose)),
+        OutputFormat::Text => Box::new(text::TextPrinter::new(cli.run.verbose)),
         OutputFormat::Json => Box::new(json::Json::new(agent.kit())),
         OutputFormat::StreamJson => Box::new(json::StreamJson::new(agent.kit())),
     }

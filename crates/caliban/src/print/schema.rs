@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use caliban_agent::answer::{AnswerForm, json_of};
+use caliban_agent::answer_form::{AnswerForm, json_of};
 use serde_json::Value;
 
 use crate::{report::Failure, settings::file};

@@ -20,7 +20,7 @@ const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 /// Prints text.
-pub(super) struct Text {
+pub(super) struct TextPrinter {
     /// stdout is a terminal: the text goes out as it comes.
     streams: bool,
     /// stderr gets a line for each call.
@@ -35,7 +35,7 @@ pub(super) struct Text {
     pieces: inert::Pieces,
 }
 
-impl Text {
+impl TextPrinter {
     pub(super) fn new(is_verbose: bool) -> Self {
         Self {
             streams: std::io::stdout().is_terminal(),
@@ -123,7 +123,7 @@ impl Text {
     }
 }
 
-impl Printer for Text {
+impl Printer for TextPrinter {
     fn entry(&mut self, entry: &FeedEntry) -> std::io::Result<()> {
         if let FeedEntry::ToolOutput { text, .. } = entry {
             return if self.is_live { self.live(text) } else { Ok(()) };

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use caliban_agent::event::{Decision, Event, Record, Verdict};
+use caliban_agent::event::{CallVerdict, Decision, Event, Record};
 use caliban_core::inert;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fleet::json_line, place::FoundSession, report::Failure};
+use crate::{fleet::json_line, report::Failure, session_places::FoundSession};
 
 /// One call; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
@@ -97,15 +97,15 @@ fn rows(records: &[Record]) -> Vec<AuditRow> {
     rows
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CallVerdict) -> &'static str {
     match verdict {
-        Verdict::Allowed => "allowed",
-        Verdict::Approved => "approved",
-        Verdict::Denied => "denied",
-        Verdict::Rejected => "rejected",
-        Verdict::Unasked => "unasked",
-        Verdict::Blocked => "blocked",
-        Verdict::Invalid => "invalid",
-        Verdict::Cancelled => "cancelled",
+        CallVerdict::Allowed => "allowed",
+        CallVerdict::Approved => "approved",
+        CallVerdict::Denied => "denied",
+        CallVerdict::Rejected => "rejected",
+        CallVerdict::Unasked => "unasked",
+        CallVerdict::Blocked => "blocked",
+        CallVerdict::Invalid => "invalid",
+        CallVerdict::Cancelled => "cancelled",
     }
 }

@@ -7,9 +7,9 @@ use caliban_core::setup::AgentSetup;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    compose::{ComposeRequest, Which, compose},
-    place::FoundSession,
+    compose::{ComposeRequest, WantedConversation, compose},
     report::{Code, Failure},
+    session_places::FoundSession,
     settings::Environment,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn compact(
     crate::runtime()?.block_on(async {
         let setup = as_before(found)?;
         let composition = compose(environment, ComposeRequest::here(cwd, &setup, Attendance::Nobody)).await?;
-        let mut agent = composition.open(Which::Old(found.clone()), None).await?;
+        let mut agent = composition.open(WantedConversation::Old(found.clone()), None).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;
         let after = agent.conversation().messages().len();

@@ -7,8 +7,8 @@ use caliban_agent::fork::points;
 pub(super) use crate::commands::Files;
 use crate::{
     commands::{report, take_back},
-    place::{FoundSession, Sessions},
     report::Failure,
+    session_places::{FoundSession, Sessions},
 };
 
 pub(super) fn fork(

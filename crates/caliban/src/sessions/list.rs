@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    place::{FoundSession, Sessions, Shelf, label_of},
     report::Failure,
+    session_places::{FoundSession, Sessions, Shelf, label_of},
 };
 
 /// One row; text and JSON come from it alike.

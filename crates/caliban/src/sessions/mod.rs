@@ -13,14 +13,14 @@ use std::{io::Write, path::Path};
 use caliban_agent::{
     conversation::Conversation,
     event::{Event, Record},
-    spent, transcript,
+    past_spending, transcript,
 };
 use caliban_core::usage::Usage;
 
 use crate::{
     cli::sessions::SessionsCommand,
-    place::{FoundSession, Sessions, Shelf},
     report::{Code, Failure},
+    session_places::{FoundSession, Sessions, Shelf},
     settings::Environment,
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn sessions(
     };
     match command {
         SessionsCommand::List { all, archived, json } => {
-            let repos = if *all { crate::place::all_repos(&paths.data) } else { vec![sessions] };
+            let repos = if *all { crate::session_places::all_repos(&paths.data) } else { vec![sessions] };
             let which = if *archived { Shelf::Archive } else { Shelf::Sessions };
             list::list(&repos, which, *all, *json, out)?;
         }
@@ -71,7 +71,7 @@ fn records(found: &FoundSession) -> Result<Vec<Record>, Failure> {
 
 /// What the session has spent, its sub-agents and background agents included: its money and its budget count them, too.
 fn usage(found: &FoundSession, conversation: &Conversation) -> Usage {
-    conversation.usage() + spent::usage_below(&found.directory)
+    conversation.usage() + past_spending::usage_below(&found.directory)
 }
 
 /// The first thing that the user asked for, in one line.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 use caliban_agent::event::{Answer, Author, Event, Outcome};
 use caliban_core::{inert, message::ResultPart};
 
-use crate::{place::FoundSession, report::Failure};
+use crate::{report::Failure, session_places::FoundSession};
 
 /// Of a tool's output, so many lines are shown.
 const OUTPUT_LINES: usize = 12;

@@ -9,8 +9,8 @@ use caliban_agent::{
 use caliban_core::redact::Redactor;
 
 use crate::{
-    place::{FoundSession, Sessions},
     report::Failure,
+    session_places::{FoundSession, Sessions},
 };
 
 pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use caliban_agent::{
 use caliban_core::{inert, message::Message};
 use serde_json::json;
 
-use crate::{fleet::json_line, place::FoundSession, report::Failure};
+use crate::{fleet::json_line, report::Failure, session_places::FoundSession};
 
 pub(super) fn show(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let records = super::records(found)?;

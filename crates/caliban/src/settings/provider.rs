@@ -33,12 +33,12 @@ pub(crate) struct ModelTarget {
     /// The model; `None` where the first one that the user's own server has is to be used.
     pub model: Option<Sourced<String>>,
     /// How it is reached.
-    pub endpoint: Endpoint,
+    pub endpoint: ProviderEndpoint,
 }
 
 /// How a provider is reached.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Endpoint {
+pub(crate) enum ProviderEndpoint {
     /// Over HTTP.
     Http {
         /// Its address.
@@ -78,13 +78,15 @@ impl ModelTarget {
     ) -> Config {
         let mut config = Config::new(self.provider.value);
         match &self.endpoint {
-            Endpoint::Http { base_url, key } => {
+            ProviderEndpoint::Http { base_url, key } => {
                 let set = base_url.source != Source::Default;
                 config.base_url = set.then(|| base_url.value.as_str().to_owned());
                 config.api_key = key.as_ref().map(|key| key.value.reveal().to_owned());
             }
-            Endpoint::Script(Some(script)) => config.script = ScriptSource::File(script.value.clone()),
-            Endpoint::Script(None) => config.script = ScriptSource::Demo,
+            ProviderEndpoint::Script(Some(script)) => {
+                config.script = ScriptSource::File(script.value.clone())
+            }
+            ProviderEndpoint::Script(None) => config.script = ScriptSource::Demo,
         }
         config.proxy = environment.proxy();
         config.retry.attempts = settings.retry.attempts.get();
@@ -138,7 +140,7 @@ impl Loaded {
         let Some(api) = self.settings.providers.api(kind) else {
             let source = self.source_of(&["providers", "scripted", "script"]);
             let script = self.settings.providers.scripted.script.clone();
-            let endpoint = Endpoint::Script(script.map(|value| Sourced { value, source }));
+            let endpoint = ProviderEndpoint::Script(script.map(|value| Sourced { value, source }));
             return Ok(ModelTarget { provider, model: self.named_model().or(usual), endpoint });
         };
         let at = |key: &str| self.source_of(&["providers", kind.name(), key]);
@@ -153,7 +155,7 @@ impl Loaded {
         if model.is_none() && kind.key_variable().is_some() && !elsewhere {
             return Err(no_model(kind));
         }
-        Ok(ModelTarget { provider, model, endpoint: Endpoint::Http { base_url, key } })
+        Ok(ModelTarget { provider, model, endpoint: ProviderEndpoint::Http { base_url, key } })
     }
 
     /// A provider that other programs use through us: which model is theirs to say.
@@ -163,7 +165,11 @@ impl Loaded {
             return Err(SettingsError::new(SettingPlace::Nowhere, message));
         };
         let (base_url, key) = self.reached(kind, api)?;
-        Ok(ModelTarget { provider: default(kind), model: None, endpoint: Endpoint::Http { base_url, key } })
+        Ok(ModelTarget {
+            provider: default(kind),
+            model: None,
+            endpoint: ProviderEndpoint::Http { base_url, key },
+        })
     }
 
     /// The address and the key of a provider.

@@ -17,7 +17,7 @@ use caliban_agent::{
     hooks,
     prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
 };
-use caliban_core::{fence::Profile, message::Effort, quiet::QuietHours};
+use caliban_core::{fence::Profile, message::Effort, quiet_hours::QuietHours};
 use caliban_permissions::Mode;
 use caliban_providers::{ProviderKind, RetryPolicy};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(crate) struct Settings {
     /// Servers that bring tools of their own.
     pub mcp: Mcp,
     /// The files that tell the model about the project.
-    pub context: Context,
+    pub context: ContextSettings,
     /// Fetching pages.
     pub web: Web,
     /// Running commands.
@@ -75,7 +75,7 @@ pub(crate) struct Settings {
     /// Background agents of a session.
     pub background_agents: BackgroundAgents,
     /// Agents that outlive a session.
-    pub fleet: Fleet,
+    pub fleet: FleetSettings,
     /// The screen.
     pub ui: Ui,
     /// What is done about a model that does not answer.
@@ -104,12 +104,12 @@ impl Default for Settings {
             fence: Fence::default(),
             hooks: Hooks::default(),
             mcp: Mcp::default(),
-            context: Context::default(),
+            context: ContextSettings::default(),
             web: Web::default(),
             bash: Bash::default(),
             worktrees: Worktrees::default(),
             background_agents: BackgroundAgents::default(),
-            fleet: Fleet::default(),
+            fleet: FleetSettings::default(),
             ui: Ui::default(),
             retry: Retry::default(),
             claude: Claude::default(),
@@ -411,14 +411,14 @@ pub(crate) enum McpTransport {
 /// `[context]`: the files that tell the model about the project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Context {
+pub(crate) struct ContextSettings {
     /// The most bytes that all of them may have together.
     pub max_bytes: u64,
     /// Their names, looked for in each directory up the tree.
     pub files: Vec<String>,
 }
 
-impl Default for Context {
+impl Default for ContextSettings {
     fn default() -> Self {
         Self { max_bytes: DEFAULT_CONTEXT_BYTES as u64, files: DEFAULT_FILES.map(str::to_owned).to_vec() }
     }
@@ -587,7 +587,7 @@ pub(crate) enum UiTheme {
 /// `[fleet]`: agents in the background.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetSettings {
     /// How many work at the same time; more wait in order.
     pub max_running: NonZeroU32,
     /// How many of yours work at the same time, over all repos; no limit when not set.
@@ -615,7 +615,7 @@ pub(crate) struct Fleet {
     pub broker_session: Option<String>,
 }
 
-impl Default for Fleet {
+impl Default for FleetSettings {
     fn default() -> Self {
         Self {
             max_running: nonzero32::<8>(),

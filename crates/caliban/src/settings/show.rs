@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     Loaded, Source,
     layer::{KeyPath, adds_up},
-    provider::{Choice, Endpoint},
+    provider::{Choice, ProviderEndpoint},
 };
 
 /// One value and where it was set.
@@ -49,7 +49,7 @@ pub(crate) fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<SettingRow> 
         if let Some(model) = &target.model {
             fill("model".to_owned(), &model.value, &model.source);
         }
-        if let Endpoint::Http { base_url, .. } = &target.endpoint {
+        if let ProviderEndpoint::Http { base_url, .. } = &target.endpoint {
             let key = format!("providers.{}.base_url", target.provider.value);
             fill(key, base_url.value.as_str(), &base_url.source);
         }

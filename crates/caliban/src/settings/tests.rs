@@ -6,7 +6,7 @@ use caliban_providers::ProviderKind;
 use proptest::prelude::*;
 
 use super::{
-    provider::{Choice, Endpoint, ModelTarget},
+    provider::{Choice, ModelTarget, ProviderEndpoint},
     show::{SettingRow, rows},
     *,
 };
@@ -416,10 +416,10 @@ fn chosen(world: &World) -> (ProviderKind, Option<String>, String) {
     let choice = world.load().unwrap().choose().unwrap();
     let target = target(&choice);
     let place = match &target.endpoint {
-        Endpoint::Http { base_url, key } => {
+        ProviderEndpoint::Http { base_url, key } => {
             format!("{} {}", base_url.value.as_str(), key.as_ref().map_or("-", |key| key.value.reveal()))
         }
-        Endpoint::Script(script) => format!("{:?}", script.as_ref().map(|script| &script.value)),
+        ProviderEndpoint::Script(script) => format!("{:?}", script.as_ref().map(|script| &script.value)),
     };
     (target.provider.value, target.model.as_ref().map(|model| model.value.clone()), place)
 }

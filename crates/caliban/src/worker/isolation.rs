@@ -2,14 +2,14 @@
 
 use std::{path::Path, time::Duration};
 
-use caliban_contract::room;
+use caliban_contract::disk_room;
 use caliban_core::{
     names::Slug,
     spec::{Isolation, SpawnSpec},
 };
 use caliban_keeper::Variables;
 use caliban_supervisor::git_programs;
-use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, When, Worktree};
+use caliban_worktrees::{BaseRef, CreateRequest, GitOccasion, GitOptions, Repo, Worktree};
 use tokio_util::sync::CancellationToken;
 
 use super::status::StatusFile;
@@ -62,10 +62,10 @@ pub(super) async fn worktree(
             // As with a transcript: it waits, says so, and goes on when there is room. Nothing half-made is left meanwhile.
             Err(caliban_worktrees::Error::DiskFull { .. }) => {
                 status.waits_for_room(repo.root());
-                tries.failed(room::left(repo.root()));
+                tries.failed(disk_room::left(repo.root()));
                 loop {
                     tokio::time::sleep(ROOM_LOOK).await;
-                    if tries.is_due(room::left(repo.root()), ROOM_LOOK) {
+                    if tries.is_due(disk_room::left(repo.root()), ROOM_LOOK) {
                         break;
                     }
                 }
@@ -94,9 +94,9 @@ async fn check_programs(
     if loaded.settings.git_programs == GitPrograms::Allow {
         return Ok(());
     }
-    match repo.unaccepted(base, When::Checkout, cancel).await.map_err(worded)? {
+    match repo.unaccepted(base, GitOccasion::Checkout, cancel).await.map_err(worded)? {
         Some(programs) => {
-            let words = git_programs::refused(&programs, When::Checkout);
+            let words = git_programs::refused(&programs, GitOccasion::Checkout);
             let failure = Failure::new(words.message);
             Err(match words.hint {
                 Some(hint) => failure.hint(hint),

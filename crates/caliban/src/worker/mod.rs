@@ -48,7 +48,7 @@ use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     commands::{Forks, SessionCommands},
     compose::{self, ComposeRequest, Composition, chain, compose},
-    fleet::{caller_environment::unveiled, damage},
+    fleet::{caller_environment::unveiled, damaged_transcript},
     report::Failure,
     settings::{
         Environment, Files, Layer, Settings, load_files, load_with,
@@ -180,7 +180,7 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
 async fn run(order: &ShimOrder, waking: Waking, status: &mut StatusFile) -> Result<WorkerEnd, Failure> {
     status.write();
     let spec = read_spec(&order.directory)?;
-    if let Some(what) = damage::found(&order.directory, status.turns_before()) {
+    if let Some(what) = damaged_transcript::found(&order.directory, status.turns_before()) {
         return Err(Failure::new(format!("it cannot go on where it was: {what}"))
             .hint("caliban resume --from-scratch begins its task anew"));
     }

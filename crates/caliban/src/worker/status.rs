@@ -14,11 +14,11 @@ use caliban_agent::{
     feed::FeedEntry,
 };
 use caliban_contract::{
+    disk_room::{self, is_full},
     records::{
         self, AskRecord, EndingKind, LAST_STATUS_ROOM, STATUS, STATUS_ROOM, STATUS_VERSION, Waiting,
         WorkerEnding, WorkerState, WorkerStatus,
     },
-    room::{self, is_full},
 };
 use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage, wait::Wait};
 use caliban_tools::JobInfo;
@@ -379,7 +379,7 @@ impl StatusFile {
 
     /// Whether there is room to leave memory. Where there is none it could not come back, either, to hear a message.
     pub(super) fn is_room_to_sleep(&mut self) -> bool {
-        self.is_disk_full = room::probe(&self.directory, WAKE_BYTES).is_err_and(|error| is_full(&error));
+        self.is_disk_full = disk_room::probe(&self.directory, WAKE_BYTES).is_err_and(|error| is_full(&error));
         !self.is_disk_full
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{
     Protocol, Recorded, RequestOutcome, StepExt, script,
-    script::{Script, ScriptStep, When},
+    script::{Script, ScriptStep, StepCondition},
     text, tool,
 };
 
@@ -18,20 +18,19 @@ const SHORTENED: &str = "The conversation is about to be shortened";
 
 /// A chain of files, each of which names the next: the model reads them one after another.
 fn chain() -> Script {
-    let after = |number: usize| When {
+    let after = |number: usize| StepCondition {
         tool_result_contains: Some(format!("this is file {number};")),
-        ..When::default()
+        ..StepCondition::default()
     };
     let read = |number: usize| tool("Read", json!({"file_path": format!("file{number}.txt")}));
     let todos = json!({"todos": [{"content": "find the word", "status": "in_progress"}]});
-    let mut steps = vec![
-        text("SUMMARY: some files are read, the word is not found yet.").on(SHORTENED).forever(),
-        tool("TodoWrite", todos).and_tool("Read", json!({"file_path": "file0.txt"})).when(When {
-            turn: Some(0),
-            contains: Some(TASK.to_owned()),
-            ..When::default()
-        }),
-    ];
+    let mut steps =
+        vec![
+            text("SUMMARY: some files are read, the word is not found yet.").on(SHORTENED).forever(),
+            tool("TodoWrite", todos).and_tool("Read", json!({"file_path": "file0.txt"})).when(
+                StepCondition { turn: Some(0), contains: Some(TASK.to_owned()), ..StepCondition::default() },
+            ),
+        ];
     steps.extend((1..FILES).map(|number| read(number).when(after(number - 1)).forever()));
     steps.push(text("The word is found.").when(after(FILES - 1)).forever());
     steps.push(text("You are welcome.").on("thank you"));
@@ -216,7 +215,10 @@ fn a_resumed_session_sends_what_the_running_one_would_have() {
 /// Two long results, then a model that takes less than its window is said to be; so does the summary, if it is to.
 fn too_much(summary: ScriptStep) -> Place {
     let body = Protocol::Anthropic.error_body(400, "prompt is too long: 250000 tokens > 200000 maximum");
-    let result = |text: &str| When { tool_result_contains: Some(text.to_owned()), ..When::default() };
+    let result = |text: &str| StepCondition {
+        tool_result_contains: Some(text.to_owned()),
+        ..StepCondition::default()
+    };
     let echo = |word: &str| tool("Bash", json!({"command": format!("echo {word} {}", "x".repeat(3_000))}));
     Place::new(script![
         summary.on(SHORTENED),

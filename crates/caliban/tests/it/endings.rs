@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use testkit::{
     ModelServer, Protocol, StepExt, script,
-    script::{Script, ScriptStep, Stop},
+    script::{Script, ScriptStep, ScriptStop},
     text, think, tool, tools,
 };
 
@@ -13,7 +13,7 @@ use crate::{fleet::bash, place::Place};
 const UNATTENDED: [&str; 2] = ["--permission-mode", "unattended"];
 
 fn stopped(step: ScriptStep, word: &str) -> ScriptStep {
-    step.stopping(Stop::Other(word.to_owned()))
+    step.stopping(ScriptStop::Other(word.to_owned()))
 }
 
 fn asked(script: Script, protocol: Protocol) -> testkit::Output {
@@ -28,7 +28,7 @@ fn last_message(place: &Place, request: usize) -> String {
 #[test]
 fn an_answer_that_was_cut_and_continued_is_printed_whole() {
     for protocol in Protocol::ALL {
-        let cut = |part: &str| text(part).stopping(Stop::MaxTokens);
+        let cut = |part: &str| text(part).stopping(ScriptStop::MaxTokens);
         let output = asked(script![cut("one "), cut("two "), text("three")], protocol).ok();
         assert_eq!(output.stdout, "one two three\n", "{protocol:?}");
         let output = asked(script![cut("never whole").forever()], protocol).expect_code(1);
@@ -249,7 +249,7 @@ fn the_same_failing_call_is_told_at_the_third_and_ended_at_the_eighth_reply() {
 #[test]
 fn arguments_that_the_output_limit_cut_off_are_said_to_be() {
     let cut = ScriptStep::default().and_broken_tool("Write", "{\"file_path\": \"a\", \"content\": \"lo");
-    let place = Place::new(script![cut.stopping(Stop::MaxTokens), text("in parts then")]);
+    let place = Place::new(script![cut.stopping(ScriptStop::MaxTokens), text("in parts then")]);
     assert_eq!(place.ask("write it", UNATTENDED).ok().stdout, "in parts then\n");
     let told = last_message(&place, 1);
     assert!(told.contains("The output limit cut your answer off") && told.contains("in parts"), "{told}");

@@ -1,7 +1,7 @@
 //! An answer of a form, and another model for when the first does not answer.
 
 use serde_json::{Value, json};
-use testkit::{ModelServer, Protocol, StepExt, script, script::When, status, text};
+use testkit::{ModelServer, Protocol, StepExt, script, script::StepCondition, status, text};
 
 use crate::place::Place;
 
@@ -64,7 +64,7 @@ fn a_schema_that_cannot_be_used_is_said_before_anything_is_sent() {
 #[test]
 fn another_model_goes_on_when_the_first_is_overloaded_or_not_there() {
     let protocol = Protocol::Anthropic;
-    let is_first = || When { model: Some("test-model".to_owned()), ..When::default() };
+    let is_first = || StepCondition { model: Some("test-model".to_owned()), ..StepCondition::default() };
     let overloaded = protocol.error_body(500, "overloaded");
     let server = ModelServer::start(script![
         status(500).body(overloaded).when(is_first()).forever(),

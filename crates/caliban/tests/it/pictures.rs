@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use testkit::{ModelServer, Protocol, StepExt, script, script::When, status, text, tool};
+use testkit::{ModelServer, Protocol, StepExt, script, script::StepCondition, status, text, tool};
 
 use crate::place::Place;
 
@@ -48,8 +48,10 @@ fn a_picture_that_the_service_refuses_becomes_words_and_the_session_goes_on() {
     let protocol = Protocol::Anthropic;
     let refused =
         protocol.error_body(400, "messages.2.content.0.image.source.base64: image exceeds the maximum");
-    let has_picture =
-        || When { tool_result_contains: Some("a picture was here".to_owned()), ..When::default() };
+    let has_picture = || StepCondition {
+        tool_result_contains: Some("a picture was here".to_owned()),
+        ..StepCondition::default()
+    };
     let server = ModelServer::start(script![
         tool("Read", json!({"file_path": "some.png"})).on("look"),
         text("I cannot see it").when(has_picture()),

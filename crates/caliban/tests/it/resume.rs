@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use testkit::{
     Signal, Spawned, StepExt, script,
-    script::{Script, When},
+    script::{Script, StepCondition},
     text, tool, tools, wait_until,
 };
 
@@ -277,7 +277,7 @@ fn r16_r17_random_kills_lose_nothing_and_repeat_nothing() {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     let mut dice = Dice(seed);
     // By the number of answers so far, not in order: an answer that a kill swallowed is given again.
-    let at = |turn| When { turn: Some(turn), ..When::default() };
+    let at = |turn| StepCondition { turn: Some(turn), ..StepCondition::default() };
     let mut steps: Vec<_> = (0..STEPS)
         .map(|turn| {
             let command = format!("echo {turn} >> counter; echo did {turn}");

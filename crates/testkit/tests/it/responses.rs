@@ -1,7 +1,7 @@
 //! OpenAI Responses on the wire.
 
 use serde_json::{Value, json};
-use testkit::script::{StepUsage, Stop};
+use testkit::script::{ScriptStop, StepUsage};
 use testkit::{ModelServer, StepExt, script, text, think};
 
 use crate::raw::post;
@@ -145,7 +145,8 @@ fn a_stream_has_every_event_in_order() {
 
 #[test]
 fn the_output_limit_makes_the_response_incomplete() {
-    let server = ModelServer::start(script![text("Hello").stopping(Stop::MaxTokens).costs_cached(USAGE)]);
+    let server =
+        ModelServer::start(script![text("Hello").stopping(ScriptStop::MaxTokens).costs_cached(USAGE)]);
     let mut body = request();
     body["stream"] = false.into();
     let message = json!({"id": "msg_0001", "type": "message", "status": "completed", "role": "assistant",
@@ -159,12 +160,13 @@ fn the_output_limit_makes_the_response_incomplete() {
 
 #[test]
 fn calls_and_their_outputs_go_through_the_script() {
-    let server = ModelServer::start(script![text("done").on("the result").when(testkit::script::When {
-        turn: Some(1),
-        system_contains: Some("be good".into()),
-        first_prompt_contains: Some("hi".into()),
-        ..testkit::script::When::default()
-    })]);
+    let server =
+        ModelServer::start(script![text("done").on("the result").when(testkit::script::StepCondition {
+            turn: Some(1),
+            system_contains: Some("be good".into()),
+            first_prompt_contains: Some("hi".into()),
+            ..testkit::script::StepCondition::default()
+        })]);
     let mut body = request();
     body["stream"] = false.into();
     let input = body["input"].as_array_mut().unwrap();

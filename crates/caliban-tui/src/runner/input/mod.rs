@@ -102,12 +102,12 @@ impl TerminalInput {
                 biased;
                 ready = self.terminal.readable() => match ready {
                     Ok(mut ready) => match read(ready.get_inner()) {
-                        Ok(Read::Bytes(bytes)) => {
+                        Ok(ReadResult::Bytes(bytes)) => {
                             self.came = Instant::now();
                             self.ready.extend(self.decoder.feed(&bytes));
                         }
-                        Ok(Read::NothingYet) => ready.clear_ready(),
-                        Ok(Read::Over) => self.is_over = true,
+                        Ok(ReadResult::NothingYet) => ready.clear_ready(),
+                        Ok(ReadResult::Over) => self.is_over = true,
                         Err(error) => return Some(Err(error)),
                     },
                     Err(error) => return Some(Err(error)),
@@ -127,9 +127,9 @@ impl Drop for TerminalInput {
         let Some(until) = self.asked.map(|asked| asked + ANSWER_WITHIN) else { return };
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             match read_within(self.terminal.get_ref(), left) {
-                Ok(Read::Bytes(bytes)) => drop(self.decoder.feed(&bytes)),
-                Ok(Read::NothingYet) => {}
-                Ok(Read::Over) | Err(_) => return,
+                Ok(ReadResult::Bytes(bytes)) => drop(self.decoder.feed(&bytes)),
+                Ok(ReadResult::NothingYet) => {}
+                Ok(ReadResult::Over) | Err(_) => return,
             }
             if self.decoder.take_ground().is_some() {
                 return;
@@ -138,7 +138,7 @@ impl Drop for TerminalInput {
     }
 }
 
-enum Read {
+enum ReadResult {
     Bytes(Vec<u8>),
     NothingYet,
     /// The terminal is gone.
@@ -146,27 +146,27 @@ enum Read {
 }
 
 /// What is there now. The terminal is shared with other programs, so it is never set to non-blocking: it is asked first.
-fn read(terminal: &OwnedFd) -> io::Result<Read> {
+fn read(terminal: &OwnedFd) -> io::Result<ReadResult> {
     read_within(terminal, Duration::ZERO)
 }
 
 /// What is there within this time.
-fn read_within(terminal: &OwnedFd, time: Duration) -> io::Result<Read> {
+fn read_within(terminal: &OwnedFd, time: Duration) -> io::Result<ReadResult> {
     let mut asked = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     match poll(&mut asked, Some(&time)) {
-        Ok(0) | Err(Errno::INTR) => return Ok(Read::NothingYet),
+        Ok(0) | Err(Errno::INTR) => return Ok(ReadResult::NothingYet),
         Ok(_) => {}
         Err(error) => return Err(error.into()),
     }
     let mut bytes = vec![0; CHUNK];
     match rustix::io::read(terminal, &mut bytes) {
-        Ok(0) | Err(Errno::IO) => Ok(Read::Over),
+        Ok(0) | Err(Errno::IO) => Ok(ReadResult::Over),
         Ok(count) => {
             bytes.truncate(count);
-            Ok(Read::Bytes(bytes))
+            Ok(ReadResult::Bytes(bytes))
         }
-        Err(Errno::INTR | Errno::AGAIN) => Ok(Read::NothingYet),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(ReadResult::NothingYet),
         Err(error) => Err(error.into()),
     }
 }

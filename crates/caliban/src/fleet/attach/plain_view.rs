@@ -115,7 +115,7 @@ impl PlainView {
         let who = said("agent").map(|agent| format!("{agent}: ")).unwrap_or_default();
         let tool = said("tool").or(call.fields.title.as_deref()).unwrap_or("a call");
         let input = call.fields.raw_input.clone().unwrap_or_default();
-        let is_cut = caliban_acp::cut::is_cut(&input);
+        let is_cut = caliban_acp::cut_arguments::is_cut(&input);
         let whole = caliban_agent::whole_call(tool, &input);
         let excerpt = caliban_agent::excerpt(&whole);
         let shown = if reader == QuestionReader::WantsAll { &whole } else { &excerpt.text };
@@ -151,7 +151,7 @@ impl PlainView {
     pub(super) fn shown(question: &Question, viewed: Option<&str>) -> SeenCall {
         let call = &question.request.tool_call;
         let input = call.fields.raw_input.clone().unwrap_or_default();
-        if caliban_acp::cut::is_cut(&input) {
+        if caliban_acp::cut_arguments::is_cut(&input) {
             return SeenCall::Cut;
         }
         // The name of the tool is short: it hides nothing.
@@ -262,7 +262,7 @@ impl PlainView {
         match content {
             ToolCallContent::Content(content) => {
                 let ContentBlock::Text(text) = &content.content else { return Ok(()) };
-                self.output(caliban_acp::fence::unfenced(&text.text), out)
+                self.output(caliban_acp::code_fence::unfenced(&text.text), out)
             }
             ToolCallContent::Diff(diff) => {
                 let old = diff.old_text.as_deref().unwrap_or_default().lines().count();

@@ -13,7 +13,7 @@ use caliban_control::{
     protocol::{AgentRow, FleetEvent as News},
 };
 use caliban_core::lifecycle::State;
-use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope, Group};
+use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope, RowGroup};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::mpsc;
 
@@ -191,13 +191,13 @@ fn put(rows: &mut Vec<AgentRow>, row: AgentRow) {
 /// A row of the screen.
 fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     let group = match row.state {
-        state if has_ended(state) => Group::Finished,
-        _ if needs_you(row) => Group::NeedsYou,
-        State::Spawning if row.queued_behind.is_some() => Group::Queued,
-        _ => Group::Working,
+        state if has_ended(state) => RowGroup::Finished,
+        _ if needs_you(row) => RowGroup::NeedsYou,
+        State::Spawning if row.queued_behind.is_some() => RowGroup::Queued,
+        _ => RowGroup::Working,
     };
     let doing = match (group, &row.last_text) {
-        (Group::Finished, Some(text)) => format!("{}: {text}", row::ended(row)),
+        (RowGroup::Finished, Some(text)) => format!("{}: {text}", row::ended(row)),
         _ => row::doing_within(row, now_ms),
     };
     let since = row.asks.first().map_or(row.updated_at, |ask| ask.opened_at);
@@ -212,7 +212,7 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
         group,
         state: row.state.to_string(),
         doing,
-        waiting: (group == Group::NeedsYou).then(|| row::time(waiting)),
+        waiting: (group == RowGroup::NeedsYou).then(|| row::time(waiting)),
         spent,
         asks: row.asks.iter().map(|ask| ask.id.clone()).collect(),
         revision: row.updated_at,

@@ -11,10 +11,10 @@ use std::{
     time::Instant,
 };
 
-use caliban_agent::fence::{Fences, OwnPlaces, Reach, Sandbox};
+use caliban_agent::fence::{FenceReach, Fences, OwnPlaces, Sandbox};
 use caliban_contract::modes;
 use caliban_core::{access::Access, fence::Profile, mode::Mode};
-use caliban_keeper::{Environment, Launch, Streams};
+use caliban_keeper::{Launch, LaunchEnvironment, Streams};
 use caliban_permissions::{Policy, Verdict};
 
 use super::{generated, picture};
@@ -120,7 +120,7 @@ fn round(mode: Mode, lines: &[String]) -> usize {
         .collect();
     let fences = Fences {
         sandbox: Sandbox::Required,
-        network: Reach::Nothing,
+        network: FenceReach::Nothing,
         env: env.clone(),
         hidden: vec![place.env.data().join("caliban")],
         ..Fences::off(helper.clone())
@@ -155,7 +155,7 @@ fn round(mode: Mode, lines: &[String]) -> usize {
             program: "bash".into(),
             arguments: arguments.map(Into::into).collect(),
             directory: place.repo.clone(),
-            environment: Environment::Exactly(env.clone()),
+            environment: LaunchEnvironment::Exactly(env.clone()),
             streams: Streams::Joined,
             fence: Some(fence),
         };

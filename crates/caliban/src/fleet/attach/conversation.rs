@@ -1,5 +1,5 @@
 //! One attached conversation: what the agent tells goes to the screen, what is typed goes to the agent, and nothing that
-//! was typed is lost without a word. Owns the order of things; the looks are the screen's, the meaning is `words.rs`'.
+//! was typed is lost without a word. Owns the order of things; the looks are the screen's, the meaning is `typed_line.rs`'.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use super::{
     plain_view::{PlainView, QuestionReader},
-    words::{self, Meant, Typed},
+    typed_line::{self, Meant, Typed},
 };
 use crate::{
     fleet::{
@@ -60,12 +60,12 @@ pub(super) struct Talk<'a> {
     pub keyboard: &'a mut Option<Keyboard>,
     /// What was typed before the agent could hear it.
     pub early: &'a mut VecDeque<TypedLine>,
-    pub memory: Memory,
+    pub memory: TalkMemory,
 }
 
 /// What is known of a conversation so far.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct TalkMemory {
     screen: PlainView,
     /// The question whose call was shown whole on request.
     viewed: Option<String>,
@@ -213,7 +213,7 @@ impl Talk<'_> {
 
     /// Shows the question that is to be answered next, if there is one.
     fn show_question(&mut self, reader: QuestionReader, out: &mut dyn Write) -> std::io::Result<()> {
-        let Memory { desk, screen, .. } = &mut self.memory;
+        let TalkMemory { desk, screen, .. } = &mut self.memory;
         desk.shown().map_or(Ok(()), |question| screen.question(question, reader, out))
     }
 
@@ -224,7 +224,7 @@ impl Talk<'_> {
             Typed::Cancel => {
                 self.link.client.cancel(&self.link.session).await.map_err(worded_agent)?;
             }
-            Typed::Help => words::help(&memory.commands, &mut memory.screen, out)?,
+            Typed::Help => typed_line::help(&memory.commands, &mut memory.screen, out)?,
             Typed::Unknown(name) => {
                 let words = format!("there is no command {name}; /help lists them. Nothing was sent");
                 memory.screen.line(Style::new(), &words, out)?;
@@ -241,7 +241,7 @@ impl Talk<'_> {
             }
             Typed::Words(text) => {
                 let mark = KeyboardMoment { looks: line.looks, at: line.at };
-                match words::meant(&text, mark, memory.viewed.as_deref(), &mut memory.desk) {
+                match typed_line::meant(&text, mark, memory.viewed.as_deref(), &mut memory.desk) {
                     Meant::Message => self.tell(text)?,
                     Meant::View => {
                         memory.viewed =
@@ -385,7 +385,7 @@ fn carried_out(
     Ok(())
 }
 
-impl Memory {
+impl TalkMemory {
     /// What came of something that was said.
     fn told(
         &mut self,

@@ -22,9 +22,9 @@ use rustix::{
 };
 
 use crate::{
+    fence::{Access, Fence, SYSTEM},
     helper::StepError,
     sys::{MountAttributes, set_mount},
-    value::{Access, Fence, SYSTEM},
 };
 
 /// Where the new root is put together; the machine's own is out of the way by then.

@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use caliban_fence::{Around, Fence, SeenPlaces, Text, Witness};
+use caliban_fence::{Around, ByteText, Fence, SeenPlaces, Witness};
 use serde::{Deserialize, Serialize};
 
 /// The largest file of places that is read.
@@ -66,7 +66,7 @@ impl Around for Unmade {
         let Some(journal) = self.journal.as_ref().filter(|_| !self.places.is_empty()) else { return Ok(()) };
         let entry = self.note(journal).map_err(|error| format!("{}: {error}", journal.display()))?;
         fence.witness = Some(Witness {
-            places: self.places.iter().map(|absent| Text::from(absent.place.as_path())).collect(),
+            places: self.places.iter().map(|absent| ByteText::from(absent.place.as_path())).collect(),
             record: entry.0.with_extension(FOUND).into(),
         });
         *self.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::wire::{self, Malformed, WireLine};
 pub use crate::{
-    peer::{CallError, Closed, Peer, Pending, Responder},
+    peer::{CallError, Closed, Peer, PendingRequest, Responder},
     wire::Params,
 };
 

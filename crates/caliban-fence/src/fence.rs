@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use caliban_core::fence::Profile;
 use serde::{Deserialize, Serialize};
 
-use crate::{text::Text, witness::Witness};
+use crate::{byte_text::ByteText, witness::Witness};
 
 /// Directories of the system that every fenced program can read. What is not here and not among the [`Bind`]s is absent.
 pub const SYSTEM: [&str; 11] =
@@ -29,21 +29,21 @@ pub struct Fence {
     /// What it is for; said in words, decides nothing else.
     pub profile: Profile,
     /// The home directory: empty and private but for the binds in it.
-    pub home: Text,
+    pub home: ByteText,
     /// What is there besides the system, and where. A later one covers an earlier one of the same place.
     pub binds: Vec<Bind>,
     /// Files and directories that are there without their content.
-    pub masks: Vec<Text>,
+    pub masks: Vec<ByteText>,
     /// What the network is.
     pub network: Network,
     /// The directory that is `/tmp`; one that ends with the command when absent.
-    pub tmp: Option<Text>,
+    pub tmp: Option<ByteText>,
     /// Settings of git that hold in it, over those of the repository.
     #[serde(default)]
-    pub git: Vec<(Text, Text)>,
+    pub git: Vec<(ByteText, ByteText)>,
     /// Variables that are set in it, over the command's own.
     #[serde(default)]
-    pub variables: Vec<(Text, Text)>,
+    pub variables: Vec<(ByteText, ByteText)>,
     /// What the keeper writes down when it had to end the command.
     #[serde(default)]
     pub witness: Option<Witness>,
@@ -54,9 +54,9 @@ pub struct Fence {
 #[serde(deny_unknown_fields)]
 pub struct Bind {
     /// What is shown.
-    pub source: Text,
+    pub source: ByteText,
     /// Where.
-    pub target: Text,
+    pub target: ByteText,
     /// Whether it can be changed.
     pub access: Access,
     /// Whether the fence holds without it, when it is not there.
@@ -82,7 +82,7 @@ pub enum Network {
     /// The machine's.
     On,
     /// A loopback of its own, with an HTTP proxy on it that leads to this socket.
-    Proxy(Text),
+    Proxy(ByteText),
 }
 
 impl Fence {
@@ -92,7 +92,7 @@ impl Fence {
             profile,
             home: home.into().into(),
             binds: Vec::new(),
-            masks: SYSTEM_MASKS.iter().map(|path| Text::from(*path)).collect(),
+            masks: SYSTEM_MASKS.iter().map(|path| ByteText::from(*path)).collect(),
             network: Network::Off,
             tmp: None,
             git: Vec::new(),
@@ -124,13 +124,13 @@ pub struct FencedCommand {
     /// The fence.
     pub fence: Fence,
     /// The program; a bare name is looked up in the `PATH` of `environment`.
-    pub program: Text,
+    pub program: ByteText,
     /// Its arguments.
-    pub arguments: Vec<Text>,
+    pub arguments: Vec<ByteText>,
     /// Its working directory.
-    pub directory: Text,
+    pub directory: ByteText,
     /// Its environment: exactly this.
-    pub environment: Vec<(Text, Text)>,
+    pub environment: Vec<(ByteText, ByteText)>,
     /// Descriptors that it gets besides its standard streams.
     pub descriptors: Vec<i32>,
 }

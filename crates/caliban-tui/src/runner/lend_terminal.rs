@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use super::{FleetView, Next, Runner, desk, input::TerminalInput, signals::Signals};
+use super::{FleetView, LoopStep, Runner, input::TerminalInput, machine, signals::Signals};
 use crate::events::{AgentEvent, ScreenEvent};
 
 /// How long a signal may take that came with the end of the editor.
@@ -21,21 +21,21 @@ impl Runner {
     }
 
     /// Somebody else has the terminal for a while; the agent works on. None when a signal ends all of it.
-    pub(super) async fn away_for(&mut self, next: Next, signals: &mut Signals) -> io::Result<Option<()>> {
+    pub(super) async fn away_for(&mut self, next: LoopStep, signals: &mut Signals) -> io::Result<Option<()>> {
         let now = Instant::now();
         match next {
-            Next::Quit => {}
-            Next::Edit(text) => {
+            LoopStep::Quit => {}
+            LoopStep::Edit(text) => {
                 let Some(edited) = self.edited(&text, signals).await? else { return Ok(None) };
                 self.take(ScreenEvent::Agent(AgentEvent::Edited(edited)), Instant::now())?;
             }
-            Next::View(text) => {
+            LoopStep::View(text) => {
                 let Some(viewed) = self.edited(&text, signals).await? else { return Ok(None) };
                 if let Err(why) = viewed {
                     self.take(ScreenEvent::Agent(AgentEvent::Told(why)), Instant::now())?;
                 }
             }
-            Next::Print(text) => {
+            LoopStep::Print(text) => {
                 self.give_terminal();
                 let mut out = io::stdout().lock();
                 write!(out, "{text}\n-- Enter goes back to the screen --\n")?;
@@ -50,7 +50,7 @@ impl Runner {
                 drop(keys);
                 self.take_terminal()?;
             }
-            Next::Fleet => {
+            LoopStep::Fleet => {
                 let Some(FleetView(show)) = &mut self.options.fleet else {
                     let told = "Ctrl+D leaves this agent; `caliban agents` shows all of them".to_owned();
                     self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
@@ -79,7 +79,7 @@ impl Runner {
         };
         self.give_terminal();
         let edited = tokio::select! {
-            edited = desk::edit(&editor, text) => edited,
+            edited = machine::edit(&editor, text) => edited,
             () = signals.end() => return Ok(None),
         };
         // Ctrl+C in the editor was meant for the editor. It may be told a moment after the editor's end.

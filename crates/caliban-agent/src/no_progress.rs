@@ -17,7 +17,7 @@ pub(crate) struct Guard {
 
 /// What a reply's calls show.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum CallProgress {
     Fine,
     /// This tool's call has failed often enough to say so.
     Repeats(String),
@@ -27,7 +27,10 @@ pub(crate) enum Progress {
 
 impl Guard {
     /// Takes note of the calls of one reply: tool, arguments, and whether it failed. Equal ones count once.
-    pub(crate) fn after<'a>(&mut self, calls: impl Iterator<Item = (&'a str, &'a Value, bool)>) -> Progress {
+    pub(crate) fn after<'a>(
+        &mut self,
+        calls: impl Iterator<Item = (&'a str, &'a Value, bool)>,
+    ) -> CallProgress {
         let before = std::mem::take(&mut self.failures);
         let mut worst: Option<(u32, String)> = None;
         for (tool, input, failed) in calls {
@@ -42,9 +45,9 @@ impl Guard {
             }
         }
         match worst {
-            Some((count, tool)) if count >= ENDED_AFTER => Progress::Stuck(tool),
-            Some((TOLD_AFTER, tool)) => Progress::Repeats(tool),
-            _ => Progress::Fine,
+            Some((count, tool)) if count >= ENDED_AFTER => CallProgress::Stuck(tool),
+            Some((TOLD_AFTER, tool)) => CallProgress::Repeats(tool),
+            _ => CallProgress::Fine,
         }
     }
 }
@@ -62,19 +65,19 @@ mod tests {
             guard.after(calls.iter().map(|(input, failed)| ("Bash", *input, *failed)))
         };
         // A batch of equal calls counts once.
-        assert_eq!(after(&[(&a, true), (&a, true), (&a, true), (&a, true)]), Progress::Fine);
-        assert_eq!(after(&[(&a, true), (&b, false)]), Progress::Fine);
-        assert_eq!(after(&[(&a, true)]), Progress::Repeats("Bash".into()));
+        assert_eq!(after(&[(&a, true), (&a, true), (&a, true), (&a, true)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, true), (&b, false)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, true)]), CallProgress::Repeats("Bash".into()));
         for _ in 4..8 {
-            assert_eq!(after(&[(&a, true)]), Progress::Fine);
+            assert_eq!(after(&[(&a, true)]), CallProgress::Fine);
         }
-        assert_eq!(after(&[(&a, true)]), Progress::Stuck("Bash".into()));
+        assert_eq!(after(&[(&a, true)]), CallProgress::Stuck("Bash".into()));
         // Another call in between begins anew, and so does a success.
-        assert_eq!(after(&[(&b, true)]), Progress::Fine);
-        assert_eq!(after(&[(&a, true)]), Progress::Fine);
-        assert_eq!(after(&[(&a, false)]), Progress::Fine);
-        assert_eq!(after(&[(&a, true)]), Progress::Fine);
-        assert_eq!(after(&[(&a, true)]), Progress::Fine);
-        assert_eq!(after(&[(&a, true)]), Progress::Repeats("Bash".into()));
+        assert_eq!(after(&[(&b, true)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, true)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, false)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, true)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, true)]), CallProgress::Fine);
+        assert_eq!(after(&[(&a, true)]), CallProgress::Repeats("Bash".into()));
     }
 }

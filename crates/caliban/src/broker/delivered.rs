@@ -47,7 +47,7 @@ pub(super) enum LedgerChange {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct MailLedger {
     begun: bool,
     waiting: BTreeMap<u64, (TaskId, SenderRole)>,
     heard: BTreeSet<TaskId>,
@@ -56,7 +56,7 @@ pub(super) struct Ledger {
     is_answering: bool,
 }
 
-impl Ledger {
+impl MailLedger {
     /// Takes in what happened.
     pub(super) fn take(&mut self, event: &Event) -> LedgerChange {
         match event {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_message_is_new_then_waits_then_is_heard_and_a_receipt_is_due_once() {
-        let (mut ledger, task) = (Ledger::default(), TaskId::random());
+        let (mut ledger, task) = (MailLedger::default(), TaskId::random());
         assert_eq!(ledger.room(), 0, "the task comes first");
         assert_eq!(ledger.take(&heard(None, Author::User)), LedgerChange::Act);
         assert_eq!((ledger.room(), ledger.standing(task)), (limits::WAITING, MessageStanding::New));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a11_a_loop_of_agents_stops_until_somebody_else_speaks() {
-        let mut ledger = Ledger::default();
+        let mut ledger = MailLedger::default();
         ledger.take(&heard(None, Author::User));
         for number in 0..u64::from(limits::HEARD_IN_A_ROW) {
             assert!(ledger.admits(SenderRole::Agent), "{number}");

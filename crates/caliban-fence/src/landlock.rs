@@ -11,9 +11,9 @@ use landlock::{
 };
 
 use crate::{
+    fence::{Access, Fence, Network, SYSTEM},
     helper::StepError,
-    value::{Access, Fence, Network, SYSTEM},
-    view::PRIVATE,
+    mounts::PRIVATE,
 };
 
 /// From the newest that was tried: each is asked for as a whole.

@@ -48,7 +48,7 @@ pub(super) struct Lined {
 }
 
 /// What the agent does next.
-pub(super) enum Next {
+pub(super) enum NextWork {
     Prompt {
         prompt: Prompt,
         cancel: CancellationToken,
@@ -73,25 +73,25 @@ impl HostBoard {
     }
 
     /// The turn that was lined up, or rest.
-    pub(super) fn next_turn(&mut self) -> Next {
+    pub(super) fn next_turn(&mut self) -> NextWork {
         self.running = None;
-        let Some(Lined { prompt, cancel, waiter }) = self.next.pop_front() else { return Next::Rest };
+        let Some(Lined { prompt, cancel, waiter }) = self.next.pop_front() else { return NextWork::Rest };
         self.running = Some(cancel.clone());
         self.waiting.push(waiter);
         match prompt {
-            Some(prompt) => Next::Prompt { prompt, cancel },
-            None => Next::GoOn { cancel, so_far: None },
+            Some(prompt) => NextWork::Prompt { prompt, cancel },
+            None => NextWork::GoOn { cancel, so_far: None },
         }
     }
 
     /// A turn for what is queued; one that was cancelled takes it down and ends.
-    pub(super) fn hear_queue(&mut self, is_cancelled: bool, so_far: Option<TurnReport>) -> Next {
+    pub(super) fn hear_queue(&mut self, is_cancelled: bool, so_far: Option<TurnReport>) -> NextWork {
         let cancel = CancellationToken::new();
         if is_cancelled {
             cancel.cancel();
         }
         self.running = Some(cancel.clone());
-        Next::GoOn { cancel, so_far }
+        NextWork::GoOn { cancel, so_far }
     }
 
     pub(super) fn occupy(&mut self) -> Result<CancellationToken, Unavailable> {

@@ -7,7 +7,7 @@ use std::{io, sync::Arc};
 
 use caliban_acp::{
     ProtocolVersion,
-    conn::{ConnError, ConnectionLimits, Inbox, Incoming},
+    connection::{ConnError, ConnectionLimits, Inbox, Incoming},
     extension::{STATE, StateAnswer},
     v1::{AGENT_METHOD_NAMES, Error, Implementation, InitializeResponse},
 };

@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
-    heard::Unrequested,
     http::too_large,
     message::{self, Incoming, MESSAGE_BYTES, RpcError},
     sse::SseParser,
+    unrequested::Unrequested,
 };
 
 /// How long a notification may take.

@@ -1,6 +1,6 @@
 //! The daemon's settings, as the binary hands them over.
 
-use caliban_core::quiet::QuietHours;
+use caliban_core::quiet_hours::QuietHours;
 use serde::{Deserialize, Serialize};
 
 use crate::archive;

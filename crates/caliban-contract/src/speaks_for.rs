@@ -4,7 +4,7 @@
 use caliban_process::{PidNamespace, ProcView};
 
 use crate::ancestry::{self, AgentAbove, Ancestry};
-use crate::mark::{self, AgentMark};
+use crate::process_mark::{self, AgentMark};
 
 /// For whom a process speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Acting {
 /// above it. For the broker a command of an agent in the foreground speaks for its person.
 #[must_use]
 pub fn acting(view: &ProcView, own: Option<i32>, marker: Option<&str>) -> Acting {
-    let mark = mark::found().filter(|mark| *mark != AgentMark::Command);
+    let mark = process_mark::found().filter(|mark| *mark != AgentMark::Command);
     match (ancestry::fleet_above(own.unwrap_or_default()), mark, view) {
         (Ancestry::Agents(agents), ..) => Acting::Agents(agents),
         _ if marker.is_some() => Acting::Nobody,

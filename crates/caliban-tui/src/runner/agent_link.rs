@@ -48,12 +48,12 @@ pub(super) struct Link {
 /// What came of a request.
 #[expect(clippy::large_enum_variant, reason = "short-lived, one for each request")]
 enum RequestResult {
-    Opened(Result<Opened, ClientError>),
+    Opened(Result<SessionOpened, ClientError>),
     Event(AgentEvent),
     Nothing,
 }
 
-struct Opened {
+struct SessionOpened {
     session: String,
     modes: Option<SessionModeState>,
     meta: Option<Meta>,
@@ -97,15 +97,17 @@ impl Link {
                 let _open = client.close_session(&old).await;
             }
             RequestResult::Opened(match open {
-                SessionChoice::New => client.new_session(&cwd, Vec::new()).await.map(|answer| Opened {
-                    session: answer.session_id.to_string(),
-                    modes: answer.modes,
-                    meta: answer.meta,
-                }),
+                SessionChoice::New => {
+                    client.new_session(&cwd, Vec::new()).await.map(|answer| SessionOpened {
+                        session: answer.session_id.to_string(),
+                        modes: answer.modes,
+                        meta: answer.meta,
+                    })
+                }
                 SessionChoice::Load(session) => client
                     .load_session(&session, &cwd)
                     .await
-                    .map(|answer| Opened { session, modes: answer.modes, meta: answer.meta }),
+                    .map(|answer| SessionOpened { session, modes: answer.modes, meta: answer.meta }),
             })
         });
     }

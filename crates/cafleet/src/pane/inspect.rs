@@ -10,7 +10,7 @@ use caliban_store::broker::{Agent, PaneIdentity, Placement};
 use super::backend::{Backend, Knows, TextWay};
 use super::classify::{self, Composer};
 use super::tmux::{PaneFacts, Tmux, TmuxError};
-use super::{evidence, here, process};
+use super::{evidence, own_pane, process};
 use crate::settings::Settings;
 
 /// How long an agent may take to say what it is at.
@@ -91,14 +91,14 @@ pub(crate) struct PaneTarget<'a> {
 impl<'a> PaneTarget<'a> {
     /// Nothing for a placement whose pane is still to come.
     pub(crate) fn of(placement: &'a Placement) -> Option<Self> {
-        let pane = placement.tmux_pane.as_deref().filter(|pane| here::is_pane_id(pane))?;
+        let pane = placement.tmux_pane.as_deref().filter(|pane| own_pane::is_pane_id(pane))?;
         let identity = placement.identity.as_ref()?;
         Some(Self {
             tmux: Tmux::at(&identity.socket),
             pane,
             identity,
             backend: Backend::named(&placement.coding_agent)?,
-            is_here: here::host().is_ok_and(|host| host == placement.host),
+            is_here: own_pane::host().is_ok_and(|host| host == placement.host),
         })
     }
 

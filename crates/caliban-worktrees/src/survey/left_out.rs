@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 use super::{ChangeKind, PathChange, Survey};
-use crate::beneath;
 use crate::error::Result;
 use crate::exclude;
+use crate::one_call_store::OneCallStore;
+use crate::open_beneath;
 use crate::repo::{Located, Repo, asked_to_ignore, split_nul, told_ignored};
-use crate::store::OneCallStore;
 
 impl Repo {
     /// What is untracked and matches a rule of the user's own ignore file. Asked in a store of its own: where that file is
@@ -26,7 +26,7 @@ impl Repo {
     ) -> Result<BTreeSet<PathBuf>> {
         let untracked = of_kind(survey, |kind| kind == ChangeKind::Untracked);
         let asked = asked_to_ignore(untracked.iter().map(|path| path.as_os_str().as_bytes()));
-        if asked.is_empty() || beneath::open_dir(&at.path).is_err() {
+        if asked.is_empty() || open_beneath::open_dir(&at.path).is_err() {
             return Ok(BTreeSet::new());
         }
         let store = OneCallStore::new(self)?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
-use crate::programs::{Programs, When};
+use crate::programs::{GitOccasion, Programs};
 use crate::repo::Repo;
 
 /// How they are accepted where nobody can be asked.
@@ -25,10 +25,10 @@ struct Accepted {
 }
 
 impl Accepted {
-    fn of(&mut self, when: When) -> &mut Option<String> {
+    fn of(&mut self, when: GitOccasion) -> &mut Option<String> {
         match when {
-            When::Checkout => &mut self.checkout,
-            When::Landing => &mut self.landing,
+            GitOccasion::Checkout => &mut self.checkout,
+            GitOccasion::Landing => &mut self.landing,
         }
     }
 }
@@ -39,7 +39,7 @@ impl Repo {
     pub async fn unaccepted(
         &self,
         base: &Path,
-        when: When,
+        when: GitOccasion,
         cancel: &CancellationToken,
     ) -> Result<Option<Programs>> {
         let programs = self.programs(when, cancel).await?;
@@ -51,7 +51,7 @@ impl Repo {
 
 impl Programs {
     /// A person has accepted these.
-    pub fn accept(&self, base: &Path, when: When) -> io::Result<()> {
+    pub fn accept(&self, base: &Path, when: GitOccasion) -> io::Result<()> {
         let mut accepted: Accepted = records::read(base, records::GIT_PROGRAMS).unwrap_or_default();
         *accepted.of(when) = Some(self.digest());
         records::write_durably(base, records::GIT_PROGRAMS, &accepted)
@@ -59,10 +59,10 @@ impl Programs {
 
     /// What would run, in a few lines.
     #[must_use]
-    pub fn named(&self, when: When) -> String {
+    pub fn named(&self, when: GitOccasion) -> String {
         let doing = match when {
-            When::Checkout => "when a worktree is made",
-            When::Landing => "when work is merged",
+            GitOccasion::Checkout => "when a worktree is made",
+            GitOccasion::Landing => "when work is merged",
         };
         let lines = self.lines().iter().map(|line| format!("\n  {}", inert::line(line)));
         format!("the git configuration of this repo runs programs {doing}:{}", lines.collect::<String>())

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use caliban_contract::places::private_dir;
 
-use crate::beneath;
 use crate::error::{Error, Result};
-use crate::save::nonce_name;
+use crate::fast_import::nonce_name;
+use crate::open_beneath;
 
 /// What the view links to. `worktrees` and `HEAD` are for `git worktree list`.
 const LINKED: [&str; 6] = ["objects", "refs", "HEAD", "packed-refs", "worktrees", "reftable"];
@@ -91,10 +91,10 @@ impl StoreView {
 impl Drop for StoreView {
     fn drop(&mut self) {
         if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
-            && let Ok(parent) = beneath::open_dir(parent)
+            && let Ok(parent) = open_beneath::open_dir(parent)
         {
             // Best effort: what stays is links in a directory for temporary files.
-            let _tried = beneath::delete(parent.as_fd(), name);
+            let _tried = open_beneath::delete(parent.as_fd(), name);
         }
     }
 }
@@ -111,14 +111,14 @@ fn views_dir(scratch: &Path) -> io::Result<PathBuf> {
 
 /// Deletes the views of processes that are gone. Best effort: the next process tries again.
 fn sweep(views: &Path, left_after: Duration) {
-    let Ok(parent) = beneath::open_dir(views) else { return };
+    let Ok(parent) = open_beneath::open_dir(views) else { return };
     for entry in fs::read_dir(views).into_iter().flatten().flatten() {
         let is_old = |dir: &File| {
             let made = dir.metadata().and_then(|found| found.modified()).ok();
             made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age >= left_after)
         };
         if File::open(entry.path()).is_ok_and(|dir| is_old(&dir) && dir.try_lock().is_ok()) {
-            let _tried = beneath::delete(parent.as_fd(), &entry.file_name());
+            let _tried = open_beneath::delete(parent.as_fd(), &entry.file_name());
         }
     }
 }

@@ -15,10 +15,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
 use crate::git::GitCall;
 use crate::marker::Oid;
+use crate::open_beneath::{self, FoundFile};
 use crate::survey::{SavePlan, Staged};
 
 /// Files up to this size are read before their length is announced, so that a writer cannot spoil them.
@@ -182,13 +182,15 @@ fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken
     if let Some(files) = &snapshot.files {
         paths.extend(plan.paths.iter().cloned());
         for whole in &plan.whole {
-            paths.extend(beneath::files_beneath(files.as_fd(), whole).map_err(|e| unreadable(whole, &e))?);
+            paths.extend(
+                open_beneath::files_beneath(files.as_fd(), whole).map_err(|e| unreadable(whole, &e))?,
+            );
         }
         paths.sort();
         paths.dedup();
         // What is gone goes first: a file may have become a directory, or the other way round.
         for path in &paths {
-            let found = beneath::look(files.as_fd(), path).map_err(|e| unreadable(path, &e))?;
+            let found = open_beneath::look(files.as_fd(), path).map_err(|e| unreadable(path, &e))?;
             if matches!(found, FoundFile::Nothing | FoundFile::Directory | FoundFile::Special) {
                 delete(out, path).map_err(sent)?;
             }
@@ -211,9 +213,11 @@ fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken
     }
     for (admin, name) in &plan.of_record {
         let cannot = |e: io::Error| unreadable(&admin.join(name), &e);
-        let root = beneath::open_dir(admin).map_err(cannot)?;
-        let paths = match beneath::look(root.as_fd(), Path::new(name)).map_err(cannot)? {
-            FoundFile::Directory => beneath::files_beneath(root.as_fd(), Path::new(name)).map_err(cannot)?,
+        let root = open_beneath::open_dir(admin).map_err(cannot)?;
+        let paths = match open_beneath::look(root.as_fd(), Path::new(name)).map_err(cannot)? {
+            FoundFile::Directory => {
+                open_beneath::files_beneath(root.as_fd(), Path::new(name)).map_err(cannot)?
+            }
             _ => vec![PathBuf::from(name)],
         };
         for path in paths {
@@ -231,7 +235,7 @@ fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path, 
         out.write_all(&quote(to))?;
         out.write_all(format!("\ndata {length}\n").as_bytes())
     };
-    match beneath::look(root, from).map_err(|e| unreadable(from, &e))? {
+    match open_beneath::look(root, from).map_err(|e| unreadable(from, &e))? {
         FoundFile::Link(target) => {
             header("120000", target.len() as u64, out).map_err(sent)?;
             out.write_all(target.as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(sent)

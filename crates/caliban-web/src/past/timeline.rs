@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::book::{Doing, Fold};
+use super::activity::{Doing, Fold};
 use crate::app::App;
 use crate::error::Problem;
 use crate::fleet;
@@ -157,7 +157,7 @@ async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
 }
 
 /// The spans of changes that were recorded; after an end there is none until it goes on.
-fn recorded(changes: &[(u64, &'static str)]) -> Vec<Span> {
+fn recorded(changes: &[(u64, &'static str)]) -> Vec<TimeSpan> {
     let each = changes.iter().enumerate().filter_map(|(at, (from, status))| {
         let status = match *status {
             "done" | "failed" | "killed" | "crashed" => return None,
@@ -166,13 +166,13 @@ fn recorded(changes: &[(u64, &'static str)]) -> Vec<Span> {
             other => other,
         };
         let to = changes.get(at + 1).map(|(next, _)| *next);
-        to.is_none_or(|to| to > *from).then_some(Span { from: *from, to, status })
+        to.is_none_or(|to| to > *from).then_some(TimeSpan { from: *from, to, status })
     });
     each.collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
+struct TimeSpan {
     from: u64,
     /// None goes on.
     to: Option<u64>,
@@ -180,7 +180,7 @@ struct Span {
 }
 
 /// The life of an agent, from its spawn on.
-fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<Span> {
+fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<TimeSpan> {
     let mut starts: Vec<(u64, &'static str)> = vec![(row.created_at, "queued")];
     starts.extend(fold.changes.iter().map(|(at, doing)| {
         let status = match doing {
@@ -197,7 +197,7 @@ fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<Span> {
     if !has_ended && starts.len() > 1 && starts.last().is_some_and(|(_, last)| *last != status.word) {
         starts.push((row.updated_at.max(fold.last).min(now), status.word));
     }
-    let mut spans: Vec<Span> = Vec::new();
+    let mut spans: Vec<TimeSpan> = Vec::new();
     for (at, (from, status)) in starts.iter().enumerate() {
         let to = starts.get(at + 1).map(|(next, _)| *next).or(end);
         // A turn that ends with the agent is no waiting.
@@ -205,7 +205,7 @@ fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<Span> {
             continue;
         }
         if to.is_none_or(|to| to > *from) {
-            spans.push(Span { from: *from, to, status });
+            spans.push(TimeSpan { from: *from, to, status });
         }
     }
     spans
@@ -222,7 +222,7 @@ mod tests {
         let changes =
             [(100, "queued"), (200, "running"), (300, "limited"), (400, "running"), (500, "failed")];
         let again = [(900, "running"), (900, "asks")];
-        let span = |from, to, status| Span { from, to, status };
+        let span = |from, to, status| TimeSpan { from, to, status };
         assert_eq!(
             recorded(&[&changes[..], &again].concat()),
             [
@@ -241,7 +241,7 @@ mod tests {
         (row.created_at, row.updated_at) = (100, 900);
         let changes = vec![(200, Doing::Works), (300, Doing::Asks), (500, Doing::Works), (900, Doing::Waits)];
         let fold = Fold { changes, last: 900, ..Fold::default() };
-        let span = |from, to, status| Span { from, to: Some(to), status };
+        let span = |from, to, status| TimeSpan { from, to: Some(to), status };
         assert_eq!(
             spans(&row, &fold, 2000),
             [
@@ -254,6 +254,6 @@ mod tests {
         row.state = State::Running;
         let living =
             spans(&row, &Fold { changes: vec![(200, Doing::Works)], last: 900, ..Fold::default() }, 2000);
-        assert_eq!(living, [span(100, 200, "queued"), Span { from: 200, to: None, status: "running" }]);
+        assert_eq!(living, [span(100, 200, "queued"), TimeSpan { from: 200, to: None, status: "running" }]);
     }
 }

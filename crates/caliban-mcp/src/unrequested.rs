@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
-    elicitation::{Elicit, Question},
+    elicitation::{Elicit, ServerQuestion},
     message,
 };
 
@@ -65,7 +65,7 @@ impl Unrequested {
         let Some((server, elicit)) = self.elicit.as_ref().filter(|_| method == "elicitation/create") else {
             return message::reply(id, method);
         };
-        let question = Question::of(server, params);
+        let question = ServerQuestion::of(server, params);
         self.open_questions.fetch_add(1, Ordering::Relaxed);
         let said = elicit(question.clone()).await;
         self.open_questions.fetch_sub(1, Ordering::Relaxed);

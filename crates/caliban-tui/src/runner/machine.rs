@@ -70,7 +70,7 @@ pub enum NoticeKind {
 impl NoticeKind {
     /// The bytes that do it.
     pub(super) fn sequence(self, text: &str) -> String {
-        let text = crate::foreign::line(text);
+        let text = crate::sanitise::line(text);
         match self {
             Self::Bell => "\x07".to_owned(),
             Self::Nine => format!("\x1b]9;{text}\x1b\\"),

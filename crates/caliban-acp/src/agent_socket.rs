@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 
 use crate::{
     AcpClient, AcpEvents, ClientError,
-    conn::ConnError,
+    connection::ConnError,
     extension::{AgentState, Behalf, STATE, StateAnswer},
 };
 

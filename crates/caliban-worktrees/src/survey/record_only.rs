@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{ChangeKind, SavePlan, Staged, Survey, change, unreadable};
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::git::{GitCall, GitPlace};
 use crate::marker::Oid;
+use crate::open_beneath;
 use crate::repo::{Located, Repo, split_nul};
-use crate::save::nonce_name;
 use crate::status::{INDEX_ARGS, IndexEntry, parse_index};
 
 /// Files of the record that name commits which an unfinished operation stands on.
@@ -83,7 +83,7 @@ impl Repo {
         };
         let notes = vec!["git could not read its record, so every file in it was saved".to_owned()];
         let mut survey = Survey { notes, ..Survey::of(head) };
-        let entries = beneath::entries(files.as_fd()).map_err(|e| unreadable(&at.path, &e))?;
+        let entries = open_beneath::entries(files.as_fd()).map_err(|e| unreadable(&at.path, &e))?;
         let links: BTreeSet<&Path> = at.marker.links.iter().map(PathBuf::as_path).collect();
         for (name, kind) in entries {
             let path = Path::new(OsStr::from_bytes(name.to_bytes())).to_path_buf();
@@ -308,9 +308,12 @@ impl TablesCopy {
             common.push(b'\n');
             std::fs::write(path.join("commondir"), common)?;
             std::fs::write(path.join("HEAD"), "ref: refs/heads/.invalid\n")?;
-            let admin = beneath::open_dir(&at.admin)?;
-            for name in beneath::files_beneath(admin.as_fd(), Path::new(TABLES))? {
-                std::fs::write(path.join(&name), beneath::read_small(&at.admin.join(&name), TABLE_CAP)?)?;
+            let admin = open_beneath::open_dir(&at.admin)?;
+            for name in open_beneath::files_beneath(admin.as_fd(), Path::new(TABLES))? {
+                std::fs::write(
+                    path.join(&name),
+                    open_beneath::read_small(&at.admin.join(&name), TABLE_CAP)?,
+                )?;
             }
             Ok(())
         };
@@ -329,12 +332,12 @@ impl Drop for TablesCopy {
 /// The ids in the files of unfinished operations, and in refs that only this worktree has.
 fn unfinished(admin: &Path) -> Vec<Oid> {
     let mut files: Vec<PathBuf> = PENDING.iter().map(PathBuf::from).collect();
-    if let Ok(root) = beneath::open_dir(admin) {
-        files.extend(beneath::files_beneath(root.as_fd(), Path::new("refs")).unwrap_or_default());
+    if let Ok(root) = open_beneath::open_dir(admin) {
+        files.extend(open_beneath::files_beneath(root.as_fd(), Path::new("refs")).unwrap_or_default());
     }
     let mut found = Vec::new();
     for name in files {
-        let Ok(bytes) = beneath::read_small(&admin.join(name), PENDING_CAP) else { continue };
+        let Ok(bytes) = open_beneath::read_small(&admin.join(name), PENDING_CAP) else { continue };
         found.extend(String::from_utf8_lossy(&bytes).lines().filter_map(Oid::parse));
     }
     found
@@ -342,7 +345,7 @@ fn unfinished(admin: &Path) -> Vec<Oid> {
 
 /// Where HEAD was, by its log, oldest first.
 fn read_log(admin: &Path) -> Vec<Oid> {
-    let bytes = beneath::read_small(&admin.join("logs/HEAD"), LOG_CAP).unwrap_or_default();
+    let bytes = open_beneath::read_small(&admin.join("logs/HEAD"), LOG_CAP).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let oid = |line: &str| Oid::parse(line.split(' ').nth(1)?).filter(|oid| !oid.is_zero());
     text.lines().filter_map(oid).collect()

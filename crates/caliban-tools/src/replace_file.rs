@@ -13,9 +13,10 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use crate::{
     blocking::Commit,
-    ledger::{FileIdentity, Stamp, hash},
+    error_text,
+    known_files::{FileIdentity, Stamp, hash},
     limits::FILE_BYTES,
-    target, words,
+    target,
 };
 
 /// What must be true of the old file for the new one to take its place.
@@ -38,7 +39,7 @@ pub(crate) enum SaveError {
     NotAFile,
     #[error("it is read-only (mode {0:04o}); if it shall change, make it writable first")]
     ReadOnly(u32),
-    #[error("{}", words::reason(.0))]
+    #[error("{}", error_text::reason(.0))]
     Io(#[from] io::Error),
 }
 
@@ -61,7 +62,7 @@ impl Saved {
     /// What is to be said when other names (hard links) still lead to the old content.
     pub(crate) fn links_note(&self) -> Option<String> {
         let others = self.links.checked_sub(1).filter(|others| *others > 0)?;
-        let names = words::counted(others, "other name", "other names");
+        let names = error_text::counted(others, "other name", "other names");
         Some(format!("[the file had {names} (hard links): the old content stays there]"))
     }
 }

@@ -37,9 +37,9 @@ pub(crate) struct Fold {
 
 /// All folds.
 #[derive(Debug, Default)]
-pub(crate) struct Book(Mutex<BTreeMap<PathBuf, Fold>>);
+pub(crate) struct ActivityFolds(Mutex<BTreeMap<PathBuf, Fold>>);
 
-impl Book {
+impl ActivityFolds {
     /// The fold of a transcript, up to date. Blocks.
     pub(crate) fn fold(&self, path: &Path) -> Fold {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();

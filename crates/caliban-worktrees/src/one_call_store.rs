@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::beneath;
 use crate::error::{Error, Result};
+use crate::fast_import::nonce_name;
 use crate::git::{GitPlace, StoreFormat};
+use crate::open_beneath;
 use crate::repo::Repo;
-use crate::save::nonce_name;
 
 /// A bare repository with the objects of another behind it, deleted when dropped.
 pub(crate) struct OneCallStore {
@@ -52,10 +52,10 @@ impl OneCallStore {
 impl Drop for OneCallStore {
     fn drop(&mut self) {
         if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
-            && let Ok(parent) = beneath::open_dir(parent)
+            && let Ok(parent) = open_beneath::open_dir(parent)
         {
             // Best effort by name: what stays is a directory that git ignores.
-            let _tried = beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
+            let _tried = open_beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
         }
     }
 }
