@@ -1,17 +1,15 @@
 //! When each agent worked, waited and asked. One fold for each transcript, brought up to date by what was appended since.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// A longer line is no record.
-const LINE_CAP: u64 = 64 * 1024 * 1024;
+use crate::transcript::{NewLines, ReadTo};
+
 /// How many changes of state of one conversation are kept.
 const CHANGES: usize = 5000;
 
@@ -26,8 +24,7 @@ pub(crate) enum Doing {
 /// The fold of one transcript.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fold {
-    pub(super) inode: u64,
-    pub(super) read: u64,
+    pub(super) read: ReadTo,
     /// From when on what, in milliseconds since 1970.
     pub(crate) changes: Vec<(u64, Doing)>,
     /// The last moment that is recorded.
@@ -53,28 +50,17 @@ impl ActivityFolds {
 
 impl Fold {
     fn update(&mut self, path: &Path) -> io::Result<()> {
-        let file = File::open(path)?;
-        let about = file.metadata()?;
-        if about.ino() != self.inode || about.len() < self.read {
-            *self = Self { inode: about.ino(), ..Self::default() };
+        let mut lines = NewLines::open(path, self.read)?;
+        if lines.is_anew {
+            *self = Self { read: lines.position, ..Self::default() };
         }
-        if about.len() == self.read {
-            return Ok(());
-        }
-        let mut file = BufReader::with_capacity(256 * 1024, file);
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let read = io::Read::take(&mut file, LINE_CAP).read_until(b'\n', &mut line)?;
-            if read == 0 || line.last() != Some(&b'\n') {
-                return Ok(());
-            }
-            self.read += read as u64;
-            if let Ok(record) = serde_json::from_slice::<Value>(&line) {
+        while let Some(line) = lines.next_line()? {
+            if let Ok(record) = serde_json::from_slice::<Value>(line) {
                 self.take(&record);
             }
+            self.read = lines.position;
         }
+        Ok(())
     }
 
     fn take(&mut self, record: &Value) {

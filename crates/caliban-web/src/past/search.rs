@@ -2,9 +2,7 @@
 //! read in time it reads for the next one.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +21,7 @@ use crate::app::App;
 use crate::error::Problem;
 use crate::input::QueryString;
 use crate::render::Run;
+use crate::transcript::{NewLines, ReadTo};
 
 /// How long one question may read on before it answers with what there is.
 const READING: Duration = Duration::from_secs(2);
@@ -30,8 +29,6 @@ const READING: Duration = Duration::from_secs(2);
 const CHUNK: u64 = 4 * 1024 * 1024;
 /// How much of one text is taken in.
 const TEXT_CAP: usize = 16 * 1024;
-/// A longer line is no record.
-const LINE_CAP: u64 = 64 * 1024 * 1024;
 /// How many hits are told when nobody says otherwise, and at most.
 const HITS: u32 = 100;
 const HITS_CAP: u32 = 500;
@@ -148,26 +145,19 @@ async fn read(index: &mut SearchIndex, path: &Path, give_up: Instant) -> Result<
 
 /// The next texts of a transcript. Blocks.
 fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<SearchEntry>)> {
-    let file = File::open(path)?;
-    let about = file.metadata()?;
-    let inode = i64::try_from(about.ino()).unwrap_or(i64::MAX);
-    let is_same = inode == from.inode && u64::try_from(from.read_to).is_ok_and(|read| read <= about.len());
-    let start = if is_same { u64::try_from(from.read_to).unwrap_or(0) } else { 0 };
-    let mut file = BufReader::with_capacity(256 * 1024, file);
-    file.seek(SeekFrom::Start(start))?;
-    let (mut at, mut entries, mut line) = (start, Vec::new(), Vec::new());
-    while at - start < CHUNK {
-        line.clear();
-        let read = io::Read::take(&mut file, LINE_CAP).read_until(b'\n', &mut line)?;
-        if read == 0 || line.last() != Some(&b'\n') {
-            break;
-        }
-        at += read as u64;
-        if let Ok(record) = serde_json::from_slice::<Value>(&line) {
+    // The store has signed numbers; these are the same bits.
+    let known = ReadTo { inode: from.inode.cast_unsigned(), offset: from.read_to.cast_unsigned() };
+    let mut lines = NewLines::open(path, known)?;
+    let start = lines.position.offset;
+    let mut entries = Vec::new();
+    while lines.position.offset - start < CHUNK {
+        let Some(line) = lines.next_line()? else { break };
+        if let Ok(record) = serde_json::from_slice::<Value>(line) {
             entries.extend(entry(&record));
         }
     }
-    Ok((Position { inode, read_to: i64::try_from(at).unwrap_or(i64::MAX) }, entries))
+    let ReadTo { inode, offset } = lines.position;
+    Ok((Position { inode: inode.cast_signed(), read_to: offset.cast_signed() }, entries))
 }
 
 fn entry(record: &Value) -> Option<SearchEntry> {

@@ -2,17 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::Path;
 
 use caliban_core::usage::Usage;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A longer line is no record.
-const LINE_CAP: u64 = 64 * 1024 * 1024;
+use super::{NewLines, ReadTo};
+
 /// How many points of usage are kept; then every second one goes.
 const POINTS: usize = 2000;
 
@@ -45,9 +43,7 @@ pub(crate) struct Point {
 /// The index of one transcript.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
-    inode: u64,
-    /// Up to where the file is read.
-    read: u64,
+    read: ReadTo,
     entries: Vec<TranscriptEntry>,
     /// Calls, questions and queued messages that have no end yet.
     open: HashMap<String, usize>,
@@ -113,33 +109,21 @@ struct BlockHead<'a> {
 impl Index {
     /// Takes in what has come since the last time. The items that are new or have changed, in order.
     pub(crate) fn update(&mut self, path: &Path) -> io::Result<Vec<u64>> {
-        let file = match File::open(path) {
-            Ok(file) => file,
+        let mut lines = match NewLines::open(path, self.read) {
+            Ok(lines) => lines,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let about = file.metadata()?;
-        if about.ino() != self.inode || about.len() < self.read {
-            *self = Self { inode: about.ino(), ..Self::default() };
+        if lines.is_anew {
+            *self = Self { read: lines.position, ..Self::default() };
         }
-        if about.len() == self.read {
-            return Ok(Vec::new());
-        }
-        let mut file = BufReader::with_capacity(256 * 1024, file);
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let read = io::Read::take(&mut file, LINE_CAP).read_until(b'\n', &mut line)?;
-            if read == 0 || line.last() != Some(&b'\n') {
-                break;
-            }
-            let span = LineSpan { at: self.read, bytes: u32::try_from(read).unwrap_or(u32::MAX) };
-            self.read += read as u64;
+        while let Some(line) = lines.next_line()? {
+            let bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
             // A line that is no record is nobody's item.
-            if let Ok(head) = serde_json::from_slice::<Head<'_>>(&line) {
-                self.take(&head, span, &line);
+            if let Ok(head) = serde_json::from_slice::<Head<'_>>(line) {
+                self.take(&head, LineSpan { at: self.read.offset, bytes }, line);
             }
+            self.read = lines.position;
         }
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();

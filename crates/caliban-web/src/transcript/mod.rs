@@ -4,11 +4,13 @@
 mod index;
 mod index_cache;
 mod item;
+mod new_lines;
 mod routes;
 
 pub(crate) use index::Index;
 pub(crate) use index_cache::Shelf;
 pub(crate) use item::todo;
+pub(crate) use new_lines::{NewLines, ReadTo};
 pub(crate) use routes::{output, seen, transcript, usage};
 
 use std::path::Path;
