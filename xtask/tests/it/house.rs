@@ -1,5 +1,6 @@
 //! What holds for every crate: the workspace's lints, files that can be read at one sitting, documents that are here.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,6 +83,42 @@ fn no_source_file_is_too_long() {
         })
         .collect();
     assert_eq!(long, Vec::<String>::new());
+}
+
+/// Types that may share a name.
+const NAMESAKES: usize = 3;
+
+/// The name of the type that a line begins to define.
+fn type_name(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub").map_or(line, |rest| {
+        let rest =
+            rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+        rest.trim_start()
+    });
+    let rest = ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| line.strip_prefix(word))?;
+    rest.split(|c: char| !c.is_alphanumeric()).next()
+}
+
+/// A name that stands for many things cannot be searched for.
+#[test]
+fn few_types_share_a_name() {
+    assert_eq!(type_name("pub(in crate::daemon) struct Reply<T> {"), Some("Reply"));
+    assert_eq!(type_name("    struct Local;"), None);
+    let mut files = Vec::new();
+    for path in crates() {
+        sources(&path.join("src"), &mut files);
+    }
+    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in files {
+        for line in fs::read_to_string(&path).expect("a source file").lines() {
+            if let Some(name) = type_name(line) {
+                places.entry(name.to_owned()).or_default().push(path.clone());
+            }
+        }
+    }
+    assert!(places.len() > 1000, "{}", places.len());
+    places.retain(|_, places| places.len() > NAMESAKES);
+    assert_eq!(places, BTreeMap::new());
 }
 
 /// Documents in capitals that a user's repository has; the tests and guides speak of them.
