@@ -28,7 +28,7 @@ use caliban_agent::{
     event::{Answer, Ask, Author, Event, Outcome},
     feed::{Cursor, Feed, FeedEntry},
 };
-use caliban_core::message::Message;
+use caliban_core::{BoxFuture, message::Message};
 use caliban_permissions::Mode;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
@@ -44,7 +44,6 @@ use crate::{
     host::{Clients, EndedTurn, ModelSettings, SessionHost, Speech, TakenPrompt, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
     render::{Abilities, ClientUpdate, EntryTime, Renderer},
-    sessions::BoxFuture,
     turn_end::{self, TurnEnded},
 };
 

@@ -10,9 +10,12 @@ use caliban_agent::{
     background::command::{self as bg, CommandDone},
     event::Outcome,
 };
-use caliban_core::message::{Block, Message};
+use caliban_core::{
+    BoxFuture,
+    message::{Block, Message},
+};
 
-use crate::{host::SessionHost, render::Abilities, sessions::BoxFuture};
+use crate::{host::SessionHost, render::Abilities};
 
 /// Commands that the program adds to those of the host: what needs settings, files or other sessions.
 pub trait Commands: Send + Sync {

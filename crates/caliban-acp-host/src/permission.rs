@@ -15,7 +15,7 @@ use caliban_acp::{
     },
 };
 use caliban_agent::event::{Answer, Ask};
-use caliban_core::{inert, redact::Redactor};
+use caliban_core::{hex, inert, redact::Redactor};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -77,7 +77,7 @@ fn digest(ask: &Ask, key: &[u8]) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize()[..DIGEST_BYTES])
 }
 
 /// The question. It shows exactly the call that the answer is for; `listed` is that call as lists show it, so whoever

@@ -2,9 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     path::PathBuf,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,6 +10,7 @@ use caliban_acp::{
     extension::AgentState,
     v1::{McpServer, Meta, SessionInfo},
 };
+use caliban_core::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -20,9 +19,6 @@ use crate::{
     failure::{AcpFailure, FailureKind},
     host::{Clients, Hosted, SessionHost},
 };
-
-/// A boxed future, as trait objects need it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A conversation that a factory has made.
 pub struct OpenedSession {

@@ -16,6 +16,7 @@ use std::{
     },
 };
 
+use caliban_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -384,7 +385,7 @@ fn read(path: &Path) -> io::Result<Option<(Vec<u8>, u32)>> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

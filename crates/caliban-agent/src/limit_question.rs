@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use caliban_contract::wall_ms;
 use caliban_core::wait::Wait;
 use caliban_providers::ProviderError;
 use caliban_store::ledger::{AskTurn, QuestionEnd};
@@ -37,7 +38,7 @@ impl Agent {
             return Ok(false);
         };
         let _resting = kit.purse.rest();
-        let since_ms = now_ms();
+        let since_ms = wall_ms();
         let mut has_waited = false;
         loop {
             match kit.purse.take_question(&about, since_ms).await.map_err(unwritten)? {
@@ -86,7 +87,7 @@ impl Agent {
         let is_yes = matches!(answer, Some(Answer::Once | Answer::Always));
         let raised = if is_yes { kit.purse.raise(&about).await } else { Ok(()) };
         let closed =
-            if is_yes || cancel.is_cancelled() { QuestionEnd::Open } else { QuestionEnd::Denied(now_ms()) };
+            if is_yes || cancel.is_cancelled() { QuestionEnd::Open } else { QuestionEnd::Denied(wall_ms()) };
         kit.purse.close_question(&about, closed).await;
         raised.map_err(unwritten)?;
         if cancel.is_cancelled() {
@@ -113,8 +114,4 @@ impl Drop for Asking {
 
 fn unwritten(error: caliban_store::StoreError) -> Failed {
     Failed::Ledger(format!("the ledger: {error}"))
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }

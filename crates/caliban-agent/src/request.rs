@@ -307,7 +307,7 @@ fn entry(delta: Delta, audience: Audience) -> Option<FeedEntry> {
         Delta::Restart { reason } => is_shown.then_some(FeedEntry::Restart { reason }),
         Delta::Waiting { reason, wait, cause } => {
             let ms = milliseconds(wait);
-            let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
+            let now = caliban_contract::wall_ms();
             let pause = Pause { reason, ms, until_ms: now.saturating_add(ms) };
             Some(FeedEntry::Waiting(match cause {
                 WaitCause::RateLimit => Wait::RateLimit(pause),

@@ -271,7 +271,7 @@ fn failed(mut span: Span, kind: &str, why: &str) -> Span {
 
 /// The first bytes of a hash, in hex.
 fn hex(text: &str, bytes: usize) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    caliban_core::hex::encode(&Sha256::digest(text.as_bytes())[..bytes])
 }
 
 #[cfg(test)]

@@ -23,9 +23,25 @@ pub mod speaks_for;
 pub mod tail;
 pub mod variables;
 
+use std::io;
+
+use caliban_core::hex;
+
 pub use daemon_options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
 pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};
 pub use secrets::secrets_file;
+
+/// Bytes that nobody can guess, from the system.
+pub fn random<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
+    Ok(bytes)
+}
+
+/// The same as text for names and keys.
+pub fn random_hex<const BYTES: usize>() -> io::Result<String> {
+    Ok(hex::encode(&random::<BYTES>()?))
+}
 
 /// Milliseconds since 1970, for people to read. Never for order or time-outs.
 #[must_use]

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use caliban_core::hex;
 use caliban_core::ids::AgentId;
 use sha2::{Digest as _, Sha256};
 
@@ -350,8 +351,7 @@ pub fn short_parent() -> PathBuf {
 }
 
 fn hex_prefix(path: &Path, len: usize) -> String {
-    let digest = Sha256::digest(path.as_os_str().as_bytes());
-    digest.iter().take(len / 2).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(path.as_os_str().as_bytes())[..len / 2])
 }
 
 /// Makes a directory that only we can use, or checks the one that is there (a01).

@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_core::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::places::{TEMPORARY, private_dir, short_parent};
@@ -42,8 +43,7 @@ pub fn memory_dir(sockets: &Path) -> Option<PathBuf> {
     // Everybody can write in there: one that is not ours alone is not used (a01).
     private_dir(&own).ok()?;
     let digest = Sha256::digest(sockets.as_os_str().as_bytes());
-    let hash: String = digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    Some(own.join(hash))
+    Some(own.join(hex::encode(&digest[..HASH_BYTES])))
 }
 
 /// Looks at the nearest directory above that is there.

@@ -54,7 +54,7 @@ impl Days {
     pub const ALL: Self = Self(0b111_1111);
 
     /// `mon-fri`, `sat,sun`, `day`.
-    pub(crate) fn parse(text: &str) -> Result<Self, CalendarError> {
+    fn parse(text: &str) -> Result<Self, CalendarError> {
         let unknown = || CalendarError::Day(text.to_owned());
         let number = |name: &str| {
             let name = name.trim().to_ascii_lowercase();
@@ -78,6 +78,14 @@ impl Days {
             }
         }
         Ok(Self(days))
+    }
+
+    /// The days before a text about times, and that text: `mon-fri 07:00`. Without any it is about all of them.
+    pub(crate) fn before(text: &str) -> Result<(Self, &str), CalendarError> {
+        match text.trim().rsplit_once(char::is_whitespace) {
+            Some((days, times)) => Ok((Self::parse(days)?, times)),
+            None => Ok((Self::ALL, text.trim())),
+        }
     }
 
     /// Whether a date is one of them.

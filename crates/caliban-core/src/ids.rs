@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::inert;
+use crate::{hex, inert};
 
 /// A supervised agent: eight lowercase hex characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ impl SessionId {
 impl fmt::Display for AgentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // `pad`, so that a table's width and alignment apply.
-        f.pad(&hex(&self.0))
+        f.pad(&hex::encode(&self.0))
     }
 }
 
@@ -124,13 +124,13 @@ impl FromStr for AgentId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        unhex(text.as_bytes()).map(Self).ok_or_else(|| IdError::Agent(text.to_owned()))
+        hex::decode(text.as_bytes()).map(Self).ok_or_else(|| IdError::Agent(text.to_owned()))
     }
 }
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = hex(&self.0);
+        let mut text = hex::encode(&self.0);
         for at in [20, 16, 12, 8] {
             text.insert(at, '-');
         }
@@ -155,7 +155,7 @@ impl FromStr for SessionId {
             .map(|(_, byte)| byte)
             .collect();
         let wanted_len = if bare.len() == text.len() { 32 } else { 36 };
-        unhex(&bare)
+        hex::decode(&bare)
             .filter(|_| text.len() == wanted_len)
             .map(Self)
             .ok_or_else(|| IdError::Session(text.to_owned()))
@@ -188,33 +188,6 @@ impl From<SessionId> for String {
     fn from(id: SessionId) -> Self {
         id.to_string()
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .filter_map(|n| char::from_digit(n.into(), 16))
-        .collect()
-}
-
-/// Lowercase hex of exactly `N` bytes.
-fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    fn nibble(byte: u8) -> Option<u8> {
-        match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            _ => None,
-        }
-    }
-    if text.len() != N * 2 {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (slot, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *slot = nibble(pair[0])? * 16 + nibble(pair[1])?;
-    }
-    Some(bytes)
 }
 
 fn list<Id: fmt::Display>(candidates: &[Candidate<Id>]) -> String {

@@ -10,6 +10,7 @@ pub mod calendar;
 pub mod call_text;
 pub mod cap;
 pub mod fence;
+pub mod hex;
 pub mod hook;
 pub mod ids;
 pub mod inert;
@@ -30,6 +31,9 @@ pub mod spec;
 pub mod turn;
 pub mod usage;
 pub mod wait;
+
+/// A boxed future, as trait objects need it.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The fleet's names for what the broker also has: write `fleet::AgentId` for a supervised run.
 pub mod fleet {

@@ -101,11 +101,8 @@ impl FromStr for Range {
     type Err = CalendarError;
 
     fn from_str(text: &str) -> Result<Self, CalendarError> {
-        let (days, times) = match text.trim().rsplit_once(char::is_whitespace) {
-            Some((days, times)) => (Days::parse(days)?, times),
-            None => (Days::ALL, text),
-        };
-        let (from, to) = times.trim().split_once('-').ok_or_else(|| CalendarError::Range(text.to_owned()))?;
+        let (days, times) = Days::before(text)?;
+        let (from, to) = times.split_once('-').ok_or_else(|| CalendarError::Range(text.to_owned()))?;
         let range = Self { days, from: calendar::minutes(from)?, to: calendar::minutes(to)? };
         if range.from == DAY { Err(CalendarError::Range(text.to_owned())) } else { Ok(range) }
     }

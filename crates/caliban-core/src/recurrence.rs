@@ -17,7 +17,7 @@ const LOOK_AHEAD: i32 = 15;
 /// The longest time between two runs at times of the day.
 const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A run that begins this much after its time was missed, and says so.
-pub const LATE: SignedDuration = SignedDuration::from_secs(60);
+pub const LATE_MS: u64 = 60_000;
 
 /// How often a schedule runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,10 +114,7 @@ impl FromStr for Recurrence {
                 Ok(Self::Interval(every))
             };
         }
-        let (days, times) = match trimmed.rsplit_once(char::is_whitespace) {
-            Some((days, times)) => (Days::parse(days)?, times),
-            None => (Days::ALL, trimmed),
-        };
+        let (days, times) = Days::before(trimmed)?;
         let time = |text: &str| {
             calendar::minutes(text)
                 .and_then(|at| if at < DAY { Ok(at) } else { Err(CalendarError::Time(text.into())) })

@@ -8,7 +8,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use caliban_contract::random_hex;
 use caliban_core::budget::Limits;
+use caliban_core::hex;
 use caliban_core::price::MicroUsd;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -69,8 +71,8 @@ impl Token {
     /// # Errors
     /// The system has no random numbers.
     pub fn make(new: NewToken) -> io::Result<(Self, String)> {
-        let id = random::<4>()?;
-        let text = format!("{PREFIX}{id}-{}", random::<32>()?);
+        let id = random_hex::<4>()?;
+        let text = format!("{PREFIX}{id}-{}", random_hex::<32>()?);
         let token = Self {
             id,
             label: new.label,
@@ -224,13 +226,7 @@ fn is_id(text: &str) -> bool {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn random<const BYTES: usize>() -> io::Result<String> {
-    let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    hex::encode(&Sha256::digest(text.as_bytes()))
 }
 
 /// The directory of tokens below Caliban's data directory.

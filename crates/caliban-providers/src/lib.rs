@@ -24,8 +24,7 @@ mod thinking;
 mod unstreamed;
 mod wire;
 
-use std::{future::Future, pin::Pin};
-
+pub use caliban_core::BoxFuture;
 use caliban_core::{
     message::{Effort, Message, StopReason, ToolSpec},
     usage::Usage,
@@ -124,9 +123,6 @@ pub enum WaitCause {
     /// The last attempt failed, and the next one backs off.
     Retry,
 }
-
-/// A boxed future, as trait objects need it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Whether an attempt that failed may be on the bill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

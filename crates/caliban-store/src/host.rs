@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use caliban_core::hex;
 use sha2::{Digest, Sha256};
 
 /// How many hexadecimal digits an id has.
@@ -19,7 +20,7 @@ impl HostId {
     #[must_use]
     pub fn of(name: &str) -> Self {
         let digest = Sha256::new().chain_update("caliban host\0").chain_update(name).finalize();
-        Self(digest.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(DIGITS).map(hex).collect())
+        Self(hex::encode(&digest[..DIGITS / 2]))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -29,10 +30,6 @@ impl HostId {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(Self(text.to_owned()))
     }
-}
-
-fn hex(digit: u8) -> char {
-    char::from_digit(u32::from(digit), 16).unwrap_or_default()
 }
 
 impl fmt::Display for HostId {

@@ -10,30 +10,28 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::pin::Pin;
+
+use caliban_core::BoxFuture;
 
 use crate::doorbell::{Bells, private_dir};
 use crate::url::{SqliteFile, StoreUrl};
 
-/// A future that can move between threads, from a method that can be called through `dyn`.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 /// The means of one store. Names are ids of broker agents.
 pub trait Signals: fmt::Debug + Send + Sync {
     /// Wakes everybody who listens for `who`. Best effort.
-    fn ring<'a>(&'a self, who: &'a str) -> Pending<'a, ()>;
+    fn ring<'a>(&'a self, who: &'a str) -> BoxFuture<'a, ()>;
 
     /// Starts to listen for `who`. Rings from now on are kept until [`Bell::rung`] sees them.
     ///
     /// # Errors
     /// When the means fail; the caller then looks at the store from time to time.
-    fn listen<'a>(&'a self, who: &'a str) -> Pending<'a, io::Result<Box<dyn Bell>>>;
+    fn listen<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Bell>>>;
 
     /// Takes the right to type into the pane of `who`, if nobody has it.
     ///
     /// # Errors
     /// When the means fail; then nobody types.
-    fn try_lock_pane<'a>(&'a self, who: &'a str) -> Pending<'a, io::Result<Option<PaneLock>>>;
+    fn try_lock_pane<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Option<PaneLock>>>;
 }
 
 /// One listener.
@@ -42,7 +40,7 @@ pub trait Bell: fmt::Debug + Send {
     ///
     /// # Errors
     /// When the means fail.
-    fn rung(&mut self) -> Pending<'_, io::Result<()>>;
+    fn rung(&mut self) -> BoxFuture<'_, io::Result<()>>;
 }
 
 /// The right to type into a pane, until it is dropped.
@@ -93,21 +91,21 @@ impl BesideFile {
 }
 
 impl Signals for BesideFile {
-    fn ring<'a>(&'a self, who: &'a str) -> Pending<'a, ()> {
+    fn ring<'a>(&'a self, who: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move { self.bells.ring(who) })
     }
 
-    fn listen<'a>(&'a self, who: &'a str) -> Pending<'a, io::Result<Box<dyn Bell>>> {
+    fn listen<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Bell>>> {
         Box::pin(async move { Ok(Box::new(self.bells.listen(who)?) as Box<dyn Bell>) })
     }
 
-    fn try_lock_pane<'a>(&'a self, who: &'a str) -> Pending<'a, io::Result<Option<PaneLock>>> {
+    fn try_lock_pane<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Option<PaneLock>>> {
         Box::pin(async move { self.try_lock(who) })
     }
 }
 
 impl Bell for crate::doorbell::Bell {
-    fn rung(&mut self) -> Pending<'_, io::Result<()>> {
+    fn rung(&mut self) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(crate::doorbell::Bell::rung(self))
     }
 }

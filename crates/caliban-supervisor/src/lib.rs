@@ -35,10 +35,3 @@ use caliban_control::protocol;
 pub use daemon::decide;
 pub use daemon_mode::{DaemonArgs, daemon_main, run_daemon};
 pub use shim::shim_main;
-
-/// Random bytes as hex.
-pub(crate) fn random_hex<const BYTES: usize>() -> std::io::Result<String> {
-    let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}

@@ -96,9 +96,7 @@ struct Copy(PathBuf);
 impl Copy {
     fn make(base: &Path, own: &Places) -> io::Result<Self> {
         own.prepare_runtime().map_err(io::Error::other)?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let place = own.runtime().join(format!("look-{:016x}", u64::from_ne_bytes(random)));
+        let place = own.runtime().join(format!("look-{}", caliban_contract::random_hex::<8>()?));
         DirBuilder::new().mode(0o700).create(&place)?;
         let copy = Self(place);
         fs::copy(base.join(REGISTRY), copy.0.join(REGISTRY))?;

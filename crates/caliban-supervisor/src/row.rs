@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Status;
 use caliban_core::priority::Priority;
-use caliban_core::recurrence::LATE;
+use caliban_core::recurrence::LATE_MS;
 use caliban_core::setup::AgentSetup;
 use caliban_core::spec::{Isolation, Occurrence, SpawnSpec};
 use caliban_core::wait::QueuedFor;
@@ -159,11 +159,10 @@ impl RowFacts<'_> {
     #[must_use]
     pub fn row(self) -> AgentRow {
         let Self { record, status, about, shim, .. } = self;
-        let late = u64::try_from(LATE.as_millis()).unwrap_or(u64::MAX);
         let late_ms = about
             .planned_at()
             .and_then(|planned| Some(self.begun?.first_at.saturating_sub(planned)))
-            .filter(|by| *by >= late);
+            .filter(|by| *by >= LATE_MS);
         let silent = WorkerStatus::default();
         let report = self.report.unwrap_or(&silent);
         // What an earlier run did or asked is over.

@@ -227,9 +227,8 @@ fn told(workspace: &Workspace, host: &str, fetched: &Fetched) -> ToolOutput {
     if text.trim().is_empty() {
         notes.push("[the page has no text]".to_owned());
     }
-    let chars = workspace.options.limits.output_chars;
-    let output = workspace.outputs.output("fetch", text.trim(), &notes.join("\n"), chars);
-    ToolOutput { summary: format!("{host}: {}", error_text::bytes(fetched.body.len() as u64)), ..output }
+    let summary = format!("{host}: {}", error_text::bytes(fetched.body.len() as u64));
+    workspace.output("fetch", text.trim(), &notes, summary)
 }
 
 /// UTF-8, or Latin-1 where the page says so; other encodings come out with replacement characters.

@@ -170,9 +170,7 @@ fn glob_now(
             if found.directory { format!("{path}/") } else { path }
         })
         .collect();
-    let chars = workspace.options.limits.output_chars;
-    let output = workspace.outputs.output("glob", &lines.join("\n"), &notes.join("\n"), chars);
-    Ok(ToolOutput { summary: count, ..output })
+    Ok(workspace.output("glob", &lines.join("\n"), &notes, count))
 }
 
 struct GlobMatches {

@@ -285,7 +285,5 @@ fn told(workspace: &Workspace, input: &GrepInput, base: &Path, mut hits: Hits) -
             format!("{} in {files}", error_text::counted(matches, "match", "matches"))
         }
     };
-    let chars = workspace.options.limits.output_chars;
-    let output = workspace.outputs.output("grep", &lines.join("\n"), &notes.join("\n"), chars);
-    ToolOutput { summary, ..output }
+    workspace.output("grep", &lines.join("\n"), &notes, summary)
 }

@@ -4,8 +4,9 @@
 //! whether a call is allowed (it only says what the call would touch) and never reads the
 //! environment: the workspace is given everything.
 
-use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
+pub use caliban_core::BoxFuture;
 use caliban_core::{
     access::Access,
     message::{ResultPart, ToolSpec},
@@ -55,9 +56,6 @@ pub use crate::{
         DetachPlace, OffLimits, PrivateAddresses, SearchService, Workspace, WorkspaceError, WorkspaceOptions,
     },
 };
-
-/// A boxed future, as trait objects need it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A tool the model can call.
 pub trait Tool: Send + Sync {

@@ -13,6 +13,7 @@ use caliban_contract::detached::DetachedRecord;
 use caliban_http::{AddressPolicy, HttpClient};
 
 use crate::{
+    ToolOutput,
     bash::{
         self,
         jobs::{JobInfo, Jobs},
@@ -266,6 +267,12 @@ impl Workspace {
     /// What was judged for this path.
     pub(crate) fn claim(&self, given: &str) -> Result<CallTarget, String> {
         self.judged.claim(given, || self.absolute(given))
+    }
+
+    /// The output of a call, within the caller's cap.
+    pub(crate) fn output(&self, kind: &str, text: &str, notes: &[String], summary: String) -> ToolOutput {
+        let chars = self.options.limits.output_chars;
+        ToolOutput { summary, ..self.outputs.output(kind, text, &notes.join("\n"), chars) }
     }
 
     /// The path as it is shown: relative to the working directory where it is below it.

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use caliban_core::hex;
 use http::{HeaderMap, StatusCode, header};
 use rust_embed::Embed;
 
@@ -19,9 +20,7 @@ pub(crate) fn answer(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = Assets::get(name) else {
         return Problem::not_found(format!("there is no {path}")).into_response();
     };
-    let hash: String =
-        file.metadata.sha256_hash().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    let etag = format!("\"{hash}\"");
+    let etag = format!("\"{}\"", hex::encode(&file.metadata.sha256_hash()[..16]));
     let fixed = [(header::ETAG, etag.as_str()), (header::CACHE_CONTROL, "no-cache")];
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
         return (StatusCode::NOT_MODIFIED, fixed).into_response();

@@ -8,6 +8,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use caliban_contract::random_hex;
+use caliban_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -75,7 +77,7 @@ impl Devices {
         let is_name = |name: &str| name.len() == 16 && name.starts_with("caliban-");
         let is_new = !is_name(&kept.name);
         if is_new {
-            kept.name = format!("caliban-{}", random::<4>()?);
+            kept.name = format!("caliban-{}", random_hex::<4>()?);
         }
         let (token, token_file) = match token_file {
             Some(given) => (given_token(given)?, given.to_owned()),
@@ -111,7 +113,7 @@ impl Devices {
             let Some(oldest) = oldest else { break };
             self.links.remove(&oldest);
         }
-        let token = random::<24>()?;
+        let token = random_hex::<24>()?;
         self.links.insert(hash(&token), now.saturating_add(LINK_MS));
         Ok(token)
     }
@@ -122,7 +124,11 @@ impl Devices {
             Some(until) if until > now => {}
             _ => return Ok(None),
         }
-        let signed = SignedIn { device: random::<8>()?, cookie: random::<32>()?, page_key: random::<32>()? };
+        let signed = SignedIn {
+            device: random_hex::<8>()?,
+            cookie: random_hex::<32>()?,
+            page_key: random_hex::<32>()?,
+        };
         self.kept.devices.retain(|device| device.last_seen.saturating_add(DEVICE_MS) > now);
         self.kept.devices.sort_by_key(|device| device.last_seen);
         while self.kept.devices.len() >= DEVICES {
@@ -204,7 +210,7 @@ fn own_token(file: &Path) -> io::Result<String> {
     if let Some(token) = read(file)?.map(|text| text.trim().to_owned()).filter(|token| token.len() >= 32) {
         return Ok(token);
     }
-    let token = random::<32>()?;
+    let token = random_hex::<32>()?;
     let new = file.with_extension(format!("new-{}", std::process::id()));
     let mut out = private(&new)?;
     out.write_all(format!("{token}\n").as_bytes())?;
@@ -235,14 +241,7 @@ pub(crate) fn private(path: &Path) -> io::Result<fs::File> {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Random hex.
-pub(crate) fn random<const BYTES: usize>() -> io::Result<String> {
-    let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    hex::encode(&Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]

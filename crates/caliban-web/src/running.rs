@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use caliban_core::hex;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
@@ -89,7 +90,7 @@ fn place(dir: &Path, port: u16) -> PathBuf {
 }
 
 fn digest(cert: &CertificateDer<'_>) -> String {
-    Sha256::digest(cert).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(cert))
 }
 
 /// A link of the server at this address; none when it is not ours: whoever has the port otherwise is not told the token.

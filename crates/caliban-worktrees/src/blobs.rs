@@ -121,8 +121,7 @@ impl Pointer {
                 n => hash.update(&buffer[..n]),
             }
         }
-        let hex: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        Ok(hex == self.sha256)
+        Ok(caliban_core::hex::encode(&hash.finalize()) == self.sha256)
     }
 }
 

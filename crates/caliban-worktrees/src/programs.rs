@@ -3,10 +3,10 @@
 //!
 //! It only tells; whether that may be is for others to ask.
 
-use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use caliban_core::hex;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -96,7 +96,7 @@ impl Programs {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        hex(&hash.finalize())
+        hex::encode(&hash.finalize())
     }
 }
 
@@ -146,7 +146,7 @@ impl Repo {
                 if is_hook(&path) {
                     programs.lines.push(format!("hook {name}"));
                     let content = std::fs::read(&path).unwrap_or_default();
-                    programs.contents.push(hex(&Sha256::digest(content)));
+                    programs.contents.push(hex::encode(&Sha256::digest(content)));
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Repo {
 impl Repo {
     /// Hashes of what a setting leads to and the working tree can change: an included file, the hooks of a directory.
     fn named_by(&self, key: &str, value: &str, file: &Path) -> Vec<String> {
-        let hash = |path: &Path| hex(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
+        let hash = |path: &Path| hex::encode(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
         if key.starts_with("include") && key.ends_with(".path") {
             return vec![hash(&file.parent().unwrap_or(file).join(value))];
         }
@@ -195,13 +195,6 @@ fn runs(key: &str, value: &str, when: GitOccasion) -> bool {
         _ => false,
     };
     always || (when == GitOccasion::Landing && landing)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -8,11 +8,10 @@ use std::{
 use caliban_acp::v1::SessionInfo;
 use caliban_acp_host::{
     AcpFailure, ClientFiles, Factory, FailureKind, LoadSession, NewSession, OpenedSession,
-    sessions::BoxFuture,
 };
 use caliban_agent::{Attendance, conversation::Conversation};
 
-use caliban_core::spec::AfterTurn;
+use caliban_core::{BoxFuture, spec::AfterTurn};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{

@@ -183,7 +183,6 @@ fn found(directory: &Path) -> Option<FoundSession> {
 }
 
 fn new_id() -> Result<AgentId, Failure> {
-    let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
+    let bytes = caliban_contract::random().map_err(|error| Failure::new(error.to_string()))?;
     Ok(AgentId::from_random(bytes))
 }

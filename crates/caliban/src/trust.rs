@@ -15,7 +15,7 @@ use std::{
 };
 
 use caliban_agent::definitions::{self, DefinitionFile};
-use caliban_core::inert;
+use caliban_core::{hex, inert};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -214,7 +214,7 @@ impl RepoFiles {
             let name = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
             add(name.as_os_str().as_bytes(), file.content.as_deref().ok());
         }
-        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&digest.finalize())
     }
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use caliban_core::hex;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -111,7 +112,7 @@ fn marked<'a>(found: &'a str, close: &str) -> Option<(&'a str, &'a str)> {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(text))
 }
 
 /// A whole text file, up to a cap; none when there is none.

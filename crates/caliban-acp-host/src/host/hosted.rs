@@ -14,13 +14,12 @@ use caliban_agent::{
     mentions::Mentions,
 };
 use caliban_core::{
+    BoxFuture,
     message::{Effort, Message},
     redact::Redactor,
 };
 use caliban_permissions::Policy;
 use tokio_util::sync::CancellationToken;
-
-use crate::sessions::BoxFuture;
 
 /// An agent that a host can serve. What it does is in its feed; a host calls one method at a time.
 pub trait Hosted: Send + 'static {

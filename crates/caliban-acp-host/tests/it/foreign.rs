@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use caliban_acp::v1::StopReason;
-use caliban_acp_host::{Clients, Hosted, SessionHost, Sessions, host::About, sessions::BoxFuture};
+use caliban_acp_host::{Clients, Hosted, SessionHost, Sessions, host::About};
 use caliban_agent::{
     TurnReport,
     asks::Asks,
@@ -15,6 +15,7 @@ use caliban_agent::{
     transcript::{Durability, Transcript},
 };
 use caliban_core::{
+    BoxFuture,
     budget::Limits,
     message::{Message, Role, StopReason as Stop},
     redact::Redactor,

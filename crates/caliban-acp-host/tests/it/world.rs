@@ -14,7 +14,7 @@ use caliban_acp::{
 };
 use caliban_acp_host::{
     AcpFailure, Clients, Factory, FailureKind, Hosted, LoadSession, NewSession, OpenedSession, ServeOptions,
-    SessionHost, Sessions, serve, sessions::BoxFuture as Boxed,
+    SessionHost, Sessions, serve,
 };
 use caliban_agent::{
     Agent, AgentLimits, Attendance, Kit,
@@ -24,11 +24,10 @@ use caliban_agent::{
     spawner::Spawner,
     subagent::WorktreeIsolation,
 };
-use caliban_core::{budget, message::Effort, price::Billing, redact::Redactor};
+use caliban_core::{BoxFuture, budget, message::Effort, price::Billing, redact::Redactor};
 use caliban_permissions::Policy;
 use caliban_providers::{
-    BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, RetryPolicy, Watch, script::Script,
-    scripted::Scripted,
+    ModelReply, ModelRequest, Provider, ProviderError, RetryPolicy, Watch, script::Script, scripted::Scripted,
 };
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
 use serde_json::Value;
@@ -181,7 +180,7 @@ impl World {
 }
 
 impl Factory for World {
-    fn create(&self, wanted: NewSession) -> Boxed<'_, Result<OpenedSession, AcpFailure>> {
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<OpenedSession, AcpFailure>> {
         Box::pin(async move {
             if wanted.cwd != self.root() {
                 let failure = AcpFailure::new(FailureKind::Invalid, "no such directory");
@@ -198,7 +197,7 @@ impl Factory for World {
         })
     }
 
-    fn load(&self, wanted: LoadSession) -> Boxed<'_, Result<OpenedSession, AcpFailure>> {
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<OpenedSession, AcpFailure>> {
         Box::pin(async move {
             Agent::resume(self.kit(&wanted.id))
                 .await
@@ -207,7 +206,7 @@ impl Factory for World {
         })
     }
 
-    fn list(&self, _cwd: Option<PathBuf>) -> Boxed<'_, Result<Vec<SessionInfo>, AcpFailure>> {
+    fn list(&self, _cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>> {
         Box::pin(async move { Ok(vec![SessionInfo::new("s1", self.root())]) })
     }
 }

@@ -1,6 +1,7 @@
 //! The arguments of `/bg`.
 
-use super::{Background, BackgroundOrder, BackgroundRefusal, Ground, Spawner, now_ms, text};
+use super::{Background, BackgroundOrder, BackgroundRefusal, Ground, Spawner, text};
+use caliban_contract::wall_ms;
 
 /// What the arguments are, for people.
 pub const USAGE: &str =
@@ -51,7 +52,7 @@ impl BackgroundCommand {
     pub async fn run(self, background: &Background) -> Result<CommandDone, BackgroundRefusal> {
         match self {
             Self::Start(order) => background.start(order, Spawner::Person).await.map(CommandDone::Started),
-            Self::List => Ok(CommandDone::Text(text::list(&background.rows(), now_ms()))),
+            Self::List => Ok(CommandDone::Text(text::list(&background.rows(), wall_ms()))),
             Self::Kill(id) => {
                 background.kill(id).await?;
                 Ok(CommandDone::Text(format!("Background agent {id} is stopped.")))

@@ -16,6 +16,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use caliban_contract::wall_ms;
 use caliban_core::{
     background::{BackgroundRow, BackgroundStatus},
     budget, model_alias,
@@ -188,7 +189,7 @@ impl Background {
             status: BackgroundStatus::Running,
             summary: summary.clone(),
             model: model.clone(),
-            started_ms: now_ms(),
+            started_ms: wall_ms(),
             ended_ms: None,
             tokens: 0,
             activity: None,
@@ -358,8 +359,4 @@ pub(crate) fn unfinished(records: &[Record]) -> BTreeSet<u32> {
 /// What one is called.
 fn name(id: u32) -> String {
     format!("background agent {id}")
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }

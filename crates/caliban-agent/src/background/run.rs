@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use caliban_contract::wall_ms;
 use caliban_core::{background::BackgroundStatus, message::Message, spec::WorktreeSpec};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Background, Ground, Spawner, name, now_ms, text};
+use super::{Background, Ground, Spawner, name, text};
 use crate::{
     agent::{Agent, Kit, TurnReport},
     event::{Author, Event, Outcome},
@@ -48,7 +49,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
     };
     let branch = work.as_ref().and_then(Work::kept);
     let goes_on = outcome == Outcome::Cancelled && background.0.board().stopped(id, branch);
-    let Some(row) = background.0.board().ended(id, status(&outcome), now_ms()) else { return };
+    let Some(row) = background.0.board().ended(id, status(&outcome), wall_ms()) else { return };
     if goes_on {
         // Who has stopped it tells where.
         return background.changed();

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::wall_ms;
+use caliban_core::hex;
 use caliban_core::priority::Standing;
 use caliban_providers::{Admitted, Allowance, BoxFuture, Governor};
 use caliban_store::{
@@ -37,14 +39,10 @@ impl MachineLedger {
     /// The governor of a provider and key. Whoever stands higher comes first when there is a queue.
     pub fn governor(&self, provider: &str, base: &str, key: &str, standing: Standing) -> Arc<dyn Governor> {
         let digest = Sha256::new().chain_update("caliban lane\0").chain_update(key).finalize();
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex::encode(&digest);
         let lane = Lane(format!("{provider} {base} {}", &hash[..DIGITS]));
         Arc::new(LaneGovernor { ledger: self.clone(), lane, standing, is_strained: AtomicBool::new(false) })
     }
-}
-
-fn now_ms() -> u64 {
-    caliban_contract::wall_ms()
 }
 
 fn ms(time: Duration) -> u64 {
@@ -57,7 +55,7 @@ impl LaneGovernor {
             // Those ahead may have been killed while they waited.
             settle_dead(ledger).await?;
         }
-        ledger.admit(&self.lane, self.standing.rank(), ticket.map(Ticket), &own(), now_ms()).await
+        ledger.admit(&self.lane, self.standing.rank(), ticket.map(Ticket), &own(), wall_ms()).await
     }
 }
 
@@ -74,7 +72,7 @@ impl Governor for LaneGovernor {
             match asked {
                 Ok(Admission::Wait { until_ms, ticket, reason }) => {
                     self.is_strained.store(true, Ordering::Release);
-                    let wait = Duration::from_millis(until_ms.saturating_sub(now_ms()));
+                    let wait = Duration::from_millis(until_ms.saturating_sub(wall_ms()));
                     Admitted::Wait { wait, ticket: ticket.0, reason }
                 }
                 Ok(Admission::Go) => Admitted::Go,
@@ -99,7 +97,7 @@ impl Governor for LaneGovernor {
     fn limited<'a>(&'a self, reason: &'a str, asked: Option<Duration>, ago: Duration) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.is_strained.store(true, Ordering::Release);
-            let now = now_ms();
+            let now = wall_ms();
             if let Ok(mut guard) = self.ledger.open().await
                 && let Some(ledger) = guard.as_mut()
             {
@@ -118,7 +116,7 @@ impl Governor for LaneGovernor {
                 && let Some(ledger) = guard.as_mut()
             {
                 let allowance = allowance.map(|it| (it.limit, it.left, ms(it.reset)));
-                noted(ledger.answered(&self.lane, allowance, now_ms()).await);
+                noted(ledger.answered(&self.lane, allowance, wall_ms()).await);
             }
         })
     }

@@ -198,7 +198,9 @@ impl Client {
     }
 
     fn take_name(&mut self) -> Result<String, ClientError> {
-        self.name.take().map_or_else(random_key, Ok)
+        let random =
+            || caliban_contract::random_hex::<16>().map_err(|error| ClientError::Broken(error.to_string()));
+        self.name.take().map_or_else(random, Ok)
     }
 
     /// Whether no daemon was there when it connected.
@@ -665,10 +667,4 @@ fn encoded(bytes: &[u8], plain: &[u8]) -> String {
         }
     }
     text
-}
-
-fn random_key() -> Result<String, ClientError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| ClientError::Broken(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -85,19 +85,13 @@ pub(super) async fn find_agent(
     session: SessionId,
     given: &IdPrefix,
 ) -> Result<PrefixMatch<Agent>, sqlx::Error> {
-    let rows = sqlx::query(concat!(
+    let sql = concat!(
         "SELECT ",
         agent_columns!(),
         " WHERE ((a.agent_id >= $1 AND a.agent_id < $2) OR a.number = $5) AND a.session_id = $3 \
          ORDER BY a.agent_id LIMIT $4"
-    ))
-    .bind(given.low())
-    .bind(given.high())
-    .bind(session.to_string())
-    .bind(CANDIDATES)
-    .bind(given.number())
-    .fetch_all(conn)
-    .await?;
+    );
+    let rows = candidates(conn, sql, session, given).await?;
     one_of(&rows, row::agent, |agent| agent.id.to_string())
 }
 
@@ -116,20 +110,14 @@ pub(super) async fn find_task(
     session: SessionId,
     given: &IdPrefix,
 ) -> Result<PrefixMatch<Task>, sqlx::Error> {
-    let rows = sqlx::query(concat!(
+    let sql = concat!(
         "SELECT ",
         task_columns!(),
         " FROM tasks WHERE ((task_id >= $1 AND task_id < $2) OR number = $5) AND EXISTS (SELECT 1 FROM agents a \
          WHERE a.agent_id IN (tasks.context_id, tasks.from_agent_id) AND a.session_id = $3) \
          ORDER BY task_id LIMIT $4"
-    ))
-    .bind(given.low())
-    .bind(given.high())
-    .bind(session.to_string())
-    .bind(CANDIDATES)
-    .bind(given.number())
-    .fetch_all(conn)
-    .await?;
+    );
+    let rows = candidates(conn, sql, session, given).await?;
     one_of(&rows, row::task, |task| task.id.to_string())
 }
 
@@ -152,6 +140,17 @@ pub(super) async fn agent_by_id(
         .fetch_optional(conn)
         .await?;
     found.as_ref().map(row::agent).transpose()
+}
+
+/// The rows whose id begins as given, or that have the given number: `$1` to `$5` of `sql`.
+async fn candidates(
+    conn: &mut SqliteConnection,
+    sql: &'static str,
+    session: SessionId,
+    given: &IdPrefix,
+) -> Result<Vec<SqliteRow>, sqlx::Error> {
+    let query = sqlx::query(sql).bind(given.low()).bind(given.high()).bind(session.to_string());
+    query.bind(CANDIDATES).bind(given.number()).fetch_all(conn).await
 }
 
 fn one_of<T>(

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::path::Path;
 
+use caliban_core::hex;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -80,7 +81,7 @@ impl Capability {
 
     fn seal(&self) -> Seal {
         let digest = Sha256::new().chain_update(self.0[0]).chain_update(self.0[1]).finalize();
-        Seal(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Seal(hex::encode(&digest))
     }
 }
 

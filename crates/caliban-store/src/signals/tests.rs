@@ -42,7 +42,7 @@ impl InProcess {
 }
 
 impl Signals for InProcess {
-    fn ring<'a>(&'a self, who: &'a str) -> Pending<'a, ()> {
+    fn ring<'a>(&'a self, who: &'a str) -> BoxFuture<'a, ()> {
         self.with(|shared| {
             shared.rings.push(who.to_owned());
             shared.bells.entry(who.to_owned()).or_default().notify_one();
@@ -50,7 +50,7 @@ impl Signals for InProcess {
         Box::pin(async {})
     }
 
-    fn listen<'a>(&'a self, who: &'a str) -> Pending<'a, io::Result<Box<dyn Bell>>> {
+    fn listen<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Bell>>> {
         let bell = self.with(|shared| {
             shared.listens += 1;
             let bell = shared.bells.entry(who.to_owned()).or_default().clone();
@@ -60,7 +60,7 @@ impl Signals for InProcess {
         Box::pin(async move { bell.map(|bell| Box::new(FakeBell { shared, bell }) as Box<dyn Bell>) })
     }
 
-    fn try_lock_pane<'a>(&'a self, who: &'a str) -> Pending<'a, io::Result<Option<PaneLock>>> {
+    fn try_lock_pane<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Option<PaneLock>>> {
         let free = self.with(|shared| {
             if shared.is_broken {
                 return Err(io::Error::other("broken"));
@@ -73,7 +73,7 @@ impl Signals for InProcess {
 }
 
 impl Bell for FakeBell {
-    fn rung(&mut self) -> Pending<'_, io::Result<()>> {
+    fn rung(&mut self) -> BoxFuture<'_, io::Result<()>> {
         let is_mute = self.shared.with(|shared| {
             shared.waits += 1;
             shared.is_mute

@@ -10,7 +10,7 @@ use caliban_contract::secrets_file;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
-use caliban_core::recurrence::{Due, LATE};
+use caliban_core::recurrence::{Due, LATE_MS};
 use caliban_core::spec::{Occurrence, SpawnSpec};
 use caliban_store::fleet::{LastRun, Overlap, RegistryChange, ScheduleRecord};
 use jiff::{Timestamp, Zoned};
@@ -81,11 +81,11 @@ impl Owner {
 
     /// At its start a daemon says what should have begun while none was there.
     pub(super) fn say_what_was_missed(&mut self) {
-        let (now, late) = (crate::wall_ms(), LATE.as_millis().unsigned_abs() as u64);
+        let now = crate::wall_ms();
         let mut notes = Vec::new();
         for schedule in self.schedules.values().filter(|schedule| !schedule.record.paused) {
             let by = now.saturating_sub(schedule.record.next_at);
-            if by >= late {
+            if by >= LATE_MS {
                 notes.push(format!(
                     "schedule {}: a run was due {} ago, while no daemon was there; it runs now",
                     schedule.record.name,
@@ -95,7 +95,7 @@ impl Owner {
         }
         for agent in self.agents.values().filter(|agent| agent.is_queued()) {
             let by = agent.about.start_at_ms.map_or(0, |at| now.saturating_sub(at));
-            if by >= late {
+            if by >= LATE_MS {
                 let (id, by) = (agent.record.id, ago(by));
                 notes.push(format!(
                     "agent {id} was to start {by} ago, while no daemon was there; it starts now"
@@ -189,7 +189,7 @@ impl Owner {
         let agent = self.prepare_spawn(&request, Vec::new())?;
         let (id, about) = (agent.id, About::of(&request.spec));
         let late = now.saturating_sub(due_at);
-        let is_late = late >= LATE.as_millis().unsigned_abs() as u64;
+        let is_late = late >= LATE_MS;
         let note = is_late.then(|| match missed {
             0 => format!("the run due at {} began {} late", time(due_at), ago(late)),
             more => {

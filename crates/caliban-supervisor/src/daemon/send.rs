@@ -29,7 +29,7 @@ pub(super) async fn send(
         return Err(ApiError::new(ErrorCode::BadRequest, "there is nothing to say"));
     }
     if request.id.is_none() {
-        let random = crate::random_hex::<16>();
+        let random = caliban_contract::random_hex::<16>();
         request.id =
             Some(random.map_err(|error| {
                 ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}"))

@@ -232,9 +232,8 @@ impl Owner {
     /// An id that nobody has or had a directory under.
     pub(super) fn new_id(&self) -> Result<AgentId, ApiError> {
         loop {
-            let mut bytes = [0; 4];
-            getrandom::fill(&mut bytes)
-                .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))?;
+            let bytes = caliban_contract::random()
+                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
             let id = AgentId::from_random(bytes);
             let archived = caliban_contract::archive::place(self.places.base(), id);
             let is_known = self.agents.contains_key(&id) || rm::leaving(&self.places, id).exists();
@@ -247,7 +246,7 @@ impl Owner {
 
 /// A run's name.
 pub(super) fn new_nonce() -> Result<String, ApiError> {
-    crate::random_hex::<16>()
+    caliban_contract::random_hex::<16>()
         .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))
 }
 

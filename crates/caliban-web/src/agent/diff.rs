@@ -170,7 +170,7 @@ fn refusal(words: words::LandingError) -> Problem {
 /// The body with its tag, which has `more` in it, or that the caller has it.
 fn tagged(mut body: Value, more: &str, headers: &HeaderMap) -> Response {
     let digest = Sha256::digest(format!("{body}{more}").as_bytes());
-    let tag: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let tag = caliban_core::hex::encode(&digest[..12]);
     let quoted = format!("\"{tag}\"");
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == quoted.as_bytes()) {
         return (StatusCode::NOT_MODIFIED, [(header::ETAG, quoted)]).into_response();

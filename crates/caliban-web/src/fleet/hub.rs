@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::asks::FleetQuestion;
 use super::{shown, spent_today};
-use crate::{devices, time};
+use crate::time;
 
 /// How long a reader waits for the first look at all repos.
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
@@ -131,7 +131,7 @@ impl Hub {
         let (changed, _) = watch::channel(0);
         let state = State { next: 1, today: spent_today::unknown(), ..State::default() };
         Ok(Self {
-            epoch: devices::random::<2>()?,
+            epoch: caliban_contract::random_hex::<2>()?,
             state: Mutex::new(state),
             changed,
             is_settled: watch::channel(false).0,

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use caliban_core::hex;
 use sha1::Digest as _;
 
 use crate::marker::Oid;
@@ -197,13 +198,13 @@ impl Index {
             hash.update(&entry.path);
             hash.update([0]);
         }
-        hex(&hash.finalize())
+        hex::encode(&hash.finalize())
     }
 
     /// The objects that it names, but for commits of submodules.
     pub(super) fn objects(&self) -> BTreeSet<Oid> {
         let named = self.entries.iter().filter(|entry| !entry.is_gitlink());
-        named.filter_map(|entry| Oid::parse(&hex(&entry.oid))).collect()
+        named.filter_map(|entry| Oid::parse(&hex::encode(&entry.oid))).collect()
     }
 
     /// Its bytes, in version 2, or 3 where that is needed, for object ids of so many bytes.
@@ -232,11 +233,6 @@ impl Index {
         out.extend(sum);
         out
     }
-}
-
-/// Lower-case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether git would take this path, on every file system.

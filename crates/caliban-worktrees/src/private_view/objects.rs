@@ -12,10 +12,10 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use caliban_core::fence::Profile;
+use caliban_core::hex;
 use caliban_fence::{Access, Bind, ByteText, Fence, FencedCommand};
 use sha2::Digest as _;
 
-use super::index_file::hex;
 use super::{PrivateGit, words};
 use crate::error::{Error, Result};
 use crate::fast_import::nonce_name;
@@ -257,7 +257,7 @@ fn copy_named(file: &mut File, place: &Path, name: &str) -> io::Result<()> {
             Err(error) => break Err(error),
         }
     };
-    if copied.is_ok() && hex(&hash.finalize()) == name {
+    if copied.is_ok() && hex::encode(&hash.finalize()) == name {
         return fs::rename(&new, place.join(name));
     }
     // What is not what its name says is nothing that a commit names.

@@ -8,11 +8,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use caliban_core::hex;
 use rustix::fs::{AtFlags, FileType, Timespec};
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-use super::index_file::{Index, hex};
+use super::index_file::Index;
 use super::names::{Refs, STASH, is_ref};
 use super::state_files::{self, StateFiles};
 use super::{PrivateGit, words};
@@ -98,7 +99,7 @@ pub(super) fn digest(files: &StateFiles) -> String {
         hash.update((bytes.len() as u64).to_be_bytes());
         hash.update(bytes);
     }
-    hex(&hash.finalize())
+    hex::encode(&hash.finalize())
 }
 
 impl PrivateGit {
@@ -184,7 +185,7 @@ impl PrivateGit {
                 hash.update(format!("\0{} {} {times:?}\n", found.st_ino, found.st_size));
             }
         }
-        Ok(hex(&hash.finalize()))
+        Ok(hex::encode(&hash.finalize()))
     }
 }
 

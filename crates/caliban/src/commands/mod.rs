@@ -11,12 +11,12 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use caliban_acp_host::{CommandAnswer, CommandInfo, Commands, SessionHost, sessions::BoxFuture};
+use caliban_acp_host::{CommandAnswer, CommandInfo, Commands, SessionHost};
 use caliban_agent::{
     Agent, AgentChange, background::Background, checkpoint, definitions::Definition, event::Author, fork,
 };
 use caliban_control::Client;
-use caliban_core::{background::BackgroundStatus, message::Effort, model_alias};
+use caliban_core::{BoxFuture, background::BackgroundStatus, message::Effort, model_alias};
 use caliban_permissions::Effect;
 use caliban_providers::Provider;
 use tokio_util::sync::CancellationToken;

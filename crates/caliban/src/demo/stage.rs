@@ -282,9 +282,7 @@ impl Stage {
 
 /// A new directory that nobody else can look into.
 fn fresh(temporary: &Path) -> Result<PathBuf, Failure> {
-    let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
-    let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = caliban_contract::random_hex::<4>().map_err(|error| Failure::new(error.to_string()))?;
     let root = temporary.join(format!("caliban-demo-{name}"));
     let made = fs::DirBuilder::new().mode(0o700).create(&root).and_then(|()| root.canonicalize());
     made.map_err(|error| Failure::new(format!("cannot make {}: {error}", root.display())))

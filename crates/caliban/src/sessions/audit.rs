@@ -63,7 +63,8 @@ fn rows(records: &[Record]) -> Vec<AuditRow> {
     let mut rows: Vec<AuditRow> = Vec::new();
     for record in records {
         match &record.event {
-            Event::CallStarted { id, name, input, decision } => rows.push(AuditRow {
+            Event::CallStarted { id, name, input, decision }
+            | Event::CallRefused { id, name, input, decision, .. } => rows.push(AuditRow {
                 at: record.at,
                 id: id.clone(),
                 tool: name.clone(),
@@ -71,7 +72,10 @@ fn rows(records: &[Record]) -> Vec<AuditRow> {
                 decision: decision.clone(),
                 ms: None,
                 exit_code: None,
-                result: "interrupted",
+                result: match record.event {
+                    Event::CallRefused { .. } => "not run",
+                    _ => "interrupted",
+                },
             }),
             Event::CallEnded { id, is_error, ms, exit_code, .. } => {
                 let open = rows.iter_mut().rev().find(|row| row.id == *id && row.ms.is_none());
@@ -81,16 +85,6 @@ fn rows(records: &[Record]) -> Vec<AuditRow> {
                     row.result = if *is_error { "failed" } else { "ok" };
                 }
             }
-            Event::CallRefused { id, name, input, decision, .. } => rows.push(AuditRow {
-                at: record.at,
-                id: id.clone(),
-                tool: name.clone(),
-                input: input.clone(),
-                decision: decision.clone(),
-                ms: None,
-                exit_code: None,
-                result: "not run",
-            }),
             _ => {}
         }
     }

@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -260,15 +259,8 @@ impl Paths {
 
     /// The directory for everything about one repo: `<data>/repos/<hash>`.
     pub(crate) fn repo(&self, root: &Path) -> PathBuf {
-        self.data.join("repos").join(repo_hash(root))
+        self.data.join("repos").join(caliban_contract::repo_hash(root))
     }
-}
-
-/// The first 16 hex characters of the SHA-256 of the absolute repo root path (f05).
-pub(crate) fn repo_hash(root: &Path) -> String {
-    use sha2::Digest as _;
-    let digest = sha2::Sha256::digest(root.as_os_str().as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn wrong(variable: &str, message: String) -> SettingsError {
@@ -358,6 +350,6 @@ mod tests {
     #[test]
     fn f05_hash_is_sixteen_hex_of_the_path() {
         // printf %s /tmp/repo | sha256sum
-        assert_eq!(repo_hash(Path::new("/tmp/repo")), "b6fe87a9b936bea6".to_owned());
+        assert_eq!(caliban_contract::repo_hash(Path::new("/tmp/repo")), "b6fe87a9b936bea6".to_owned());
     }
 }

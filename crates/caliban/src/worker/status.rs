@@ -22,7 +22,6 @@ use caliban_contract::{
 };
 use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage, wait::Wait};
 use caliban_tools::JobInfo;
-use jiff::Timestamp;
 
 use super::rights_file::RightsFile;
 use crate::report::Failure;
@@ -262,7 +261,7 @@ impl StatusFile {
     /// The calls that wait for a person now.
     pub(super) fn asks(&mut self, open: &[Ask], listed: impl Fn(&Ask) -> ListedAsk) {
         let before = std::mem::take(&mut self.now.asks);
-        let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        let now = caliban_contract::wall_ms();
         let mut room = CALLS_BYTES;
         let mut shown = Vec::new();
         for ask in open {
@@ -462,7 +461,7 @@ impl StatusFile {
     }
 
     fn stamp(&mut self) {
-        self.now.updated_at = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        self.now.updated_at = caliban_contract::wall_ms();
     }
 
     fn keep(&mut self, result: std::io::Result<()>) {

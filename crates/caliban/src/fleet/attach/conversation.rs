@@ -283,9 +283,7 @@ impl Talk<'_> {
     /// Says something to the agent: a command of its own as a prompt, anything else as a message that is on disk when it
     /// is acknowledged, under an id of ours.
     fn tell(&mut self, text: String) -> Result<(), Failure> {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
-        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = caliban_contract::random_hex::<16>().map_err(|error| Failure::new(error.to_string()))?;
         let (client, session) = (self.link.client.clone(), self.link.session.clone());
         let is_command = Typed::of(&text, &self.memory.commands) == Typed::Command(text.clone());
         if is_command {
