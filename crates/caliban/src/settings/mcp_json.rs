@@ -22,6 +22,7 @@ struct Document {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct McpJsonServer {
     #[serde(rename = "type")]
     kind: Option<String>,

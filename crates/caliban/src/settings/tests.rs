@@ -403,7 +403,7 @@ fn mcp_json_errors_have_a_position() {
     world.trust();
     let loaded = world.load().unwrap();
     assert_eq!(loaded.settings.mcp.servers.keys().collect::<Vec<_>>(), ["b"]);
-    assert!(loaded.notes[0].ends_with("expected struct Server; it is left out"), "{:?}", loaded.notes);
+    assert!(loaded.notes[0].ends_with("expected an object; it is left out"), "{:?}", loaded.notes);
 }
 
 fn target(choice: &Choice) -> &ModelTarget {
