@@ -128,6 +128,17 @@ fn brought(path: &Path) -> Option<Block> {
         _ => None,
     };
     if let Some(media_type) = media_type {
+        if metadata.len() > IMAGE_BYTES {
+            let size = format!(
+                "{} MB, and a picture has at most {} MB",
+                metadata.len().div_ceil(1 << 20),
+                IMAGE_BYTES >> 20
+            );
+            let hint = "ask for a smaller copy";
+            return Some(Block::Text {
+                text: format!("<file path=\"{shown}\">\n[left out: it has {size}; {hint}]\n</file>"),
+            });
+        }
         file.take(IMAGE_BYTES).read_to_end(&mut bytes).ok()?;
         return Some(Block::Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) });
     }
@@ -138,4 +149,21 @@ fn brought(path: &Path) -> Option<Block> {
     let text = String::from_utf8_lossy(&bytes);
     let cut = if metadata.len() > READ_BYTES as u64 { "\n[cut; read the file for the rest]" } else { "" };
     Some(Block::Text { text: format!("<file path=\"{shown}\">\n{}{cut}\n</file>", text.trim_end()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_that_is_too_large_is_left_out_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.png");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(IMAGE_BYTES).unwrap();
+        assert!(matches!(brought(&path), Some(Block::Image { .. })));
+        file.set_len(IMAGE_BYTES + 1).unwrap();
+        let Some(Block::Text { text }) = brought(&path) else { panic!("no text") };
+        assert!(text.contains("[left out: it has 21 MB, and a picture has at most 20 MB"), "{text}");
+    }
 }
