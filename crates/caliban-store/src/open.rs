@@ -37,6 +37,10 @@ pub const WAL_LIMIT: u64 = 256 * 1024;
 /// A process that stays lets the log grow to this many times the limit before it folds it back
 /// in the middle of its work.
 const WAL_PATIENCE: u64 = 4;
+/// Under a storm of writes the same pages are written again and again: then it is folded back once in this time ...
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// ... or when it is larger than this.
+const WAL_CAP: u64 = 16 * 1024 * 1024;
 /// How many rows the connection's thread may be ahead of the reader.
 const ROWS_AT_ONCE: usize = 2048;
 /// How long folding back may wait for readers before it is left to the next writer.
@@ -102,6 +106,8 @@ pub struct Db {
     trust: ConnectionTrust,
     /// What the connection does at a commit.
     durability: Durability,
+    /// When this process folded the log back last.
+    tidied_at: Option<Instant>,
 }
 
 /// How safe a transaction is when its commit returns.
@@ -154,7 +160,15 @@ impl Db {
 
     fn of(conn: SqliteConnection, file: &SqliteFile, schema: &Schema, prepared: OpenReport) -> Self {
         let durability = Durability::Synced;
-        Self { conn, file: file.clone(), schema: *schema, prepared, trust: ConnectionTrust::Good, durability }
+        Self {
+            conn,
+            file: file.clone(),
+            schema: *schema,
+            prepared,
+            trust: ConnectionTrust::Good,
+            durability,
+            tidied_at: None,
+        }
     }
 
     /// What opening had to do.
@@ -201,7 +215,8 @@ impl Db {
     /// As for [`Db::begin`].
     pub(crate) async fn begin_as(&mut self, durability: Durability) -> Result<Tx<'_>, StoreError> {
         self.conn().await?;
-        self.tidy(WAL_LIMIT * WAL_PATIENCE).await;
+        let is_storm = self.tidied_at.is_some_and(|at| at.elapsed() < TIDY_EVERY);
+        self.tidy(if is_storm { WAL_CAP } else { WAL_LIMIT * WAL_PATIENCE }).await;
         let begin = if self.durability == durability { "BEGIN IMMEDIATE" } else { durability.begin() };
         let file = self.file.path();
         let begun = self.conn.begin_with(begin).await;
@@ -250,6 +265,7 @@ impl Db {
         let _ = self.conn.execute(patience).await;
         let _ = self.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
         let _ = self.conn.execute(restore).await;
+        self.tidied_at = Some(Instant::now());
     }
 
     /// Ends the use of the store in a process that has answered and is about to exit. Acknowledged writes are safe in the
@@ -374,6 +390,8 @@ async fn connect(file: &SqliteFile) -> Result<SqliteConnection, StoreError> {
         .synchronous(SqliteSynchronous::Full)
         // A checkpoint of SQLite's own starts over in the next process; `tidy` finishes.
         .pragma("wal_autocheckpoint", "0")
+        // A statement that writes many rows keeps what it must be able to undo; that need not go through a file.
+        .pragma("temp_store", "MEMORY")
         // What is deleted shall not be read in the file any more.
         .pragma("secure_delete", "ON")
         .disable_statement_logging();

@@ -68,8 +68,9 @@ impl Broker {
         let outcome: Result<_, BrokerError> = async {
             let mut known = Known::default();
             let mut judged = Vec::with_capacity(all.len());
+            let first = TaskId::random();
             for new in all {
-                let id = new.id.unwrap_or_else(TaskId::random);
+                let id = new.id.unwrap_or_else(|| first.beside());
                 match known.judge(&mut tx, &speaker, id, new, now).await {
                     Err(BrokerError::Store(error)) => return Err(BrokerError::Store(error)),
                     outcome => judged.push((id, outcome)),

@@ -144,6 +144,20 @@ from_id!(SessionId);
 from_id!(AgentId);
 from_id!(TaskId);
 
+impl TaskId {
+    /// A random id that starts with the same three digits. The rows of one transaction then share pages of the index, which
+    /// makes the commit half as large; the other 110 bits are as random as ever.
+    #[must_use]
+    pub(super) fn beside(self) -> Self {
+        let mut bytes = *Self::random().0.as_bytes();
+        let [first, second, ..] = *self.0.as_bytes();
+        let [own_first, own_second, ..] = &mut bytes;
+        *own_first = first;
+        *own_second = second & 0xf0 | *own_second & 0x0f;
+        Self(Uuid::from_bytes(bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::IdPrefix;

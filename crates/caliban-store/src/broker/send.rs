@@ -16,7 +16,7 @@ use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
 
-/// How many rows one statement writes, at most.
+/// How many rows one statement writes, at most; a power of two.
 const ROWS: usize = 256;
 
 /// A message to send.
@@ -132,7 +132,7 @@ impl Broker {
             };
             let copies = recipients.iter().map(|recipient| Task {
                 hops,
-                ..message(TaskId::random(), &from, recipient, &new.text, Some(id), now)
+                ..message(id.beside(), &from, recipient, &new.text, Some(id), now)
             });
             let all = std::iter::once(summary).chain(copies).map(|task| (from.session, task)).collect();
             let Some(Some(summary)) = insert_tasks(tx, all).await?.into_iter().next() else {
@@ -334,7 +334,8 @@ pub(super) async fn insert_tasks(
         }
     }
     let mut tasks: Vec<Option<Task>> = placed.into_iter().map(|it| it.map(|(_, task)| task)).collect();
-    for some in tasks.chunks_mut(ROWS) {
+    let mut new_rows: Vec<&mut Task> = tasks.iter_mut().flatten().collect();
+    for some in powers(&mut new_rows) {
         insert_rows(tx, some).await?;
     }
     Ok(tasks)
@@ -343,31 +344,38 @@ pub(super) async fn insert_tasks(
 /// The ids of these that other tasks have.
 async fn taken(tx: &mut Tx<'_>, tasks: &[(SessionId, Task)]) -> Result<HashSet<TaskId>, BrokerError> {
     let mut taken = HashSet::new();
-    for some in tasks.chunks(ROWS) {
+    let mut ids: Vec<TaskId> = tasks.iter().map(|(_, task)| task.id).collect();
+    for some in powers(&mut ids) {
         let mut query = QueryBuilder::new("SELECT task_id FROM tasks WHERE task_id IN (");
-        let mut ids = query.separated(", ");
-        for (_, task) in some {
-            ids.push_bind(task.id.to_string());
+        let mut list = query.separated(", ");
+        for id in some {
+            list.push_bind(id.to_string());
         }
         query.push(")");
-        let query = query.build_query_scalar::<String>().persistent(some.len() == 1);
-        let found = query.fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
+        let found =
+            query.build_query_scalar::<String>().fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
         taken.extend(found.iter().filter_map(|id| TaskId::parse(id)));
     }
     Ok(taken)
 }
 
-/// Writes the rows of one statement, and where they are.
-async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [Option<Task>]) -> Result<(), BrokerError> {
-    let count = tasks.iter().flatten().count();
-    if count == 0 {
-        return Ok(());
-    }
+/// Pieces whose lengths are powers of two, so that there are few different statements and the connection knows them all.
+fn powers<T>(mut all: &mut [T]) -> impl Iterator<Item = &mut [T]> {
+    std::iter::from_fn(move || {
+        let length = (1 << all.len().checked_ilog2()?).min(ROWS);
+        let (piece, rest) = std::mem::take(&mut all).split_at_mut(length);
+        all = rest;
+        Some(piece)
+    })
+}
+
+/// Writes the rows of one statement, and learns where they are.
+async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [&mut Task]) -> Result<(), BrokerError> {
     let mut query = QueryBuilder::new(
         "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
          status_timestamp, origin_task_id, text, delivery_state, hops, number) ",
     );
-    query.push_values(tasks.iter().flatten(), |mut row, task| {
+    query.push_values(tasks.iter(), |mut row, task| {
         row.push_bind(task.id.to_string())
             .push_bind(task.context.to_string())
             .push_bind(task.from.to_string())
@@ -383,11 +391,11 @@ async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [Option<Task>]) -> Result<(), 
             .push_bind(task.number);
     });
     query.push(" RETURNING task_id, seq");
-    let query = query.build_query_as::<(String, i64)>().persistent(count == 1);
-    let rows = query.fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
+    let rows: Vec<(String, i64)> =
+        query.build_query_as().fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
     // The database may name the rows in any order.
     let places: HashMap<String, i64> = rows.into_iter().collect();
-    for task in tasks.iter_mut().flatten() {
+    for task in tasks {
         task.seq = places.get(&task.id.to_string()).copied().unwrap_or_default();
     }
     Ok(())

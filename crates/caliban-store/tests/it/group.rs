@@ -1,5 +1,7 @@
 //! Many messages in one transaction.
 
+use std::collections::BTreeSet;
+
 use caliban_store::broker::{
     AgentId, Broker, BrokerError, Freshness, NewMessage, NewSession, PollQuery, Scope, Sent, SessionId,
     Speaker, TaskId,
@@ -82,4 +84,22 @@ async fn a_group_of_many_statements_is_stored_in_its_order() {
     let query = PollQuery { agent: one.1, scope: Scope::All, since: None, after: Some(0), page_size: 1000 };
     let polled = broker.poll(&query).await.expect("poll").tasks;
     assert_eq!(polled, sent, "rows, numbers and places are those of the answers");
+}
+
+#[tokio::test]
+async fn the_ids_of_a_group_differ_and_lie_beside_each_other() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let mut broker =
+        Broker::open(&StoreUrl::sqlite(dir.path().join("s.db")), Speaker::Anybody).await.expect("open");
+    let one = director(&mut broker).await;
+    let all: Vec<_> = (0..200).map(|_| message(one, "m", None)).collect();
+    let answers = broker.send_all(&all, now()).await.expect("stored");
+    let ids: BTreeSet<String> =
+        answers.into_iter().map(|answer| answer.expect("sent").task.id.to_string()).collect();
+    assert_eq!(ids.len(), 200);
+    assert_eq!(ids.iter().map(|id| &id[..3]).collect::<BTreeSet<_>>().len(), 1, "one place of the index");
+    assert!(
+        ids.iter().map(|id| &id[3..8]).collect::<BTreeSet<_>>().len() > 190,
+        "what people see tells them apart"
+    );
 }
