@@ -78,7 +78,9 @@ impl Broker {
             }
             let tasks = judged.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
             let tasks = tasks.map(|(task, recipient)| (recipient.session, task.clone())).collect();
-            let mut stored = insert_tasks(&mut tx, tasks).await?.into_iter();
+            let mut stored = insert_tasks(&mut tx, tasks, all.iter().filter_map(|new| new.id).collect())
+                .await?
+                .into_iter();
             let mut answers = Vec::with_capacity(all.len());
             for (new, (id, outcome)) in all.iter().zip(judged) {
                 answers.push(match outcome {

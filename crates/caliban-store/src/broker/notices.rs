@@ -5,7 +5,7 @@
 
 use super::ids::{AgentId, SessionId, TaskId};
 use super::resolve::agent_by_id;
-use super::send::{insert_task, message};
+use super::send::{insert_tasks, message};
 use super::types::AgentStatus;
 use super::{Broker, BrokerError};
 use crate::Stamp;
@@ -63,7 +63,8 @@ impl Broker {
             for to in notice.director.into_iter().chain(notice.to_user.then_some(administrator)) {
                 let agent = agent_by_id(tx.conn(), to).await.map_err(|e| tx.words(e))?;
                 let Some(agent) = agent.filter(|agent| agent.status == AgentStatus::Active) else { continue };
-                insert_task(tx, agent.session, message(TaskId::random(), &from, &agent, &notice.text, None, now)).await?;
+                let task = message(TaskId::random(), &from, &agent, &notice.text, None, now);
+                insert_tasks(tx, vec![(agent.session, task)], Vec::new()).await?;
                 told.push(to);
             }
             Ok(told)

@@ -135,7 +135,7 @@ impl Broker {
                 ..message(id.beside(), &from, recipient, &new.text, Some(id), now)
             });
             let all = std::iter::once(summary).chain(copies).map(|task| (from.session, task)).collect();
-            let Some(Some(summary)) = insert_tasks(tx, all).await?.into_iter().next() else {
+            let Some(Some(summary)) = insert_tasks(tx, all, vec![id]).await?.into_iter().next() else {
                 return Err(BrokerError::IdTaken(id));
             };
             Ok(Broadcast { summary, recipients, freshness: Freshness::New })
@@ -163,8 +163,8 @@ async fn store_message(
     let hops = limits::hops(tx, speaker).await?;
     limits::take_one(tx, speaker, now).await?;
     let task = Task { hops, ..message(id, &from, &recipient, &new.text, None, now) };
-    let stored = insert_task(tx, recipient.session, task).await?;
-    Ok(stored.map(|task| Sent { task, recipient, freshness: Freshness::New }))
+    let stored = insert_tasks(tx, vec![(recipient.session, task)], new.id.into_iter().collect()).await?.pop();
+    Ok(stored.flatten().map(|task| Sent { task, recipient, freshness: Freshness::New }))
 }
 
 /// A repeated message, if it is the same one; else the refusal.
@@ -297,22 +297,14 @@ pub(super) fn message(
     }
 }
 
-/// Writes a task and gives it its place; `None` when its id is taken.
-pub(super) async fn insert_task(
-    tx: &mut Tx<'_>,
-    session: SessionId,
-    task: Task,
-) -> Result<Option<Task>, BrokerError> {
-    Ok(insert_tasks(tx, vec![(session, task)]).await?.pop().flatten())
-}
-
-/// Writes tasks in their order and gives each its place in its session; `None` for one whose id is taken. A few statements
-/// for all of them: each one is a way to the database's thread and back.
+/// Writes tasks in their order and gives each its place in its session; `None` for one whose id is taken. Only ids that
+/// somebody has `given` can be. A few statements for all of them: each one is a way to the database's thread and back.
 pub(super) async fn insert_tasks(
     tx: &mut Tx<'_>,
     tasks: Vec<(SessionId, Task)>,
+    given: Vec<TaskId>,
 ) -> Result<Vec<Option<Task>>, BrokerError> {
-    let mut taken = taken(tx, &tasks).await?;
+    let mut taken = taken(tx, given).await?;
     let mut placed: Vec<_> =
         tasks.into_iter().map(|(session, task)| taken.insert(task.id).then_some((session, task))).collect();
     let mut new_ones: BTreeMap<SessionId, i64> = BTreeMap::new();
@@ -341,11 +333,10 @@ pub(super) async fn insert_tasks(
     Ok(tasks)
 }
 
-/// The ids of these that other tasks have.
-async fn taken(tx: &mut Tx<'_>, tasks: &[(SessionId, Task)]) -> Result<HashSet<TaskId>, BrokerError> {
+/// Those that other tasks have.
+async fn taken(tx: &mut Tx<'_>, mut given: Vec<TaskId>) -> Result<HashSet<TaskId>, BrokerError> {
     let mut taken = HashSet::new();
-    let mut ids: Vec<TaskId> = tasks.iter().map(|(_, task)| task.id).collect();
-    for some in powers(&mut ids) {
+    for some in powers(&mut given) {
         let mut query = QueryBuilder::new("SELECT task_id FROM tasks WHERE task_id IN (");
         let mut list = query.separated(", ");
         for id in some {

@@ -1,4 +1,4 @@
-//! The way to the broker's store: one connection that reads, and one task that writes. Messages that come at the same time are
+//! The way to the broker's store: one connection that reads, and one thread that writes. Messages that come at the same time are
 //! stored in one transaction; each is answered when that is on the disk.
 
 use std::process::Stdio;
@@ -44,6 +44,11 @@ impl Desk {
     pub(crate) fn new(url: Option<StoreUrl>, cafleet: std::path::PathBuf) -> Self {
         let (writer, jobs) = mpsc::channel(WAITING);
         Self { url, cafleet, reader: Mutex::new(None), writer, jobs: std::sync::Mutex::new(Some(jobs)) }
+    }
+
+    /// What is to be written, for the one who writes it.
+    fn take_jobs(&self) -> Option<mpsc::Receiver<Job>> {
+        self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }
 
     /// Whether there is a store. Reading makes none.
@@ -117,12 +122,24 @@ impl Reading<'_> {
 
 /// Writes what comes, and tells pages when something has changed. Never returns.
 pub(crate) async fn watch(app: Arc<App>) {
-    tokio::join!(write(&app), look(&app));
+    let of_writer = Arc::clone(&app);
+    // On a thread of its own: between two statements it must not wait for requests that are being read.
+    let writer = std::thread::Builder::new().name("broker-writer".to_owned()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Without one each sender hears that the writer has ended.
+        match runtime {
+            Ok(runtime) => runtime.block_on(write(&of_writer)),
+            Err(_) => drop(of_writer.desk.take_jobs()),
+        }
+    });
+    if writer.is_err() {
+        drop(app.desk.take_jobs());
+    }
+    look(&app).await;
 }
 
 async fn write(app: &App) {
-    let jobs = app.desk.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-    let Some(mut jobs) = jobs else { return std::future::pending().await };
+    let Some(mut jobs) = app.desk.take_jobs() else { return };
     let mut broker: Option<Broker> = None;
     loop {
         let mut group = Vec::new();
