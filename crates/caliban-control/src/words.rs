@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use caliban_contract::records::AskRecord;
 use caliban_core::{
+    ids::AgentId,
     inert,
     lifecycle::{State, WaitingFor},
     priority::Priority,
@@ -83,9 +84,14 @@ pub fn near_limit(row: &AgentRow) -> Option<String> {
     row.near_limit.as_ref().map(|near| inert::line(&near.to_string()).into_owned())
 }
 
-/// What it is doing, waits for, or how it ended; one line that is safe to print.
+/// What it is doing, waits for, or how it ended; one line that is safe to print. Agents that it waits for are named by their ids.
 pub fn doing(row: &AgentRow, now_ms: u64) -> String {
-    let mut words = what(row, now_ms);
+    doing_among(row, now_ms, &|_| None)
+}
+
+/// The same, with other agents named by the labels that `label` knows.
+pub fn doing_among(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
+    let mut words = what(row, now_ms, label);
     if row.priority != Priority::default() && !has_ended(row.state) {
         words += &format!(", priority {}", row.priority);
     }
@@ -95,7 +101,10 @@ pub fn doing(row: &AgentRow, now_ms: u64) -> String {
     words
 }
 
-fn what(row: &AgentRow, now_ms: u64) -> String {
+/// The labels of other agents.
+pub type Labels<'a> = dyn Fn(AgentId) -> Option<String> + 'a;
+
+fn what(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
     if let Some(ask) = row.asks.first() {
         let more = match row.asks.len() - 1 {
             0 => String::new(),
@@ -130,7 +139,7 @@ fn what(row: &AgentRow, now_ms: u64) -> String {
         (None, _) => {}
     }
     match row.state {
-        State::Spawning => starting(row, now_ms),
+        State::Spawning => starting(row, now_ms, label),
         State::Running => row.activity.as_deref().map_or("at work".into(), inert::line).into_owned(),
         State::Idle if row.hibernated => "asleep".to_owned(),
         State::Idle => row.activity.as_deref().map_or("idle".into(), inert::line).into_owned(),
@@ -157,7 +166,7 @@ pub fn ended(row: &AgentRow) -> String {
 pub fn waits(row: &AgentRow, now_ms: u64) -> Option<String> {
     let before = row.queued_behind?;
     if !row.after.is_empty() {
-        return Some(format!("waits for {}", after(row)));
+        return Some(format!("waits for {}", after(row, &|_| None)));
     }
     Some(match (&row.queued_for, before) {
         (Some(QueuedFor::Time { at_ms }), _) => format!("starts at {}", clock(*at_ms, now_ms)),
@@ -172,17 +181,19 @@ pub fn waits(row: &AgentRow, now_ms: u64) -> Option<String> {
     })
 }
 
-fn after(row: &AgentRow) -> String {
-    row.after.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn after(row: &AgentRow, label: &Labels<'_>) -> String {
+    let name =
+        |id: &AgentId| label(*id).map_or_else(|| id.to_string(), |label| inert::line(&label).into_owned());
+    row.after.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn running(limit: u32) -> String {
     if limit == 1 { "1 agent runs".to_owned() } else { format!("{limit} agents run") }
 }
 
-fn starting(row: &AgentRow, now_ms: u64) -> String {
+fn starting(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
     if !row.after.is_empty() {
-        return format!("queued, starts after {}", after(row));
+        return format!("queued, starts after {}", after(row, label));
     }
     let Some(before) = row.queued_behind else { return "starting".to_owned() };
     match (&row.queued_for, &row.note) {

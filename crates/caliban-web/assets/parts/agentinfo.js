@@ -3,6 +3,7 @@ import { html, useEffect, useState } from "../base/html.js";
 import { agentPath, get } from "../base/api.js";
 import { muted } from "../base/prefs.js";
 import { day, money, tokens } from "../base/format.js";
+import { rowOf } from "../base/store.js";
 import { Steps } from "./plot.js";
 
 /** @param {{ id: string, agent: any, whole: any }} props */
@@ -12,6 +13,7 @@ export function AgentInfo({ id, agent, whole }) {
   const points = usage?.points ?? [];
   const over = (/** @type {string} */ field) => points.map((/** @type {any} */ point) => ({ at: Date.parse(point.at), value: point[field] }));
   const spec = whole?.spec ?? {};
+  const nameOf = (/** @type {string} */ other) => rowOf(`${id.split("/")[0]}/${other}`)?.value.name ?? other;
   const facts = [
     ["id", agent.id],
     ["model", agent.model],
@@ -25,8 +27,8 @@ export function AgentInfo({ id, agent, whole }) {
     ["budget", spec.budget_micro_usd ? money(spec.budget_micro_usd) : null],
     ["used", agent.near],
     ["began", day(agent.created_at)],
-    ["started by", agent.parent],
-    ["after", agent.after?.join(", ")],
+    ["started by", agent.parent && nameOf(agent.parent)],
+    ["after", agent.after?.map(nameOf).join(", ")],
     ["note", agent.note],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const isMuted = muted.value.includes(id);

@@ -62,7 +62,7 @@ struct Known {
     row: AgentRow,
     since: u64,
     /// What was said of it last, for comparing.
-    said: Value,
+    said: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -73,6 +73,12 @@ struct Fleet {
 }
 
 impl Fleet {
+    /// An agent as it is shown.
+    fn shown(&self, known: &Known, now: u64) -> Value {
+        let label = |id| self.agents.get(&id)?.row.label.clone();
+        shown::agent(&self.repo, &known.row, known.since, now, &label)
+    }
+
     /// What an agent asks.
     fn asks(&self, row: &AgentRow) -> Vec<FleetQuestion> {
         // Most ask nothing, and have nobody above them.
@@ -192,7 +198,7 @@ impl Hub {
             .values()
             .flat_map(|fleet| {
                 let each = fleet.agents.values();
-                each.map(|known| shown::agent(&fleet.repo, &known.row, known.since, now))
+                each.map(move |known| fleet.shown(known, now))
             })
             .collect();
         let repos: Vec<Value> = state.fleets.values().map(|fleet| fleet.repo.json()).collect();
@@ -236,7 +242,7 @@ impl Hub {
         let fleet = state.fleets.get(hash)?;
         let known = fleet.agents.get(&id)?;
         let now = caliban_contract::wall_ms();
-        Some((known.row.clone(), shown::agent(&fleet.repo, &known.row, known.since, now)))
+        Some((known.row.clone(), fleet.shown(known, now)))
     }
 
     /// All agents of all repos.
@@ -256,7 +262,7 @@ impl Hub {
         let fresh = || Fleet { repo: repo.clone(), places: places.clone(), agents: BTreeMap::new() };
         state.fleets.entry(repo.hash.clone()).or_insert_with(fresh).repo = repo.clone();
         if !is_same {
-            self.push(&mut state, "daemon", &data);
+            self.push_json(&mut state, "daemon", &data);
         }
     }
 
@@ -268,62 +274,79 @@ impl Hub {
 
     /// All agents of a repo, as somebody has just told.
     pub(crate) fn replace(&self, hash: &str, rows: Vec<AgentRow>) {
-        let gone: Vec<AgentId> = {
-            let state = self.state();
-            let known = state.fleets.get(hash).map(|fleet| fleet.agents.keys().copied().collect::<Vec<_>>());
-            let is_gone = |id: &AgentId| !rows.iter().any(|row| row.id == *id);
-            known.unwrap_or_default().into_iter().filter(is_gone).collect()
-        };
+        let mut state = self.state();
+        let Some(fleet) = state.fleets.get(hash) else { return };
+        let is_gone = |id: &AgentId| !rows.iter().any(|row| row.id == *id);
+        let gone: Vec<AgentId> = fleet.agents.keys().copied().filter(is_gone).collect();
         for id in gone {
-            self.remove(hash, id);
+            self.take_out(&mut state, hash, id);
         }
-        for row in rows {
-            self.put(hash, row);
-        }
+        self.put_all(&mut state, hash, rows);
     }
 
     /// An agent is there or has changed.
     pub(crate) fn put(&self, hash: &str, row: AgentRow) {
+        self.put_all(&mut self.state(), hash, vec![row]);
+    }
+
+    fn put_all(&self, state: &mut State, hash: &str, rows: Vec<AgentRow>) {
         let now = caliban_contract::wall_ms();
-        let mut state = self.state();
         let Some(fleet) = state.fleets.get_mut(hash) else { return };
-        let repo = fleet.repo.clone();
-        let before = fleet.agents.get(&row.id);
-        let how = shown::status_of(&row);
-        let since = match before {
-            Some(known) if shown::status_of(&known.row) == how => known.since,
-            Some(_) => now,
-            None => first_since(&row),
-        };
-        let said = shown::agent(&repo, &row, since, now);
-        let is_same = before.is_some_and(|known| known.said == said);
-        let of = |row: Option<&AgentRow>| row.map(|row| fleet.asks(row)).unwrap_or_default();
-        let (old_asks, new_asks) = (of(before.map(|known| &known.row)), of(Some(&row)));
-        let key = format!("{hash}/{}", row.id);
-        fleet.agents.insert(row.id, Known { row, since, said: said.clone() });
-        if !is_same {
-            self.push(&mut state, "agent", &said);
+        // Agents name each other: all of them are known before one is told of.
+        let mut before = Vec::new();
+        for row in rows {
+            let id = row.id;
+            let old = fleet.agents.remove(&id);
+            let since = match &old {
+                Some(known) if shown::status_of(&known.row) == shown::status_of(&row) => known.since,
+                Some(_) => now,
+                None => first_since(&row),
+            };
+            fleet.agents.insert(id, Known { row, since, said: Arc::default() });
+            before.push((id, old));
         }
+        for (id, old) in before {
+            self.tell(state, hash, id, old.as_ref(), now);
+        }
+        self.count(state);
+    }
+
+    /// Says what is new of an agent.
+    fn tell(&self, state: &mut State, hash: &str, id: AgentId, old: Option<&Known>, now: u64) {
+        let Some(fleet) = state.fleets.get_mut(hash) else { return };
+        let Some(known) = fleet.agents.get(&id) else { return };
+        let said: Arc<str> = fleet.shown(known, now).to_string().into();
+        let old_asks = old.map(|old| fleet.asks(&old.row)).unwrap_or_default();
+        let new_asks = fleet.asks(&known.row);
+        if let Some(known) = fleet.agents.get_mut(&id) {
+            known.said = Arc::clone(&said);
+        }
+        if old.is_none_or(|old| old.said != said) {
+            self.push(state, "agent", said);
+        }
+        let key = format!("{hash}/{id}");
         for ask in old_asks.iter().filter(|old| !new_asks.iter().any(|new| new.is_same(old))) {
-            self.push(&mut state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
+            self.push_json(state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
         }
         for ask in new_asks.iter().filter(|new| !old_asks.iter().any(|old| old.is_same(new))) {
-            self.push(&mut state, "ask", &ask.json());
+            self.push_json(state, "ask", &ask.json());
         }
-        self.count(&mut state);
     }
 
     /// An agent is gone.
     pub(crate) fn remove(&self, hash: &str, id: AgentId) {
-        let mut state = self.state();
+        self.take_out(&mut self.state(), hash, id);
+    }
+
+    fn take_out(&self, state: &mut State, hash: &str, id: AgentId) {
         let Some(fleet) = state.fleets.get_mut(hash) else { return };
         let Some(known) = fleet.agents.remove(&id) else { return };
         let key = format!("{hash}/{id}");
         for ask in &known.row.asks {
-            self.push(&mut state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
+            self.push_json(state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
         }
-        self.push(&mut state, "removed", &json!({"key": key, "repo": hash, "id": id}));
-        self.count(&mut state);
+        self.push_json(state, "removed", &json!({"key": key, "repo": hash, "id": id}));
+        self.count(state);
     }
 
     /// What was spent today and may be, as it was last read.
@@ -340,22 +363,24 @@ impl Hub {
 
     /// Something else has happened.
     pub(crate) fn say(&self, name: &'static str, data: &Value) {
-        let mut state = self.state();
-        self.push(&mut state, name, data);
+        self.push_json(&mut self.state(), name, data);
     }
 
     fn count(&self, state: &mut State) {
         let counts = counts(state);
         if counts != state.counts {
             state.counts = counts.clone();
-            self.push(state, "counts", &counts);
+            self.push_json(state, "counts", &counts);
         }
     }
 
-    fn push(&self, state: &mut State, name: &'static str, data: &Value) {
+    fn push_json(&self, state: &mut State, name: &'static str, data: &Value) {
+        self.push(state, name, data.to_string().into());
+    }
+
+    fn push(&self, state: &mut State, name: &'static str, data: Arc<str>) {
         let number = state.next;
         state.next += 1;
-        let data: Arc<str> = data.to_string().into();
         state.ring_bytes += data.len();
         state.ring.push_back(Event { number, name, data });
         while state.ring.len() > RING || state.ring_bytes > RING_BYTES && state.ring.len() > 1 {
@@ -433,5 +458,19 @@ mod tests {
         hub.remove(&hash, row.id);
         let last = hub.snapshot()["event"].as_str().unwrap().to_owned();
         assert_eq!(hub.after(hub.number(&last).unwrap() - 2).unwrap()[0].name, "removed");
+    }
+
+    #[test]
+    fn one_that_waits_names_the_others_by_their_labels_whoever_is_told_of_first() {
+        let (hub, hash) = hub();
+        let row = |id: &str| AgentRow::new(id.parse().unwrap(), Life::Running);
+        let after = ["b0000000", "c0000000"].map(|id| id.parse().unwrap()).to_vec();
+        let waits = AgentRow { state: Life::Spawning, queued_behind: Some(0), after, ..row("a0000000") };
+        let named = AgentRow { label: Some("build\u{1b}".into()), ..row("b0000000") };
+        hub.replace(&hash, vec![waits, named, row("c0000000")]);
+        let told = hub.after(0).unwrap();
+        let said: Vec<Value> = told.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+        let waiting = said.iter().find(|said| said["id"] == "a0000000").unwrap();
+        assert_eq!(waiting["doing"], "queued, starts after build␛, c0000000");
     }
 }

@@ -47,8 +47,8 @@ pub(crate) fn status_of(row: &AgentRow) -> Status {
     }
 }
 
-/// The agent as JSON. `since` is its last state change.
-pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value {
+/// The agent as JSON. `since` is its last state change, `label` knows the agents of its repo.
+pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &words::Labels<'_>) -> Value {
     let how = status_of(row);
     let mut value = serde_json::to_value(words::ShownAgent::new(row, now)).unwrap_or_default();
     let Some(fields) = value.as_object_mut() else { return value };
@@ -61,17 +61,17 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value 
         _ => None,
     };
     let line = |text: &Option<String>| text.as_deref().map(|text| inert::line(text).into_owned());
-    let label = line(&row.label);
+    let own = line(&row.label);
     let doing = match (how.group, &row.last_text) {
         ("finished", Some(text)) => format!("{}: {}", words::ended(row), inert::line(text)),
-        _ => words::doing(row, now),
+        _ => words::doing_among(row, now, label),
     };
     let extra = json!({
         "key": format!("{}/{}", repo.hash, row.id),
         "repo": repo.hash,
         "repo_name": repo.name,
-        "name": label.clone().unwrap_or_else(|| row.id.to_string()),
-        "label": label,
+        "name": own.clone().unwrap_or_else(|| row.id.to_string()),
+        "label": own,
         "group": how.group,
         "status": how.word,
         "glyph": how.glyph,
@@ -135,7 +135,7 @@ mod tests {
         row.label = Some("\u{1b}[2Jx\u{202e}".into());
         row.activity = Some("Bash a\nb".into());
         let repo = Repo { hash: "h".into(), name: "api".into(), ..Repo::default() };
-        let shown = agent(&repo, &row, 0, 0).to_string();
+        let shown = agent(&repo, &row, 0, 0, &|_| None).to_string();
         assert!(
             !shown.contains('\u{1b}') && !shown.contains("\\u001b") && !shown.contains('\u{202e}'),
             "{shown}"
