@@ -4,7 +4,7 @@ import { agentPath, get, post, randomId } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
 import { diffView, draft, keepDraft } from "../base/prefs.js";
 import { plural } from "../base/format.js";
-import { commentsOf, flatten, locate, pairs, placeOf, reviewMessage, textOf } from "../view/diff.js";
+import { commentsOf, flatten, indexOf, locate, pairs, placeOf, reviewMessage, stopsOf, textOf } from "../view/diff.js";
 import { Choice, Empty, Failure, Icon, Loading } from "./bits.js";
 import { List } from "./list.js";
 import { Split, Unified } from "./diffrows.js";
@@ -26,15 +26,17 @@ export function Diff({ id, version }) {
   const [viewed, setViewed] = useState(/** @type {Record<string, string>} */ (draft(`viewed.${id}`) || {}));
   const [comments, setComments] = useState(/** @type {import("../view/diff.js").Comment[]} */ (draft(`review.${id}`) || []));
   const [writing, setWriting] = useState(/** @type {any} */ (null));
-  const [at, setAt] = useState(0);
+  /** Where a key went last. */
+  const [mark, setMark] = useState(/** @type {{ path: string, row: number } | null} */ (null));
   const list = useRef(/** @type {import("./list.js").ListHandle | null} */ (null));
   /** Rows by file: how many there are, and those that are here. */
-  const rows = useRef(/** @type {Map<string, { total: number, rows: Map<number, any>, asked: Set<number>, etag: string, binary: boolean, cut: boolean, pairs: any[] | null }>} */ (new Map())).current;
+  const rows = useRef(/** @type {Map<string, { total: number, rows: Map<number, any>, asked: Map<number, Promise<void>>, etag: string, binary: boolean, cut: boolean, hunks: number[], pairs: any[] | null, isOld: boolean }>} */ (new Map())).current;
   const load = async () => {
     setError(null);
     try {
       const answer = await get(`${path}/diff`);
-      rows.clear();
+      // What is on the screen stays until its rows are there anew.
+      for (const known of rows.values()) Object.assign(known, { asked: new Map(), isOld: true });
       setStale(false);
       setDiff(answer);
       setOpen((was) => (was.size > 0 ? was : new Set(answer.files.filter((/** @type {any} */ file) => !file.folded).slice(0, 30).map((/** @type {any} */ file) => file.path))));
@@ -61,14 +63,18 @@ export function Diff({ id, version }) {
   useEffect(() => keepDraft(`viewed.${id}`, Object.keys(viewed).length > 0 ? viewed : null), [viewed]);
 
   const files = diff?.files ?? [];
-  const fetchRows = async (/** @type {string} */ name, /** @type {number} */ from) => {
-    const known = rows.get(name) ?? { total: 0, rows: new Map(), asked: new Set(), etag: "", binary: false, cut: false, pairs: null };
+  const fetchRows = (/** @type {string} */ name, /** @type {number} */ from) => {
+    const known = rows.get(name) ?? { total: 0, rows: new Map(), asked: new Map(), etag: "", binary: false, cut: false, hunks: [], pairs: null, isOld: false };
     rows.set(name, known);
-    if (known.asked.has(from)) return;
-    known.asked.add(from);
+    const asked = known.asked.get(from) ?? take(known, name, from);
+    known.asked.set(from, asked);
+    return asked;
+  };
+  const take = async (/** @type {any} */ known, /** @type {string} */ name, /** @type {number} */ from) => {
     try {
       const answer = await get(`${path}/diff/file?path=${encodeURIComponent(name)}&from=${from}&limit=${PAGE}`);
-      Object.assign(known, { total: answer.total, etag: answer.etag, binary: answer.binary, cut: answer.cut });
+      if (known.isOld) Object.assign(known, { rows: new Map(), pairs: null, isOld: false });
+      Object.assign(known, { total: answer.total, etag: answer.etag, binary: answer.binary, cut: answer.cut, hunks: answer.hunks ?? known.hunks });
       answer.rows.forEach((/** @type {any} */ row, /** @type {number} */ i) => known.rows.set(answer.first + i, row));
       if (known.rows.size < known.total && known.total <= SPLIT_MAX) await fetchRows(name, from + PAGE);
       if (known.rows.size === known.total && known.total <= SPLIT_MAX) known.pairs = pairs(Array.from({ length: known.total }, (_, i) => known.rows.get(i)));
@@ -82,7 +88,7 @@ export function Diff({ id, version }) {
   const countOf = (/** @type {string} */ name) => {
     if (!open.has(name)) return -1;
     const known = rows.get(name);
-    if (!known || known.asked.size === 0 || known.total === 0) return 1;
+    if (!known || known.total === 0) return 1;
     return isSplit && known.pairs ? known.pairs.length : known.total;
   };
   const { starts, count } = flatten(files, countOf);
@@ -91,10 +97,42 @@ export function Diff({ id, version }) {
     if (!next.delete(name)) next.add(name);
     return next;
   });
-  const step = (/** @type {number} */ by) => {
-    const next = Math.max(0, Math.min(files.length - 1, at + by));
-    setAt(next);
-    list.current?.toItem(starts[next] ?? 0);
+  // Rows that come or go above leave in place what one reads.
+  const drawn = useRef({ files, starts });
+  useLayoutEffect(() => {
+    const was = drawn.current;
+    drawn.current = { files, starts };
+    const top = list.current?.top();
+    if (!top || was.files.length === 0) return;
+    const { file, row } = locate(was.starts, top.index);
+    const index = indexOf(files, starts, count, { path: was.files[file].path, row });
+    if (index >= 0 && index !== top.index) list.current?.restore({ index, offset: top.offset });
+  });
+  useLayoutEffect(() => {
+    if (mark) list.current?.toItem(indexOf(files, starts, count, mark));
+  }, [mark]);
+  /** Where one is: where a key went, as long as it is on the screen, else what is at the top. */
+  const here = () => {
+    const index = mark ? indexOf(files, starts, count, mark) : -1;
+    return locate(starts, index >= 0 && list.current?.shows(index) ? index : (list.current?.top().index ?? 0));
+  };
+  const toFile = (/** @type {number} */ by) => {
+    const { file, row } = here();
+    // Back from within a file is its own head.
+    const next = files[by < 0 && row >= 0 ? file : file + by];
+    if (next) setMark({ path: next.path, row: -1 });
+  };
+  const toHunk = async (/** @type {number} */ by) => {
+    const { file, row } = here();
+    for (let i = file; files[i]; i += by) {
+      const { path: name } = files[i];
+      if (!open.has(name)) continue;
+      await fetchRows(name, 0);
+      const next = stopsOf(rows.get(name), diffView.value === "split").filter((stop) => i !== file || (by > 0 ? stop > row : stop < row)).at(by > 0 ? 0 : -1);
+      if (next === undefined) continue;
+      setMark({ path: name, row: next });
+      return;
+    }
   };
   const setView = (/** @type {any} */ file) => {
     const key = `${file.added}/${file.deleted}`;
@@ -110,7 +148,8 @@ export function Diff({ id, version }) {
       return now;
     });
   };
-  useKeys({ "[": () => step(-1), "]": () => step(1), v: () => files[at] && setView(files[at]) });
+  const view = () => files.length > 0 && setView(files[here().file]);
+  useKeys({ "[": () => toFile(-1), "]": () => toFile(1), j: () => void toHunk(1), k: () => void toHunk(-1), v: view });
   const send = async () => {
     try {
       await post(`${path}/send`, { text: reviewMessage(comments) });
@@ -130,12 +169,11 @@ export function Diff({ id, version }) {
   const draw = (index) => {
     const { file: which, row: n } = locate(starts, index);
     const file = files[which];
-    if (n < 0) return html`<${Head} file=${file} isOpen=${open.has(file.path)} isViewed=${viewed[file.path] === `${file.added}/${file.deleted}`} toggle=${() => toggle(file.path)} view=${() => setView(file)} isUncommitted=${diff.uncommitted?.some((/** @type {any} */ it) => it.path === file.path)} />`;
+    const isAt = mark?.path === file.path && mark.row === n;
+    if (n < 0) return html`<${Head} file=${file} isAt=${isAt} isOpen=${open.has(file.path)} isViewed=${viewed[file.path] === `${file.added}/${file.deleted}`} toggle=${() => toggle(file.path)} view=${() => setView(file)} isUncommitted=${diff.uncommitted?.some((/** @type {any} */ it) => it.path === file.path)} />`;
     const known = rows.get(file.path);
-    if (!known || known.asked.size === 0) {
-      queueMicrotask(() => fetchRows(file.path, 0));
-      return html`<div class="dr dim">…</div>`;
-    }
+    if (!known || known.asked.size === 0) queueMicrotask(() => fetchRows(file.path, 0));
+    if (!known) return html`<div class="dr dim">…</div>`;
     if (known.binary) return html`<div class="dr note dim">a binary file</div>`;
     if (known.total === 0) return html`<div class="dr note dim">${known.asked.size && known.etag ? "no lines to show" : "…"}</div>`;
     const pair = isSplit && known.pairs ? known.pairs[n] : null;
@@ -148,7 +186,7 @@ export function Diff({ id, version }) {
     const act = place && html`<button type="button" class="dc" aria-label=${`Comment on line ${place.line}`} onClick=${() => setWriting({ path: file.path, ...place, quote: textOf(row), text: "" })}>+</button>`;
     const own = commentsOf(comments, file.path, row);
     const isHere = writing && writing.path === file.path && place && writing.side === place.side && writing.line === place.line;
-    return html`${pair ? html`<${Split} pair=${pair} act=${act} />` : html`<${Unified} row=${row} act=${act} />`}
+    return html`${pair ? html`<${Split} pair=${pair} act=${act} isAt=${isAt} />` : html`<${Unified} row=${row} act=${act} isAt=${isAt} />`}
       ${own.map((it) => html`<div key=${it.id} class="dcomment">${it.isChanged && html`<p class="attn">The line has changed. It was: <code>${it.quote}</code></p>`}<p>${it.text}</p><button class="btn quiet icon" aria-label="Delete this comment" onClick=${() => setComments(comments.filter((other) => other.id !== it.id))}><${Icon} name="trash-2" /></button></div>`)}
       ${isHere && html`<${Write} value=${writing} close=${() => setWriting(null)} save=${(/** @type {string} */ text) => {
         setComments([...comments, { ...writing, text, id: randomId() }]);
@@ -159,10 +197,7 @@ export function Diff({ id, version }) {
   const lost = comments.filter((it) => !files.some((/** @type {any} */ file) => file.path === it.path));
   return html`<div class="diff-pane">
     <div class="diff-bar"><span>${plural(diff.file_count ?? files.length, "file")} <span class="add">+${total.add}</span> <span class="del">−${total.del}</span></span><span class="grow"></span>
-      ${isStale && html`<button class="btn" onClick=${() => {
-        const was = list.current?.top();
-        load().then(() => was && requestAnimationFrame(() => list.current?.restore(was)));
-      }}>changed · reload</button>`}
+      ${isStale && html`<button class="btn" onClick=${load}>changed · reload</button>`}
       <${Choice} label="How the diff is shown" value=${diffView.value} set=${(/** @type {string} */ value) => (diffView.value = value)} of=${[{ id: "unified", title: "Unified" }, { id: "split", title: "Split" }]} />
       ${comments.length > 0 && html`<button class="btn primary" onClick=${send}><${Icon} name="send" />Send review (${comments.length})</button>`}
     </div>
@@ -174,8 +209,8 @@ export function Diff({ id, version }) {
   </div>`;
 }
 
-/** @param {{ file: any, isOpen: boolean, isViewed: boolean, isUncommitted: boolean, toggle: () => void, view: () => void }} props */
-const Head = ({ file, isOpen, isViewed, isUncommitted, toggle, view }) => html`<div class="dfile"><button type="button" class="dname" aria-expanded=${isOpen ? "true" : "false"} onClick=${toggle}><${Icon} name=${isOpen ? "chevron-down" : "chevron-right"} /><span class=${`glyph ${file.status === "A" ? "ok" : file.status === "D" ? "bad" : "fg3"}`}>${file.status}</span><span class="cut mono">${file.path}</span>${isUncommitted && html`<span class="pill">uncommitted</span>`}${file.folded && !isOpen && html`<span class="dim">folded</span>`}</button>
+/** @param {{ file: any, isAt: boolean, isOpen: boolean, isViewed: boolean, isUncommitted: boolean, toggle: () => void, view: () => void }} props */
+const Head = ({ file, isAt, isOpen, isViewed, isUncommitted, toggle, view }) => html`<div class="dfile" aria-current=${isAt ? "true" : undefined}><button type="button" class="dname" aria-expanded=${isOpen ? "true" : "false"} onClick=${toggle}><${Icon} name=${isOpen ? "chevron-down" : "chevron-right"} /><span class=${`glyph ${file.status === "A" ? "ok" : file.status === "D" ? "bad" : "fg3"}`}>${file.status}</span><span class="cut mono">${file.path}</span>${isUncommitted && html`<span class="pill">uncommitted</span>`}${file.folded && !isOpen && html`<span class="dim">folded</span>`}</button>
   <span class="num">${file.added === null ? html`<span class="dim">binary</span>` : html`<span class="add">+${file.added}</span> <span class="del">−${file.deleted}</span>`}</span>
   <label class="dviewed"><input type="checkbox" checked=${isViewed} onChange=${view} />Viewed</label></div>`;
 

@@ -6,7 +6,7 @@ import { Dialog } from "./dialog.js";
 const KEYS = [
   { title: "Everywhere", keys: [["Ctrl K", "go to anything"], ["g f", "fleet"], ["g a", "approvals"], ["g b", "broker"], ["g s", "spend"], ["g t", "timeline"], ["c", "new agent"], ["n", "next who needs you"], ["/", "filter"], ["Esc", "back"], ["?", "these keys"]] },
   { title: "Lists", keys: [["j k", "down, up"], ["Enter", "open"], ["v", "table or cards"]] },
-  { title: "Agent", keys: [["e", "unfold or fold all calls"], ["i", "write a message"], ["End", "follow the newest"], ["d", "diff"], ["[ ]", "file before, after"], ["v", "viewed"]] },
+  { title: "Agent", keys: [["e", "unfold or fold all calls"], ["i", "write a message"], ["End", "follow the newest"], ["d", "diff"], ["j k", "hunk after, before"], ["[ ]", "file before, after"], ["v", "viewed"]] },
   { title: "A question", keys: [["Shift Y", "allow once"], ["Shift N", "deny"]], note: "Only with the call focused, its end seen, a second after it appeared and after the last typing." },
 ];
 

@@ -9,7 +9,7 @@ const OVERSCAN = 500;
 const END_PX = 24;
 
 /**
- * @typedef {{ toEnd: () => void, toItem: (index: number) => void, atEnd: () => boolean, top: () => { index: number, offset: number }, restore: (at: { index: number, offset: number }) => void }} ListHandle
+ * @typedef {{ toEnd: () => void, toItem: (index: number) => void, atEnd: () => boolean, shows: (index: number) => boolean, top: () => { index: number, offset: number }, restore: (at: { index: number, offset: number }) => void }} ListHandle
  * @param {{ count: number, draw: (index: number) => any, keyOf?: (index: number) => string | number, need?: (from: number, to: number) => void, estimate?: number, follow?: boolean,
  *   handle?: { current: ListHandle | null }, onEnd?: (isAtEnd: boolean) => void, label: string, cls?: string, start?: number | null }} props
  */
@@ -105,6 +105,10 @@ export function List({ count, draw, keyOf = (i) => i, need, estimate = 32, follo
         redraw((n) => n + 1);
       },
       atEnd: () => state.atEnd,
+      shows: (index) => {
+        const from = box.current?.scrollTop ?? 0;
+        return heights.top(index + 1) > from && heights.top(index) < from + state.view;
+      },
       top: () => ({ ...state.anchor }),
       restore: (at) => {
         setEnd(false);

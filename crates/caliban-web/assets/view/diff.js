@@ -10,11 +10,12 @@ export function pairs(rows) {
   const found = [];
   for (let i = 0; i < rows.length; ) {
     const row = rows[i];
-    if (row.t === "@") {
-      found.push({ left: null, right: null, whole: row });
-      i += 1;
-    } else if (row.t === " ") {
+    if (row.t === " ") {
       found.push({ left: row, right: row });
+      i += 1;
+    } else if (row.t !== "-" && row.t !== "+") {
+      // A hunk's head, or a remark of git's.
+      found.push({ left: null, right: null, whole: row });
       i += 1;
     } else {
       const [minus, plus] = [/** @type {Row[]} */ ([]), /** @type {Row[]} */ ([])];
@@ -71,4 +72,18 @@ export function locate(starts, index) {
     else high = middle - 1;
   }
   return { file: low, row: index - starts[low] - 1 };
+}
+
+/** The index of a row; that of its file's head when the file is closed, -1 when it is gone. @param {{ path: string }[]} files @param {number[]} starts @param {number} count @param {{ path: string, row: number }} place */
+export function indexOf(files, starts, count, { path, row }) {
+  const file = files.findIndex((it) => it.path === path);
+  if (file < 0) return -1;
+  const end = starts[file + 1] ?? count;
+  return starts[file] + 1 + row < end ? starts[file] + 1 + row : starts[file];
+}
+
+/** The rows of a file at which hunks begin, as it is shown. @param {{ hunks: number[], pairs: Pair[] | null } | undefined} known @param {boolean} isSplit */
+export function stopsOf(known, isSplit) {
+  if (!isSplit || !known?.pairs) return known?.hunks ?? [];
+  return known.pairs.flatMap((pair, i) => (pair.whole?.t === "@" ? [i] : []));
 }

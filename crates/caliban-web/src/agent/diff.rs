@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::QueryString;
-use crate::render;
+use crate::render::{self, PatchPage};
 
 /// With more changed lines a file is folded at first.
 const FOLDED_LINES: u64 = 1000;
@@ -135,13 +135,14 @@ fn file_json(part: &FilePart, patch: &[u8]) -> Value {
     let is_binary = text.lines().any(|line| line == "GIT binary patch" || line.starts_with("Binary files "));
     let (from, limit) = (part.from.unwrap_or(0), part.limit.unwrap_or(PAGE).min(PAGE));
     let window = from..from.saturating_add(limit);
-    let (total, rows) =
-        if is_binary { (0, Vec::new()) } else { render::patch_rows(&part.path, &text, window) };
+    let page = if is_binary { PatchPage::default() } else { render::patch_rows(&part.path, &text, window) };
     json!({
         "path": inert::line(&part.path),
-        "total": total,
+        "total": page.total,
         "first": from,
-        "rows": rows,
+        // Once is enough.
+        "hunks": (from == 0).then_some(page.hunks),
+        "rows": page.rows,
         "binary": is_binary,
         "cut": is_cut,
     })

@@ -50,10 +50,22 @@ enum Kind {
     Remark,
 }
 
-/// Some rows of one file's patch, as git writes it, and how many there are in all. Only these are highlighted: a page of a long
-/// patch costs what a page of a short one does.
-pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>) -> (usize, Vec<Value>) {
+/// Some rows of one file's patch.
+#[derive(Debug, Default)]
+pub(crate) struct PatchPage {
+    /// How many there are in all.
+    pub(crate) total: usize,
+    /// At which rows of all hunks begin.
+    pub(crate) hunks: Vec<usize>,
+    pub(crate) rows: Vec<Value>,
+}
+
+/// Some rows of one file's patch, as git writes it. Only these are highlighted: a page of a long patch costs what a page of a
+/// short one does.
+pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>) -> PatchPage {
     let lines = patch_lines(patch);
+    let hunks =
+        lines.iter().enumerate().filter(|(_, line)| line.kind == Kind::Hunk).map(|(n, _)| n).collect();
     let window = window.start.min(lines.len())..window.end.min(lines.len());
     // Words are compared within whole groups of changed lines.
     let is_changed =
@@ -84,7 +96,8 @@ pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>
         }
     }
     writer.flush();
-    (lines.len(), writer.rows.into_iter().skip(back).take(length).collect())
+    let rows = writer.rows.into_iter().skip(back).take(length).collect();
+    PatchPage { total: lines.len(), hunks, rows }
 }
 
 /// The lines of all hunks; each is a row.
@@ -237,7 +250,8 @@ mod tests {
     #[test]
     fn a_patch_is_rows_with_numbers_and_marked_words() {
         let patch = "diff --git a/x.txt b/x.txt\n--- a/x.txt\n+++ b/x.txt\n@@ -10,3 +10,3 @@ fn\n same\n-the old word\n+the new word\n same\n\\ No newline at end of file\n";
-        let (total, rows) = patch_rows("x.txt", patch, 0..100);
+        let PatchPage { total, hunks, rows } = patch_rows("x.txt", patch, 0..100);
+        assert_eq!(hunks, [0]);
         let is = |row: &Value, t: &str, a: Value, b: Value| row["t"] == t && row["a"] == a && row["b"] == b;
         assert!(rows[0]["t"] == "@" && rows[4]["t"] == " " && rows[5]["t"] == "\\", "{rows:?}");
         assert!(is(&rows[1], " ", json!(10), json!(10)));
@@ -248,9 +262,9 @@ mod tests {
         assert_eq!((rows.len(), total), (6, 6));
         // Any part of it is the same rows.
         for (from, to) in [(0, 2), (2, 3), (3, 4), (3, 6), (5, 9), (7, 9)] {
-            let (all, part) = patch_rows("x.txt", patch, from..to);
+            let page = patch_rows("x.txt", patch, from..to);
             let end = to.min(rows.len());
-            assert_eq!((all, part.as_slice()), (6, &rows[from.min(end)..end]), "{from}..{to}");
+            assert_eq!((page.total, page.rows.as_slice()), (6, &rows[from.min(end)..end]), "{from}..{to}");
         }
     }
 

@@ -8,7 +8,7 @@ mod markdown;
 
 pub(crate) use ansi::Terminal;
 pub(crate) use code::{Highlighter, language_of};
-pub(crate) use diff::{change, patch_rows};
+pub(crate) use diff::{PatchPage, change, patch_rows};
 pub(crate) use markdown::blocks;
 
 use serde::Serialize;

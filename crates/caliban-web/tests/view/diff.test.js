@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { commentsOf, flatten, locate, pairs, reviewMessage } from "../../assets/view/diff.js";
+import { commentsOf, flatten, indexOf, locate, pairs, reviewMessage, stopsOf } from "../../assets/view/diff.js";
 
 const row = (t, a, b, text) => ({ t, a, b, in: [["", text]] });
 const rows = [row("@", null, null, "@@"), row(" ", 1, 1, "one"), row("-", 2, null, "two"), row("-", 3, null, "three"), row("+", null, 2, "TWO"), row(" ", 4, 3, "four")];
@@ -26,4 +26,18 @@ test("the flat list finds file and row of every index", () => {
   const { starts, count } = flatten(files, (path) => ({ a: 2, b: -1, c: 100_000 })[path]);
   assert.equal(count, 3 + 2 + 100_000);
   assert.deepEqual([0, 1, 2, 3, 4, 5, 100_004].map((i) => Object.values(locate(starts, i))), [[0, -1], [0, 0], [0, 1], [1, -1], [2, -1], [2, 0], [2, 99_999]]);
+});
+
+test("a remark of git's has a line of its own side by side", { timeout: 5000 }, () => {
+  const remark = row("\\", null, null, "\\ No newline at end of file");
+  const found = pairs([...rows, row("-", 5, null, "end"), remark, row("+", null, 4, "END"), remark]);
+  assert.deepEqual(found.slice(-4).map((it) => it.whole?.t ?? it.left?.t ?? it.right?.t), ["-", "\\", "+", "\\"]);
+});
+
+test("hunks are found unified and side by side, and a place in a closed file is its head", () => {
+  const known = { hunks: [0, 6], pairs: pairs([...rows, ...rows]) };
+  assert.deepEqual([stopsOf(known, false), stopsOf(known, true), stopsOf({ ...known, pairs: null }, true), stopsOf(undefined, true)], [[0, 6], [0, 5], [0, 6], []]);
+  const files = [{ path: "a" }, { path: "b" }];
+  const { starts, count } = flatten(files, (path) => ({ a: 6, b: -1 })[path]);
+  assert.deepEqual([["a", -1], ["a", 5], ["b", 3], ["c", 0]].map(([path, at]) => indexOf(files, starts, count, { path, row: at })), [0, 6, 7, -1]);
 });

@@ -329,6 +329,100 @@ fn what_one_reads_stays_while_the_agent_goes_on_and_a_review_is_one_message() {
 }
 
 #[test]
+fn keys_go_from_hunk_to_hunk_and_from_file_to_file() {
+    let fleet = Fleet::new(script![text("done").on_first("the task")]);
+    // The last line has no end: git adds a remark to its hunk.
+    let lines = |changed: &[usize]| {
+        let line = |n| format!("line {n}{}", if changed.contains(&n) { " is new" } else { "" });
+        (0..120).map(line).collect::<Vec<_>>().join("\n")
+    };
+    std::fs::write(fleet.place.repo.join("a.txt"), lines(&[])).unwrap();
+    std::fs::write(fleet.place.repo.join("b.txt"), lines(&[])).unwrap();
+    fleet.place.env.git(&fleet.place.repo, &["add", "."]);
+    fleet.place.env.git(&fleet.place.repo, &["commit", "--quiet", "-m", "two files"]);
+    let id = fleet.bg("the task", ["--label", "writer", "--interactive"]);
+    fleet.wait_for(&id, "idle");
+    std::fs::write(fleet.worktree(&id).join("a.txt"), lines(&[20, 60, 119])).unwrap();
+    std::fs::write(fleet.worktree(&id).join("b.txt"), lines(&[50, 119])).unwrap();
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    // Hunks are higher than the window, so that the list has to move.
+    page.size(1600, 300);
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "writer");
+    page.click(".agent-row a");
+    page.see(".diff", "line 20 is new");
+    // The marked row is on the screen and has these words; the line is the first of the hunk.
+    let is_at = |words: &str| {
+        let words = json!(words);
+        page.wait(&format!(
+            "(() => {{ const list = document.querySelector('.list.diff').getBoundingClientRect(); \
+             const at = [...document.querySelectorAll('.list.diff [aria-current]')]; \
+             const box = at[0]?.getBoundingClientRect(); \
+             return at.length === 1 && at[0].textContent.includes({words}) && box.top >= list.top - 1 && box.bottom <= list.bottom + 1; }})()"
+        ));
+    };
+    let way = [
+        ("j", "@@ -18,"),
+        ("j", "@@ -58,"),
+        ("j", "@@ -117,"),
+        ("j", "@@ -48,"),
+        ("j", "@@ -117,"),
+        // There is none behind the last.
+        ("j", "@@ -117,"),
+        ("k", "@@ -48,"),
+        ("k", "@@ -117,"),
+        ("k", "@@ -58,"),
+        ("[", "a.txt"),
+        ("k", "a.txt"),
+        ("]", "b.txt"),
+        ("j", "@@ -48,"),
+    ];
+    for (key, there) in way {
+        page.press(key);
+        is_at(there);
+    }
+    // Side by side it is the same. What is viewed is passed over.
+    page.click(".diff-bar .seg .btn:last-child");
+    page.wait("document.querySelector('.dr.two')");
+    for (key, there) in [("[", "b.txt"), ("k", "@@ -117,"), ("k", "@@ -58,"), ("j", "@@ -117,")] {
+        page.press(key);
+        is_at(there);
+    }
+    page.press("v");
+    page.wait("document.querySelector('.dviewed input').checked");
+    for (key, there) in [("j", "@@ -48,"), ("k", "@@ -48,"), ("[", "b.txt"), ("[", "a.txt")] {
+        page.press(key);
+        is_at(there);
+    }
+    page.press("?");
+    page.see("[role=dialog]", "hunk after, before");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn one_that_waits_for_another_says_so_by_its_label() {
+    let fleet = busy();
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    let unnamed = fleet.bg("ask much", []);
+    let waits = fleet.bg("write the greeting", ["--label", "waits", "--after", &asker, "--after", &unnamed]);
+    fleet.wait_for_ask(&unnamed);
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", &format!("queued, starts after asker, {unnamed}"));
+    let path = dashboard.agent(&waits).replace("/api/v1/repos/", "/agent/").replace("/agents/", "/");
+    open(&page, &dashboard, &path);
+    page.see(".agent-doing", &format!("queued, starts after asker, {unnamed}"));
+    page.eval("[...document.querySelectorAll('.agent-side [role=tab]')].find((it) => it.textContent === 'Info').click()");
+    page.see(".facts dd", &format!("asker, {unnamed}"));
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_tab_that_nobody_sees_tells_of_a_question_and_opens_it() {
     let fleet = busy();
     let dashboard = Dashboard::start(&fleet);
