@@ -10,10 +10,11 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::hub::Snapshot;
 use super::live::Live;
 use crate::app::App;
 use crate::error::Problem;
@@ -130,9 +131,9 @@ async fn snapshot(app: &App, is_reset: bool, pieces: &mpsc::Sender<Bytes>) -> Re
     if is_reset {
         put(pieces, piece(None, "reset", "{}")).await?;
     }
-    let all: Value = app.hub.snapshot();
-    let id = all["event"].as_str().unwrap_or_default().to_owned();
-    put(pieces, piece(Some(&id), "snapshot", &all.to_string())).await?;
+    let Snapshot { number, json } = app.hub.snapshot();
+    let id = app.hub.id(number);
+    put(pieces, piece(Some(&id), "snapshot", &json)).await?;
     put(
         pieces,
         piece(
@@ -143,7 +144,7 @@ async fn snapshot(app: &App, is_reset: bool, pieces: &mpsc::Sender<Bytes>) -> Re
         ),
     )
     .await?;
-    app.hub.number(&id).ok_or(HungUp)
+    Ok(number)
 }
 
 /// An event. JSON has no line ends.

@@ -104,6 +104,13 @@ pub(crate) struct Event {
     pub(crate) data: Arc<str>,
 }
 
+/// Everything, and the number of the last event that is in it.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) number: u64,
+    pub(crate) json: String,
+}
+
 #[derive(Debug, Default)]
 struct State {
     fleets: BTreeMap<String, Fleet>,
@@ -188,27 +195,27 @@ impl Hub {
         Some(state.ring.iter().skip(skip).cloned().collect())
     }
 
-    /// Everything, as it is now.
-    pub(crate) fn snapshot(&self) -> Value {
+    /// Everything, as it is now. Written agent by agent: hundreds of them as values at once take megabytes.
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut state = self.state();
         let now = caliban_contract::wall_ms();
-        let last = state.next.saturating_sub(1);
-        let agents: Vec<Value> = state
-            .fleets
-            .values()
-            .flat_map(|fleet| {
-                let each = fleet.agents.values();
-                each.map(move |known| fleet.shown(known, now))
-            })
-            .collect();
-        let repos: Vec<Value> = state.fleets.values().map(|fleet| fleet.repo.json()).collect();
+        let number = state.next.saturating_sub(1);
         state.counts = counts(&state);
-        let mut all =
-            json!({"at": time::text(now), "event": self.id(last), "repos": repos, "agents": agents});
-        if let (Some(all), Value::Object(counts)) = (all.as_object_mut(), state.counts.clone()) {
-            all.extend(counts);
+        let repos: Vec<Value> = state.fleets.values().map(|fleet| fleet.repo.json()).collect();
+        let head = json!({"at": time::text(now), "event": self.id(number), "repos": repos, "counts": state.counts["counts"], "today": state.counts["today"]});
+        let mut json = head.to_string();
+        json.pop();
+        json.push_str(",\"agents\":[");
+        let agents =
+            state.fleets.values().flat_map(|fleet| fleet.agents.values().map(move |known| (fleet, known)));
+        for (n, (fleet, known)) in agents.enumerate() {
+            if n > 0 {
+                json.push(',');
+            }
+            json.push_str(&fleet.shown(known, now).to_string());
         }
-        all
+        json.push_str("]}");
+        Snapshot { number, json }
     }
 
     /// All questions, the oldest first.
@@ -434,8 +441,12 @@ mod tests {
         let (hub, hash) = hub();
         let row = AgentRow::new("a3f8b2c1".parse().unwrap(), Life::Running);
         hub.put(&hash, row.clone());
-        let at = hub.snapshot()["event"].as_str().unwrap().to_owned();
-        let number = hub.number(&at).unwrap();
+        let Snapshot { number, json } = hub.snapshot();
+        let all: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (all["event"].as_str(), all["agents"].as_array().map(Vec::len)),
+            (Some(hub.id(number).as_str()), Some(1))
+        );
         assert_eq!(hub.after(number).unwrap().len(), 0);
         hub.put(&hash, AgentRow { turns: 2, ..row.clone() });
         hub.put(&hash, AgentRow { turns: 2, ..row.clone() });
@@ -456,8 +467,7 @@ mod tests {
         let kept: usize = hub.state().ring.iter().map(|event| event.data.len()).sum();
         assert!(kept <= RING_BYTES && kept > RING_BYTES / 2, "{kept} bytes");
         hub.remove(&hash, row.id);
-        let last = hub.snapshot()["event"].as_str().unwrap().to_owned();
-        assert_eq!(hub.after(hub.number(&last).unwrap() - 2).unwrap()[0].name, "removed");
+        assert_eq!(hub.after(hub.snapshot().number - 2).unwrap()[0].name, "removed");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::render::Terminal;
 use crate::transcript::{self, Index};
 
 /// How often transcripts are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(150);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How many items of one transcript are told at once; a page that is further behind asks for them.
 const AT_ONCE: usize = 50;
 /// How often an agent that cannot be listened to is tried again.
@@ -52,7 +52,8 @@ impl Live {
             let path = row.dir.join(TRANSCRIPT);
             let (shelf, file) = (Arc::clone(app), path.clone());
             let known =
-                tokio::task::spawn_blocking(move || shelf.shelf.with(&file, |index| Ok(index.clone()))).await;
+                tokio::task::spawn_blocking(move || shelf.shelf.with(&file, |index| Ok(index.follower())))
+                    .await;
             let Ok(Ok(index)) = known else { continue };
             begun.push(("watched", json!({"key": key, "total": index.total()})));
             tasks.spawn(look(key.clone(), path, index, teller.clone()));

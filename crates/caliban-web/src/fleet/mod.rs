@@ -17,14 +17,14 @@ pub(crate) use spent_today::follow as follow_today;
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use serde_json::Value;
+use axum::response::IntoResponse;
+use http::header;
 
 use crate::app::App;
 
 /// `GET /api/v1/fleet`.
-pub(crate) async fn fleet(State(app): State<Arc<App>>) -> Json<Value> {
+pub(crate) async fn fleet(State(app): State<Arc<App>>) -> impl IntoResponse {
     app.hub.settled().await;
-    Json(app.hub.snapshot())
+    ([(header::CONTENT_TYPE, "application/json")], app.hub.snapshot().json)
 }

@@ -44,6 +44,9 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     read: ReadTo,
+    /// How many items come before the first of `entries`, and those of them that have no end yet.
+    base: usize,
+    before: HashMap<usize, TranscriptEntry>,
     entries: Vec<TranscriptEntry>,
     /// Calls, questions and queued messages that have no end yet.
     open: HashMap<String, usize>,
@@ -107,6 +110,18 @@ struct BlockHead<'a> {
 }
 
 impl Index {
+    /// An index that knows only what can still change, and takes in what comes: for one that follows the end.
+    pub(crate) fn follower(&self) -> Self {
+        let is_open = |n: &usize| Some((*n, self.entry(*n as u64)?));
+        Self {
+            read: self.read,
+            base: self.base + self.entries.len(),
+            before: self.open.values().filter_map(is_open).collect(),
+            open: self.open.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Takes in what has come since the last time. The items that are new or have changed, in order.
     pub(crate) fn update(&mut self, path: &Path) -> io::Result<Vec<u64>> {
         let mut lines = match NewLines::open(path, self.read) {
@@ -180,7 +195,7 @@ impl Index {
     }
 
     fn push(&mut self, seq: u64, record: LineSpan, key: Option<String>) {
-        let n = self.entries.len();
+        let n = self.base + self.entries.len();
         self.entries.push(TranscriptEntry { seq, record, end: None, is_interrupted: false });
         self.changed.push(n as u64);
         if let Some(key) = key {
@@ -195,7 +210,11 @@ impl Index {
     }
 
     fn change(&mut self, n: usize, how: impl FnOnce(&mut TranscriptEntry)) {
-        if let Some(entry) = self.entries.get_mut(n) {
+        let known = match n.checked_sub(self.base) {
+            Some(n) => self.entries.get_mut(n),
+            None => self.before.get_mut(&n),
+        };
+        if let Some(entry) = known {
             how(entry);
             self.changed.push(n as u64);
         }
@@ -214,11 +233,15 @@ impl Index {
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.entries.len() as u64
+        (self.base + self.entries.len()) as u64
     }
 
     pub(crate) fn entry(&self, n: u64) -> Option<TranscriptEntry> {
-        self.entries.get(usize::try_from(n).ok()?).copied()
+        let n = usize::try_from(n).ok()?;
+        match n.checked_sub(self.base) {
+            Some(n) => self.entries.get(n).copied(),
+            None => self.before.get(&n).copied(),
+        }
     }
 
     /// How many items somebody has read who has read up to this record.
@@ -244,4 +267,43 @@ fn says_something(message: &MessageHead<'_>) -> bool {
         (block.kind == "text" || block.kind == "thinking") && has_text
     };
     blocks.iter().any(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn one_that_follows_the_end_keeps_what_can_change_and_says_what_a_whole_index_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("transcript.jsonl");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let mut write = |seq: u64, more: &str| {
+            writeln!(file, r#"{{"seq": {seq}, "at": "2026-11-18T00:00:00Z", {more}}}"#).unwrap();
+        };
+        let call = |id: &str, event: &str| format!(r#""event": "{event}", "id": "{id}", "name": "Bash""#);
+        write(1, r#""event": "started""#);
+        write(2, &call("a", "call_started"));
+        write(3, &call("b", "call_started"));
+        write(4, &call("a", "call_ended"));
+        let mut whole = Index::default();
+        whole.update(&path).unwrap();
+        let mut follower = whole.follower();
+        assert_eq!((follower.total(), follower.before.len(), follower.entries.len()), (3, 1, 0));
+        assert_eq!(follower.update(&path).unwrap(), Vec::<u64>::new());
+        write(5, &call("b", "call_ended"));
+        write(6, &call("c", "call_started"));
+        write(7, &call("c", "call_ended"));
+        assert_eq!((follower.update(&path).unwrap(), whole.update(&path).unwrap()), (vec![2, 3], vec![2, 3]));
+        assert_eq!((follower.entry(2), follower.entry(3)), (whole.entry(2), whole.entry(3)));
+        assert!(follower.entry(2).unwrap().end.is_some());
+        // Begun anew, it is read anew.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "{\"seq\": 1, \"at\": \"2026-11-18T00:00:00Z\", \"event\": \"started\"}\n")
+            .unwrap();
+        follower.update(&path).unwrap();
+        assert_eq!(follower.total(), 1);
+    }
 }
