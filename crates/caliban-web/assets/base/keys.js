@@ -1,5 +1,5 @@
 // The keyboard. A page lays its keys over those of the shell; typing is never a command.
-import { signal, useEffect, useRef } from "./html.js";
+import { signal, useLayoutEffect, useRef } from "./html.js";
 import { singleKeys } from "./prefs.js";
 
 /** @typedef {Record<string, (event: KeyboardEvent) => boolean | void>} Keys */
@@ -66,7 +66,8 @@ addEventListener("input", () => (typedAt.value = performance.now()), true);
 export function useKeys(keys, how = {}) {
   const layer = useRef({ keys, modal: how.modal ?? false }).current;
   layer.keys = keys;
-  useEffect(() => {
+  // With the component: a key that is pressed as soon as it is seen is its own.
+  useLayoutEffect(() => {
     layers.push(layer);
     return () => void layers.splice(layers.indexOf(layer), 1);
   }, []);

@@ -105,7 +105,7 @@ function One({ id }) {
   return html`<div class="agent" data-tab=${isTalk ? "talk" : side}>
     <header class="agent-head">
       <button class="btn quiet icon" aria-label="Back" onClick=${back}><${Icon} name="chevron-left" /></button>
-      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.name}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${oneLine(agent.doing)}</span></div>
+      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.label ?? oneLine(agent.prompt)}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${oneLine(agent.doing)}</span></div>
       <div class="agent-facts dim"><span class="cut" title=${agent.cwd}>${agent.repo_name}</span>${agent.branch && html`<span class="cut mono" title=${agent.branch}>${agent.branch}${whole?.spec?.base && whole.spec.base !== "head" ? ` from ${whole.spec.base}` : ""}</span>`}<span>${isOver ? `ended ${ago(agent.since, now.value)} ago` : span(now.value - (instant(agent.created_at) ?? now.value))}</span>
         ${whole?.context && html`<span class="ctx" title=${`${whole.context.used} of ${whole.context.window} tokens`}><meter min="0" max="100" high="80" value=${Math.round((100 * whole.context.used) / whole.context.window)} aria-label="Context used"></meter>${Math.round((100 * whole.context.used) / whole.context.window)}%</span>`}
         <span><b class="fg">${money(agent.micro_usd)}</b>${budget !== null && ` / ${money(budget)}`}</span></div>
@@ -122,13 +122,13 @@ function One({ id }) {
     </header>
     <div class="agent-tabs"><${Tabs} label="Parts" value=${isTalk ? "talk" : side} set=${(/** @type {string} */ tab) => (tab === "talk" ? setTalk(true) : show(tab))} of=${[{ id: "talk", title: "Talk" }, { id: "diff", title: "Diff" }, { id: "todo", title: "Todo" }, { id: "info", title: "Info" }]} /></div>
     <section class="agent-talk" aria-label="Conversation">
-      <${Talk} id=${id} path=${path} seq=${route.value.query.get("seq")} isLive=${!isOver} />
+      <${Talk} id=${id} path=${path} seq=${route.value.query.get("seq")} isLive=${!isOver} prompt=${whole?.spec?.prompt ?? agent.prompt} />
       ${open.length > 0 && html`<div class="agent-ask"><${AskCard} key=${open[0].id} ask=${open[0]} head=${open.length > 1 ? html`<span class="pill attn">1 of ${open.length}</span>` : null} /></div>`}
       <${Composer} id=${id} agent=${agent} isOver=${isOver} wants=${route.value.query.has("reply")} resume=${() => setOver("resume")} />
     </section>
     <aside class="agent-side" aria-label="Work">
       <${Tabs} label="Work" value=${side} set=${show} of=${[{ id: "diff", title: "Diff" }, { id: "todo", title: left > 0 ? `Todo ${left}` : "Todo" }, { id: "info", title: "Info" }]} />
-      <div class="agent-work">${side === "diff" ? (agent.branch ? html`<${Diff} id=${id} version=${`${agent.turns}/${agent.status}`} />` : html`<div class="state"><h2>No diff</h2><p>This agent works in your own tree, without a branch.</p></div>`) : side === "todo" ? (todo.length > 0 ? html`<div class="pad"><${Todo} items=${todo} /></div>` : html`<div class="state"><p>It has made no list.</p></div>`) : html`<${AgentInfo} id=${id} agent=${agent} whole=${whole} />`}</div>
+      <div class="agent-work">${side === "diff" ? (agent.branch ? html`<${Diff} id=${id} version=${`${agent.turns}/${agent.status}`} />` : agent.state === "spawning" ? html`<div class="state"><p>It has not begun: nothing is changed yet.</p></div>` : html`<div class="state"><h2>No diff</h2><p>This agent works in your own tree, without a branch.</p></div>`) : side === "todo" ? (todo.length > 0 ? html`<div class="pad"><${Todo} items=${todo} /></div>` : html`<div class="state"><p>It has made no list.</p></div>`) : html`<${AgentInfo} id=${id} agent=${agent} whole=${whole} />`}</div>
     </aside>
     ${over === "merge" && html`<${Merge} path=${path} agent=${agent} close=${() => setOver("")} />`}
     ${over === "kill" && html`<${Sure} title=${`Kill ${agent.name}?`} text="Its whole process tree ends. Its work stays on its branch, and it can be resumed." yes="Kill" close=${() => setOver("")} act=${() => act("kill", {}, `${agent.name} is killed.`)} />`}

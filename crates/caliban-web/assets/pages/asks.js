@@ -32,7 +32,7 @@ export default function Asks() {
     <aside class="ask-list" aria-label="Questions"><h1>Approvals<span class="n dim">${open.length}</span></h1><ul>${open.map((ask) => html`<li key=${askKey(ask)}><a href=${`/asks/${askKey(ask)}`} aria-current=${ask === shown ? "true" : undefined} onClick=${(/** @type {Event} */ event) => {
       event.preventDefault();
       pick(ask);
-    }}><span class="rowflex"><span class="glyph attn" aria-hidden="true">!</span><b class="cut">${[...(ask.above ?? []), ask.name, ...(ask.by ? [ask.by] : [])].join(" › ")}</b><span class="dim cut">${ask.repo_name}</span><span class="grow"></span><span class="dim">${ago(ask.opened_at, now.value)}</span></span><span class="cut mono fg2">${ask.tool} ${bare(ask.tool, ask.what)}</span></a></li>`)}</ul></aside>
+    }}><span class="rowflex"><span class="glyph attn" aria-hidden="true">!</span><b class="cut">${[...(ask.above ?? []), ask.name, ...(ask.by ? [ask.by] : [])].join(" › ")}</b><span class="dim">${ask.repo_name}</span><span class="grow"></span><span class="dim">${ago(ask.opened_at, now.value)}</span></span><span class="cut mono fg2">${ask.tool} ${bare(ask.tool, ask.what)}</span></a></li>`)}</ul></aside>
     <section class="ask-pane"><${AskCard} key=${askKey(shown)} ask=${shown} head=${html`<span class="ask-nav"><button class="btn icon quiet" aria-label="The one before" disabled=${at <= 0} onClick=${() => step(-1)}><${Icon} name="chevron-left" /></button><span class="dim">${at + 1} of ${open.length}</span><button class="btn icon quiet" aria-label="The next one" disabled=${at >= open.length - 1} onClick=${() => step(1)}><${Icon} name="chevron-right" /></button></span>`} /></section>
   </div>`;
 }

@@ -40,9 +40,9 @@ export default function Settings() {
     </section>
     <section class="card"><h2>Keys</h2><label class="line"><span>Single keys act (j, k, n, c …)</span><input type="checkbox" checked=${singleKeys.value} onChange=${(/** @type {any} */ event) => (singleKeys.value = event.target.checked)} /></label><p class="dim">All keys: <kbd>?</kbd></p></section>
     <section class="card"><h2>Devices</h2>
-      ${devices.map((device) => html`<div class="line" key=${device.id}><span title=${device.agent}>${browser(device.agent)}${device.this ? html` <span class="pill">this one</span>` : null}<br /><small class="dim">since ${day(device.since)}, last seen ${day(device.last_seen)}</small></span><button class="btn danger" onClick=${() => (device.this ? leave() : revoke(device))}>Sign out</button></div>`)}
       <div class="line"><span>Another device<br /><small class="dim">A link that works once, for ten minutes. The device must reach this server: through a tunnel or TLS.</small></span>${url ? html`<code class="cut" title=${url.url}>${url.url}</code><${Copy} text=${url.url} label="Copy the link" />` : html`<button class="btn" onClick=${() => post("/api/v1/links", {}).then(setUrl, tell)}>Make a link</button>`}</div>
       ${url?.qr && html`<svg class="qr" role="img" aria-label="The link as a QR code" viewBox=${qrBox(url.qr)} shape-rendering="crispEdges"><path d=${qrPath(url.qr)} /></svg>`}
+      ${devices.map((device) => html`<div class="line" key=${device.id}><span title=${device.agent}>${browser(device.agent)}${device.this ? html` <span class="pill">this one</span>` : null}<br /><small class="dim">since ${day(device.since)}, last seen ${day(device.last_seen)}</small></span><button class="btn danger" onClick=${() => (device.this ? leave() : revoke(device))}>Sign out</button></div>`)}
     </section>
     ${me && html`<p class="dim">caliban ${me.server?.version} on ${me.host}, since ${day(me.server?.started_at)}, pid ${me.server?.pid}</p>`}
   </div></div>`;

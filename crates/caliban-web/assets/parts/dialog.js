@@ -1,5 +1,5 @@
 // A box over the page: takes the focus, gives it back, closes with Escape.
-import { html, useEffect, useRef, useState } from "../base/html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { Icon } from "./bits.js";
 
@@ -7,7 +7,7 @@ import { Icon } from "./bits.js";
 export function Dialog({ title, close, children, foot, cls = "", bare = false }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useKeys({ Escape: () => close() }, { modal: true });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
     const first = box.current?.querySelector("[autofocus],input,textarea,button:not([data-close])");
     /** @type {HTMLElement} */ (first ?? box.current)?.focus();

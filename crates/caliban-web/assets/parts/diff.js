@@ -12,6 +12,8 @@ import { tell, toast } from "./toasts.js";
 
 /** Rows that are asked for at once. */
 const PAGE = 500;
+/** Rows that are there before anything is shown: a screenful. */
+const AT_FIRST = 80;
 /** A file of more rows is never shown side by side: its pairs are not known without all of it. */
 const SPLIT_MAX = 3000;
 
@@ -37,9 +39,14 @@ export function Diff({ id, version }) {
       const answer = await get(`${path}/diff`);
       // What is on the screen stays until its rows are there anew.
       for (const known of rows.values()) Object.assign(known, { asked: new Map(), isOld: true });
+      const unfolded = answer.files.filter((/** @type {any} */ file) => !file.folded).slice(0, 30);
+      // Files whose rows come one by one would push each other down under the pointer.
+      let expected = 0;
+      const first = unfolded.filter((/** @type {any} */ file) => expected < AT_FIRST && (expected += 1 + file.added + file.deleted));
+      if (!diff) await Promise.all(first.map((/** @type {any} */ file) => fetchRows(file.path, 0)));
       setStale(false);
       setDiff(answer);
-      setOpen((was) => (was.size > 0 ? was : new Set(answer.files.filter((/** @type {any} */ file) => !file.folded).slice(0, 30).map((/** @type {any} */ file) => file.path))));
+      setOpen((was) => (was.size > 0 ? was : new Set(unfolded.map((/** @type {any} */ file) => file.path))));
     } catch (failure) {
       setError(failure);
     }

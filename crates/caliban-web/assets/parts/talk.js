@@ -11,8 +11,8 @@ import { List } from "./list.js";
 /** What stays on the screen for so long counts as read. */
 const READ_MS = 500;
 
-/** @param {{ id: string, path: string, seq: string | null, isLive: boolean }} props */
-export function Talk({ id, path, seq, isLive }) {
+/** @param {{ id: string, path: string, seq: string | null, isLive: boolean, prompt: string }} props */
+export function Talk({ id, path, seq, isLive, prompt }) {
   const talk = useRef(new Transcript()).current;
   const [isReady, setReady] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -86,6 +86,7 @@ export function Talk({ id, path, seq, isLive }) {
     return () => clearTimeout(later);
   }, [last]);
   const need = (/** @type {number} */ from, /** @type {number} */ to) => {
+    talk.keep(from, to);
     for (const page of talk.missing(from, to)) {
       talk.asked.add(page);
       load(`from=${page * PAGE}&limit=${PAGE}`).then(draw, () => talk.asked.delete(page));
@@ -99,7 +100,7 @@ export function Talk({ id, path, seq, isLive }) {
   useKeys({ e: unfold, End: () => list.current?.toEnd(), Home: () => list.current?.toItem(0) });
   if (error) return html`<${Failure} error=${error} retry=${begin} still="Its questions can be answered." />`;
   if (!isReady) return html`<${Loading} />`;
-  if (talk.count === 0) return html`<div class="list"><div class="state"><p>${isLive ? "It has not begun yet." : "It has said nothing."}</p></div></div>`;
+  if (talk.count === 0) return html`<div class="list"><div class="it it-prompt"><div class="md"><p class="md-p pre">${prompt}</p></div></div><div class="state"><p>${isLive ? "It has not begun yet." : "It has said nothing."}</p></div></div>`;
   const fresh = seen === null ? 0 : talk.count - seen;
   return html`<div class="talk">
     <${List} cls="transcript" label="Transcript" count=${talk.count} follow handle=${list} start=${wanted ?? seen} estimate=${44} need=${need} keyOf=${(/** @type {number} */ i) => i}

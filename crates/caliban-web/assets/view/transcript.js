@@ -2,6 +2,9 @@
 
 /** Items that are asked for at once. */
 export const PAGE = 100;
+/** With more items than this, those further from the window than so many pages go; the server has them. */
+const KEPT = 2000;
+const BESIDE = 4;
 /** Lines of a running command's output that are kept. */
 const OUTPUT_LINES = 400;
 /** The most text of a reply that is just being said. */
@@ -77,6 +80,15 @@ export class Transcript {
       }
     }
     return pages;
+  }
+
+  /** Forgets what is far from the window, so that a page that is open all day does not grow. @param {number} from @param {number} to */
+  keep(from, to) {
+    if (this.items.size <= KEPT) return;
+    const [low, high] = [Math.floor(from / PAGE) - BESIDE, Math.floor(to / PAGE) + BESIDE];
+    const isFar = (/** @type {number} */ page) => page < low || page > high;
+    for (const n of this.items.keys()) if (isFar(Math.floor(n / PAGE))) this.items.delete(n);
+    for (const page of this.asked) if (isFar(page)) this.asked.delete(page);
   }
 
   /** Calls fold when they succeeded and unfold when they failed or run. @param {any} item */

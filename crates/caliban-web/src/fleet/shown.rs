@@ -7,7 +7,7 @@ use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use serde_json::{Value, json};
 
 use super::hub::Repo;
-use crate::time;
+use crate::{render, time};
 
 /// How an agent stands, in one word, with its mark and its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
     let line = |text: &Option<String>| text.as_deref().map(|text| inert::line(text).into_owned());
     let own = line(&row.label);
     let doing = match (how.group, &row.last_text) {
-        ("finished", Some(text)) => format!("{}: {}", words::ended(row), inert::line(text)),
+        ("finished", Some(text)) => format!("{}: {}", words::ended(row), render::plain(text)),
         _ => words::doing_among(row, now, label),
     };
     let extra = json!({
@@ -85,7 +85,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
         "prompt": inert::line(&row.prompt),
         "activity": line(&row.activity),
         "note": line(&row.note),
-        "last_text": line(&row.last_text),
+        "last_text": row.last_text.as_deref().map(render::plain),
     });
     if let Value::Object(extra) = extra {
         fields.extend(extra);

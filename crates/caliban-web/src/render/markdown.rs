@@ -8,6 +8,10 @@ use super::{Highlighter, Run};
 
 /// A longer text is cut.
 const CAP: usize = 256 * 1024;
+/// What of a text fits into a line, and more.
+const PLAIN_CAP: usize = 2000;
+const OPTIONS: Options =
+    Options::ENABLE_TABLES.union(Options::ENABLE_STRIKETHROUGH).union(Options::ENABLE_TASKLISTS);
 /// How deep lists and quotes may be in each other.
 const DEPTH: usize = 16;
 /// Addresses that a link may have.
@@ -18,13 +22,35 @@ pub(crate) fn blocks(text: &str) -> Vec<Value> {
     let cut = (0..=CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let (shown, is_cut) = (text.get(..cut).unwrap_or_default(), cut < text.len());
     let shown = inert::block(shown);
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut reader = Reader { events: Parser::new_ext(&shown, options), depth: 0 };
+    let mut reader = Reader { events: Parser::new_ext(&shown, OPTIONS), depth: 0 };
     let mut blocks = reader.blocks();
     if is_cut {
         blocks.push(json!({"b": "p", "in": [["dim", format!("… {} bytes more", text.len() - cut)]]}));
     }
     blocks
+}
+
+/// The beginning of a text as one line, without its marks. A row has its line ends as signs.
+pub(crate) fn plain(text: &str) -> String {
+    let cut = (0..=PLAIN_CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let shown = text.get(..cut).unwrap_or_default().replace('␊', "\n");
+    let shown = inert::block(&shown);
+    let mut words = String::new();
+    for event in Parser::new_ext(&shown, OPTIONS) {
+        match event {
+            Event::Text(text) | Event::Code(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                words.push_str(&text);
+            }
+            // Marks within a line.
+            Event::Start(tag) if is_inline_tag(&tag) => {}
+            Event::End(
+                TagEnd::Strong | TagEnd::Emphasis | TagEnd::Strikethrough | TagEnd::Link | TagEnd::Image,
+            ) => {}
+            _ => words.push(' '),
+        }
+    }
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    inert::line(&line).into_owned()
 }
 
 struct Reader<'t> {
@@ -247,6 +273,14 @@ fn flush(loose: &mut Vec<Run>, blocks: &mut Vec<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_in_a_row_has_no_marks() {
+        let text = "## Done\n\nIt is **strict** and `a*b` is kept:\n\n- one [link](https://x.y)\n- two\u{1b}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\nls -l\n```\n";
+        assert_eq!(plain(text), "Done It is strict and a*b is kept: one link two␛ a b 1 2 ls -l");
+        assert_eq!(plain("# Done␊␊- **one**"), "Done one");
+        assert_eq!(plain(&"ä".repeat(3000)).chars().count(), 1000);
+    }
 
     #[test]
     fn markdown_is_blocks() {

@@ -66,3 +66,18 @@ test("a running command's output is kept within its bound", () => {
   talk.hear("record", { total: 1, item: { n: 0, kind: "call", id: "c", state: "done" } });
   assert.equal(talk.output.has("c"), false);
 });
+
+test("a transcript that grows all day keeps what is around the window, and asks again for the rest", () => {
+  const talk = new Transcript();
+  for (let n = 0; n < 20_000; n += 1) {
+    talk.hear("record", { total: n + 1, item: { n, kind: "reply" } });
+    talk.asked.add(Math.floor(n / 100));
+    talk.keep(Math.max(0, n - 10), n + 1);
+  }
+  assert.ok(talk.items.size <= 2001, `${talk.items.size} items`);
+  assert.deepEqual([talk.missing(19_990, 20_000), talk.missing(100, 250)], [[], [1, 2]]);
+  // One scrolls up: what is there then stays, the end goes.
+  for (let page = 0; page < 30; page += 1) talk.take({ total: 20_000, first: page * 100, records: Array.from({ length: 100 }, (_, i) => ({ n: page * 100 + i })) });
+  talk.keep(1000, 1020);
+  assert.deepEqual([talk.missing(1000, 1020), talk.missing(19_990, 20_000), talk.items.has(600), talk.items.has(599)], [[], [199], true, false]);
+});
