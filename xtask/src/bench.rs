@@ -22,6 +22,7 @@ mod ledger;
 pub(crate) mod measure;
 mod pages;
 mod pages_browser;
+mod pages_pressure;
 mod removal;
 mod repo;
 mod request;

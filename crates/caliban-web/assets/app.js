@@ -1,10 +1,12 @@
 // Begins: signs in, opens the stream, draws the page of the address.
-import { html, render, signal, useEffect } from "./base/html.js";
+import { effect, html, render, signal, useEffect } from "./base/html.js";
 import { get, pageKey, session, signIn, takeToken } from "./base/api.js";
 import { start } from "./base/live.js";
 import { route, scrollOf } from "./base/router.js";
+import { counts } from "./base/store.js";
 import "./base/prefs.js";
 import { notices } from "./base/notices.js";
+import { title } from "./view/groups.js";
 import { Empty, Failure, Loading } from "./parts/bits.js";
 import { Login } from "./pages/login.js";
 import { Shell } from "./parts/shell.js";
@@ -36,7 +38,7 @@ function App() {
   if (session.value === "out") return html`<${Login} error=${refusal.value} />`;
   if (session.value === "unknown") return null;
   const page = PAGES[id];
-  if (!page) return html`<${Shell} name="" fixed=${false} page=${html`<${Empty} title="There is no such page."><a class="btn" href="/">The fleet</a><//>`} />`;
+  if (!page) return html`<${Shell} fixed=${false} page=${html`<${Empty} title="There is no such page."><a class="btn" href="/">The fleet</a><//>`} />`;
   if (!page.part && page.load) {
     const load = page.load;
     page.load = undefined;
@@ -45,7 +47,18 @@ function App() {
       page.part = () => html`<${Failure} error=${error} retry=${() => location.reload()} />`;
     }).finally(() => (loaded.value += 1));
   }
-  return html`<${Shell} name=${page.name} fixed=${page.fixed ?? false} page=${page.part ? html`<${page.part} key=${id} />` : html`<div class="page"><${Loading} /></div>`} />`;
+  return html`<${Shell} fixed=${page.fixed ?? false} page=${page.part ? html`<${page.part} key=${id} />` : html`<div class="page"><${Loading} /></div>`} />`;
+}
+
+/** Says outside of the page how many need you; a tab that nobody sees does, too. */
+function badge() {
+  const needy = counts.value.needs_you;
+  document.title = title(needy, PAGES[route.value.page]?.name ?? "");
+  const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
+  const href = needy > 0 ? `/icon.svg?n=${Math.min(needy, 99)}` : "/icon.svg";
+  if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
+  const app = /** @type {any} */ (navigator);
+  if (app.setAppBadge) (needy > 0 ? app.setAppBadge(needy) : app.clearAppBadge())?.catch?.(() => {});
 }
 
 async function begin() {
@@ -66,6 +79,7 @@ async function begin() {
   }
   render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
   if (session.value === "in") start();
+  effect(badge);
   notices();
 }
 

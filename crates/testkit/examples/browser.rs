@@ -1,7 +1,7 @@
 //! A tab of a headless Chromium for a program that measures: each line on stdin is one order in JSON, each line on stdout its answer.
 //!
-//! `{"goto": URL}`, `{"see": [SELECTOR, WORDS]}`, `{"eval": EXPRESSION}` (its value), `{"heap": true}` (bytes after a collection).
-//! Ends with its stdin.
+//! `{"goto": URL}`, `{"see": [SELECTOR, WORDS]}`, `{"eval": EXPRESSION}` (its value), `{"hide": BOOL}`, `{"heap": true}` (bytes after a
+//! collection), `{"cpu": true}` (seconds). Ends with its stdin.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -24,6 +24,11 @@ fn main() -> std::io::Result<()> {
         } else if let (Some(selector), Some(words)) = (order["see"][0].as_str(), order["see"][1].as_str()) {
             page.see(selector, words);
             Value::Null
+        } else if let Some(is_hidden) = order["hide"].as_bool() {
+            page.hide(is_hidden);
+            Value::Null
+        } else if order["cpu"] == true {
+            json!(page.cpu())
         } else {
             json!(page.heap())
         };

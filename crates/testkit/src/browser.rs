@@ -347,6 +347,46 @@ impl BrowserTab<'_> {
         self.call("Runtime.getHeapUsage", &json!({}))["usedSize"].as_f64().unwrap_or_default()
     }
 
+    /// Shows this tab instead of the others of its window.
+    #[track_caller]
+    pub fn front(&self) {
+        self.call("Page.bringToFront", &json!({}));
+        self.wait("!document.hidden");
+    }
+
+    /// Delays every request.
+    #[track_caller]
+    pub fn slow(&self, delay: Duration) {
+        self.call("Network.enable", &json!({}));
+        let how = json!({ "offline": false, "latency": delay.as_millis(), "downloadThroughput": -1, "uploadThroughput": -1 });
+        self.call("Network.emulateNetworkConditions", &how);
+    }
+
+    /// Runs a script in every document that is opened from now on, before its own.
+    #[track_caller]
+    pub fn before_scripts(&self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    }
+
+    /// Takes the window off the screen, or puts it back: `document.visibilityState`.
+    #[track_caller]
+    pub fn hide(&self, is_hidden: bool) {
+        let window =
+            self.browser.call(None, "Browser.getWindowForTarget", &json!({ "targetId": self.target }));
+        let state = if is_hidden { "minimized" } else { "normal" };
+        let how = json!({ "windowId": window["windowId"], "bounds": { "windowState": state } });
+        self.browser.call(None, "Browser.setWindowBounds", &how);
+        self.wait(&format!("document.hidden === {is_hidden}"));
+    }
+
+    /// The seconds of processor time that the pages of this browser have taken.
+    #[track_caller]
+    pub fn cpu(&self) -> f64 {
+        let all = self.browser.call(None, "SystemInfo.getProcessInfo", &json!({}));
+        let pages = all["processInfo"].as_array().into_iter().flatten().filter(|it| it["type"] == "renderer");
+        pages.filter_map(|it| it["cpuTime"].as_f64()).sum()
+    }
+
     /// What the page has complained about since the last time: errors and warnings of the console, exceptions, refused
     /// requests.
     pub fn complaints(&self) -> Vec<String> {

@@ -87,8 +87,18 @@ fn next(tab: &mut BufReader<TcpStream>, name: &str) -> Result<()> {
 }
 
 pub(super) fn memory_mb(pid: u32) -> Result<f64> {
+    status_mb(pid, "VmRSS:")
+}
+
+/// Without the pages of files, such as its program, which others may share.
+pub(super) fn own_memory_mb(pid: u32) -> Result<f64> {
+    status_mb(pid, "RssAnon:")
+}
+
+fn status_mb(pid: u32, field: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let line = line.with_context(|| format!("no {field}"))?;
     let kb: f64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kb / 1024.0)
 }

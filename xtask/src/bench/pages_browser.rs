@@ -12,7 +12,8 @@ use super::Bed;
 use super::fleet_model::SilentModel;
 use super::fleet_place::{AfterTurn, BenchFleet, Daemon};
 use super::measure::median;
-use super::pages::memory_mb;
+use super::pages::{memory_mb, own_memory_mb};
+use super::pages_pressure::Pressure;
 use super::table::Table;
 
 /// Agents on the page.
@@ -31,19 +32,13 @@ pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
     let request = place.spawn_request(AfterTurn::End);
     let first = daemon.spawn(&request)?;
     model.request_after(0)?;
-    for _ in 1..AGENTS {
-        daemon.spawn(&request)?;
-    }
-    write_transcript(&daemon, &first)?;
+    let queued = (1..AGENTS).map(|_| daemon.spawn(&request)).collect::<Result<Vec<_>>>()?;
+    let mut book = Book::of(&daemon, &first)?;
+    book.write_to(EVENTS)?;
     let dashboard = Dashboard::start(&place)?;
     let mut page = Tab::open(bed)?;
     page.goto(&dashboard.url)?;
     page.order(&json!({"see": ["[role=status]", "live"]}))?;
-    let number = |value: &Value| value.as_f64().context("the page gave no number");
-    let numbers = |value: &Value| -> Result<Vec<f64>> {
-        value.as_array().context("the page gave no list")?.iter().map(number).collect()
-    };
-
     let (mut painted, mut whole) = (Vec::new(), Vec::new());
     let rows =
         |count: usize| shown_when(&format!("document.querySelectorAll('.agent-row').length >= {count}"));
@@ -84,7 +79,19 @@ pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
     table.remark(format!(
         "memory of the tab: {fleet_heap:.1} MB with the fleet, {talk_heap:.1} MB with the transcript, {nodes} elements"
     ));
-    table.remark(format!("memory of the server with both: {:.1} MB", memory_mb(dashboard.child.id())?));
+    let server = |when: &str| -> Result<String> {
+        let (all, own) = (memory_mb(dashboard.child.id())?, own_memory_mb(dashboard.child.id())?);
+        Ok(format!("memory of the server {when}: {all:.1} MB, {own:.1} MB of it not its program's file"))
+    };
+    table.remark(server("with both")?);
+    let pressure = Pressure {
+        daemon: &daemon,
+        queued: &queued,
+        origin: &dashboard.origin,
+        agent: format!("{repo}/{first}"),
+    };
+    pressure.measure(&mut page, &mut book, table)?;
+    table.remark(server("after that")?);
     drop(page);
     drop(dashboard);
     place.end()
@@ -118,36 +125,68 @@ fn shown_when(what: &str) -> String {
     )
 }
 
+pub(super) fn number(value: &Value) -> Result<f64> {
+    value.as_f64().context("the page gave no number")
+}
+
+pub(super) fn numbers(value: &Value) -> Result<Vec<f64>> {
+    value.as_array().context("the page gave no list")?.iter().map(number).collect()
+}
+
 /// The value below which this part of all is.
-fn high(mut values: Vec<f64>, part: f64) -> f64 {
+pub(super) fn high(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = ((values.len() as f64 * part).ceil() as usize).saturating_sub(1);
     values.get(at).copied().unwrap_or_default()
 }
 
-/// Adds replies to the transcript of an agent that waits for its model and writes nothing meanwhile.
-fn write_transcript(daemon: &Daemon, id: &str) -> Result<()> {
-    let rows = daemon.rows()?;
-    let row = rows.iter().find(|row| row["id"] == id).context("the agent is gone")?;
-    let path =
-        std::path::Path::new(row["dir"].as_str().context("it has no directory")?).join("transcript.jsonl");
-    let known = std::fs::read_to_string(&path)?;
-    let last: Value = serde_json::from_str(known.lines().last().context("its transcript is empty")?)?;
-    let (first, at) = (last["seq"].as_u64().context("a record has no number")? + 1, &last["at"]);
-    let mut file = std::io::BufWriter::new(std::fs::OpenOptions::new().append(true).open(&path)?);
-    for seq in first..=EVENTS {
-        let words =
-            format!("Reply number {seq}: `check` is in **src/auth.rs**.\n\n- one thing\n- another thing\n");
-        let message = json!({"role": "assistant", "blocks": [{"type": "text", "text": words}]});
-        let record =
-            json!({"seq": seq, "at": at, "event": "reply", "message": message, "model": "m", "ms": 900});
-        writeln!(file, "{record}")?;
+/// The transcript of an agent that waits for its model and writes nothing meanwhile: replies are added to it.
+pub(super) struct Book {
+    file: std::fs::File,
+    at: Value,
+    last: u64,
+}
+
+impl Book {
+    fn of(daemon: &Daemon, id: &str) -> Result<Self> {
+        let rows = daemon.rows()?;
+        let row = rows.iter().find(|row| row["id"] == id).context("the agent is gone")?;
+        let path = std::path::Path::new(row["dir"].as_str().context("it has no directory")?)
+            .join("transcript.jsonl");
+        let known = std::fs::read_to_string(&path)?;
+        let last: Value = serde_json::from_str(known.lines().last().context("its transcript is empty")?)?;
+        let file = std::fs::OpenOptions::new().append(true).open(&path)?;
+        Ok(Self {
+            file,
+            at: last["at"].clone(),
+            last: last["seq"].as_u64().context("a record has no number")?,
+        })
     }
-    Ok(file.flush()?)
+
+    /// The number of the last record.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Adds replies up to this record, in one piece.
+    pub(super) fn write_to(&mut self, last: u64) -> Result<()> {
+        let mut all = String::new();
+        while self.last < last {
+            self.last += 1;
+            let seq = self.last;
+            let words = format!(
+                "Reply number {seq}: `check` is in **src/auth.rs**.\n\n- one thing\n- another thing\n"
+            );
+            let message = json!({"role": "assistant", "blocks": [{"type": "text", "text": words}]});
+            let record = json!({"seq": seq, "at": self.at, "event": "reply", "message": message, "model": "m", "ms": 900});
+            all += &format!("{record}\n");
+        }
+        Ok(self.file.write_all(all.as_bytes())?)
+    }
 }
 
 /// A tab in a browser (`crates/testkit/examples/browser.rs`).
-struct Tab {
+pub(super) struct Tab {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -168,17 +207,27 @@ impl Tab {
         Ok(serde_json::from_str(&line)?)
     }
 
-    fn goto(&mut self, url: &str) -> Result<()> {
+    pub(super) fn goto(&mut self, url: &str) -> Result<()> {
         self.order(&json!({ "goto": url })).map(drop)
     }
 
-    fn eval(&mut self, expression: &str) -> Result<Value> {
+    pub(super) fn eval(&mut self, expression: &str) -> Result<Value> {
         self.order(&json!({ "eval": expression }))
     }
 
     /// Megabytes of the tab's heap.
-    fn heap(&mut self) -> Result<f64> {
-        Ok(self.order(&json!({"heap": true}))?.as_f64().context("no heap")? / 1e6)
+    pub(super) fn heap(&mut self) -> Result<f64> {
+        Ok(number(&self.order(&json!({"heap": true}))?)? / 1e6)
+    }
+
+    /// Seconds of processor time that it has taken.
+    pub(super) fn cpu(&mut self) -> Result<f64> {
+        number(&self.order(&json!({"cpu": true}))?)
+    }
+
+    /// Takes it off the screen, or puts it back.
+    pub(super) fn hide(&mut self, is_hidden: bool) -> Result<()> {
+        self.order(&json!({"hide": is_hidden})).map(drop)
     }
 }
 

@@ -9,6 +9,9 @@ const SILENCE_MS = 25_000;
 const RETRY_MS = [500, 1000, 2000, 3000];
 /** At most so many agents are watched at once. */
 const WATCH_MAX = 16;
+/** How long news waits on a page that nobody sees, and how much of it. */
+const HIDDEN_MS = 1000;
+const HIDDEN_NEWS = 1000;
 /** How long another tab may take to answer. */
 const HELLO_MS = 800;
 
@@ -25,23 +28,28 @@ let hurry = () => {};
 const watches = new Map();
 /** News since the last frame. @type {{ event: string, data: any }[]} */
 let pending = [];
-let isDrawing = false;
+let timer = 0;
+let frame = 0;
+
+function draw() {
+  clearTimeout(timer);
+  cancelAnimationFrame(frame);
+  timer = frame = 0;
+  const all = pending;
+  pending = [];
+  take(all);
+}
 
 /** @param {{ event: string, data: any }[]} news */
 function apply(news) {
   pending.push(...news);
-  if (isDrawing) return;
-  isDrawing = true;
   // A hidden tab has no frames.
-  const draw = () => {
-    isDrawing = false;
-    const all = pending;
-    pending = [];
-    take(all);
-  };
-  if (document.hidden) setTimeout(draw, 250);
-  else requestAnimationFrame(draw);
+  if (!document.hidden) frame ||= requestAnimationFrame(draw);
+  else if (pending.length > HIDDEN_NEWS) draw();
+  else timer ||= setTimeout(draw, HIDDEN_MS);
 }
+// What waits for a frame when the tab is hidden, or for the clock when it is seen again, is taken at once.
+document.addEventListener("visibilitychange", () => (timer || frame) && draw());
 
 /** @param {{ state: string, since: number, retryAt: number, why: string }} state */
 function tellLink(state) {

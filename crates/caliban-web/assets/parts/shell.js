@@ -1,10 +1,10 @@
 // The frame: top bar, navigation, offline bar; the keys that work everywhere.
-import { html, useEffect, useState } from "../base/html.js";
+import { html, useState } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { back, go, route } from "../base/router.js";
 import { counts, groups, link, now, onlyRepo, ready, repos, selected, today } from "../base/store.js";
 import { clock } from "../base/format.js";
-import { nextNeedy, title } from "../view/groups.js";
+import { nextNeedy } from "../view/groups.js";
 import { dayWords } from "../view/spend.js";
 import { retryNow } from "../base/live.js";
 import { Icon } from "./bits.js";
@@ -13,8 +13,8 @@ import { Palette } from "./palette.js";
 import { PAGES } from "./pages.js";
 import { Toasts } from "./toasts.js";
 
-/** @param {{ page: any, fixed: boolean, name: string }} props */
-export function Shell({ page, fixed, name }) {
+/** @param {{ page: any, fixed: boolean }} props */
+export function Shell({ page, fixed }) {
   const [over, setOver] = useState("");
   const close = () => setOver("");
   useKeys({
@@ -41,14 +41,6 @@ export function Shell({ page, fixed, name }) {
       else if (route.value.page !== "fleet") back();
     },
   });
-  useEffect(() => {
-    document.title = title(counts.value.needs_you, name);
-    const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
-    const href = counts.value.needs_you > 0 ? `/icon.svg?n=${Math.min(counts.value.needs_you, 99)}` : "/icon.svg";
-    if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
-    const badge = /** @type {any} */ (navigator);
-    if (badge.setAppBadge) (counts.value.needs_you > 0 ? badge.setAppBadge(counts.value.needs_you) : badge.clearAppBadge())?.catch?.(() => {});
-  }, [counts.value.needs_you, name]);
   const isOffline = link.value.state === "offline";
   return html`<div class=${`shell ${isOffline ? "stale" : ""}`}>
     <${Top} open=${setOver} />
@@ -80,9 +72,9 @@ function Top({ open }) {
     </nav>
     <a class="spend" href="/spend" title=${spent.title}><b class=${spent.isNear ? "wait" : ""}>${ready.value ? spent.used : "–"}</b>${spent.of && html`<span class="budget"> of ${spent.of}</span>`}<span class="of"> today</span></a>
     <span class="grow"></span>
+    <${Link} />
     <button class="jump" type="button" onClick=${() => open("palette")} aria-label="Go to… Ctrl K"><${Icon} name="search" /><span class="t">Go to…</span><kbd>Ctrl K</kbd></button>
     <a class="btn primary new" href="/new"><${Icon} name="plus" />New</a>
-    <${Link} />
   </header>`;
 }
 

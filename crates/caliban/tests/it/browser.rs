@@ -3,6 +3,7 @@
 //! One browser for all of a test's pages. What a page says on the console, a refused request or a thrown error fails the test.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::{Browser, BrowserTab, StepExt, script, text, tool, wait_until};
@@ -100,6 +101,54 @@ fn a13_every_page_at_every_width_light_and_dark_without_a_complaint() {
     open(&page, &dashboard, &format!("/agent/{repo}/{writer}"));
     page.see(".diff", "with <b>two</b> lines");
     assert_eq!(page.eval("document.querySelectorAll('.diff b').length"), 0);
+}
+
+/// Notes what one could click and would miss: what has moved away from under its middle.
+const MOVED: &str = "(() => { const places = new Map(); window.moved = new Set(); \
+    const look = () => { for (const it of document.querySelectorAll('button, a[href], input, select, textarea, summary')) { \
+      if (it.closest('.sr, .list-in')?.matches('.sr')) continue; \
+      const now = it.getBoundingClientRect(); const was = places.get(it); \
+      if (now.width === 0 || now.bottom < 0 || now.top > innerHeight) { places.delete(it); continue; } \
+      if (was) { const [x, y] = [was.x + was.width / 2, was.y + was.height / 2]; \
+        if (x < now.left || x > now.right || y < now.top || y > now.bottom) window.moved.add(`${it.tagName} ${it.className} ${it.textContent.slice(0, 40)}`); } \
+      places.set(it, now); } requestAnimationFrame(look); }; look(); })()";
+
+#[test]
+fn nothing_moves_from_under_the_pointer_while_a_page_loads() {
+    let fleet = busy();
+    let writer = fleet.bg("write the greeting", ["--label", "writer", "--permission-mode", "accept-edits"]);
+    fleet.run(["agents", "wait", &writer]).ok();
+    for name in ["a.txt", "z.txt"] {
+        std::fs::write(fleet.worktree(&writer).join(name), "one\ntwo\nthree\nfour\n").unwrap();
+    }
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    let dashboard = Dashboard::start(&fleet);
+    let agent = dashboard.agent(&writer).replace("/api/v1/repos/", "/agent/").replace("/agents/", "/");
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    sign_in(&page, &dashboard);
+    page.before_scripts(MOVED);
+    // One answer after the other, as on a phone.
+    page.slow(Duration::from_millis(100));
+    let mut wrong: Vec<String> = Vec::new();
+    for (width, height) in [(380, 760), (1600, 900)] {
+        page.size(width, height);
+        for (path, there) in PAGES {
+            let path = path.replace("/agent/{agent}", &agent);
+            open(&page, &dashboard, &path);
+            page.wait(&format!("document.querySelector({})", json!(there)));
+            page.see("[role=status]", if width == 380 { "" } else { "live" });
+            match there {
+                ".transcript .it" if width == 1600 => page.wait("document.querySelectorAll('.dfile').length === 3 && document.querySelectorAll('.dr.plus').length >= 10"),
+                ".settings" => page.see(".settings", "this one"),
+                _ => page.wait("!document.querySelector('.skeleton')"),
+            }
+            let moved = page.eval("[...window.moved]");
+            wrong.extend(moved.as_array().unwrap().iter().map(|it| format!("{path} at {width}: {it}")));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[test]
@@ -208,16 +257,20 @@ fn tabs_share_one_stream_and_live_on_when_the_server_comes_back() {
     let page = browser.page();
     sign_in(&page, &dashboard);
     let tabs: Vec<BrowserTab<'_>> = (0..12).map(|_| page.sibling()).collect();
+    // A tab that nobody sees draws nothing.
     for tab in &tabs {
         open(tab, &dashboard, "/");
+        tab.front();
         tab.see("[role=status]", "live");
     }
     let writer = fleet.bg("write the greeting", ["--label", "writer", "--permission-mode", "accept-edits"]);
     for tab in &tabs {
+        tab.front();
         tab.see(".agent-row", "writer");
     }
     fleet.run(["agents", "wait", &writer]).ok();
     // The server goes: the page says so, keeps what was typed, and goes on by itself.
+    page.front();
     open(&page, &dashboard, "/new");
     page.wait("document.querySelector('.new-form textarea')");
     page.click(".new-form textarea");
@@ -446,6 +499,30 @@ fn a_tab_that_nobody_sees_tells_of_a_question_and_opens_it() {
     page.eval("window.focus = () => {}; told[0].onclick(); true");
     page.see(".ask-call", "touch asked-for");
     page.wait("document.title.startsWith('(1) ')");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_page_that_nobody_sees_draws_nothing_and_its_title_still_tells() {
+    let fleet = busy();
+    let writer = fleet.bg("write the greeting", ["--label", "writer", "--permission-mode", "accept-edits"]);
+    fleet.run(["agents", "wait", &writer]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "writer");
+    page.hide(true);
+    page.eval(
+        "window.drawn = 0; new MutationObserver(() => (window.drawn += 1)).observe(document.getElementById('app'), \
+         { subtree: true, childList: true, characterData: true, attributes: true }); true",
+    );
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    page.wait("document.title === '(1) caliban' && document.getElementById('icon').href.endsWith('?n=1')");
+    assert_eq!(page.eval("window.drawn"), 0);
+    page.hide(false);
+    page.see(".agent-row", "asks: Bash touch asked-for");
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 

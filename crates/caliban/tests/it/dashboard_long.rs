@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{Browser, BrowserTab, StepExt, script, text, wait_until};
+use testkit::{Browser, BrowserTab, StepExt, script, script::Script, text, wait_until};
 
 use crate::dashboard::{Dashboard, Stream};
 use crate::fleet::{Fleet, bash, write};
@@ -264,6 +264,54 @@ fn a_page_goes_on_after_a_long_time_without_a_server_and_nothing_is_there_twice(
     page.press("f");
     page.see(".agent-row", "other");
     assert_eq!(page.eval("document.querySelectorAll('.agent-row').length"), 2);
+}
+
+#[test]
+fn no_row_goes_or_comes_twice_while_the_server_restarts_and_ten_agents_work() {
+    const AGENTS: usize = 10;
+    let labels: Vec<String> = (0..AGENTS).map(|n| format!("agent-{n}")).collect();
+    let each = |label: &String| {
+        let wait = bash("while [ ! -e go ]; do sleep 0.05; done").on_first(label);
+        [wait, text("it is done").on_first(label)]
+    };
+    let fleet = Fleet::new(Script { steps: labels.iter().flat_map(each).collect() });
+    fleet.settings(&format!("[fleet]\nmax_running = {AGENTS}\n"));
+    let start = |label: &String| fleet.bg(label, ["--label", label, "--permission-mode", "unattended"]);
+    let ids: Vec<String> = labels.iter().map(start).collect();
+    let mut dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = signed_in(&browser, &dashboard);
+    let in_group = |group: &str, count: usize| {
+        page.wait(&format!("document.querySelectorAll('#{group} .agent-row').length === {count}"));
+    };
+    in_group("working", AGENTS);
+    wait_until("all of them work", || {
+        ids.iter().all(|id| fleet.row(id)["doing"].as_str().is_some_and(|doing| doing.starts_with("Bash")))
+    });
+    // After each change of the page: which rows there are.
+    page.eval(
+        "window.lists = new Set(); new MutationObserver(() => window.lists.add([...document.querySelectorAll('.agent-row .hit')]\
+         .map((it) => it.textContent).sort().join(' '))).observe(document.getElementById('app'), { subtree: true, childList: true }); true",
+    );
+    let go = |ids: &[String]| {
+        for id in ids {
+            std::fs::write(fleet.worktree(id).join("go"), "").unwrap();
+        }
+    };
+    let port = dashboard.host.rsplit(':').next().unwrap().to_owned();
+    dashboard.server.take().unwrap().kill();
+    page.see(".bar", "offline since");
+    go(&ids[..5]);
+    for id in &ids[..5] {
+        fleet.run(["agents", "wait", id]).ok();
+    }
+    let _again = Dashboard::start_at(&fleet, &port);
+    page.see("[role=status]", "live");
+    in_group("finished", 5);
+    in_group("working", 5);
+    go(&ids[5..]);
+    in_group("finished", AGENTS);
+    assert_eq!(page.eval("[...window.lists]"), json!([labels.join(" ")]));
 }
 
 #[test]
