@@ -24,6 +24,13 @@ const ENOUGH: usize = 95;
 const MINUTES: u64 = 20;
 /// How long the tests may take for one mutant, in seconds. A mutant that makes them hang is killed, too.
 const TIMEOUT: &str = "60";
+/// What makes a mutant quick: it is built for one run of the tests, and a property needs few cases to notice it.
+const QUICK: [(&str, &str); 4] = [
+    ("CARGO_INCREMENTAL", "1"),
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    ("CARGO_PROFILE_TEST_DEBUG", "0"),
+    ("PROPTEST_CASES", "32"),
+];
 /// How long an interrupted run may take to end.
 const GRACE: Duration = Duration::from_secs(20);
 /// How often it is looked whether a run has ended.
@@ -151,10 +158,12 @@ fn mutate(
     command.args(["--cap-lints", "true", "--timeout", TIMEOUT, "--no-shuffle", "--output"]).arg(&output);
     let files = target.file.into_iter().chain(request.files.iter().map(String::as_str));
     command.args(files.flat_map(|file| ["--file", file]));
-    command.args(request.shard.iter().flat_map(|shard| ["--shard", shard.as_str()]));
+    // Every N-th mutant, so that a shard stands for the whole crate.
+    let shard = |shard| ["--sharding", "round-robin", "--shard", shard];
+    command.args(request.shard.iter().flat_map(|name| shard(name.as_str())));
     command.arg("--").args(target.tests);
     // The copies build here, so that the next run finds their dependencies.
-    command.env("CARGO_TARGET_DIR", place.join("target"));
+    command.env("CARGO_TARGET_DIR", place.join("target")).envs(QUICK);
     let is_whole = run_until(&mut command, deadline)?;
     let lines = |name: &str| -> Vec<String> {
         let text = fs::read_to_string(output.join("mutants.out").join(name)).unwrap_or_default();

@@ -117,9 +117,14 @@ mod tests {
     fn a_long_text_keeps_both_ends_and_says_what_is_missing() {
         let short = Excerpt { text: "a\nb".into(), hidden: 0 };
         assert_eq!(excerpt("a\nb"), short);
+        assert!(!is_cut(&short.text));
+        for whole in ["x".repeat(4000), "x\n".repeat(60)] {
+            assert_eq!(excerpt(&whole), Excerpt { text: whole, hidden: 0 });
+        }
         let long = format!("start {} end", "é".repeat(5000));
         let got = excerpt(&long);
         assert_eq!(got.hidden, 5010 - 4000);
+        assert!(is_cut(&got.text));
         assert!(got.text.starts_with("start ") && got.text.ends_with(" end"), "{}", got.text);
         assert!(got.text.contains("\n[… 1010 characters are not shown …]\n"), "{}", got.text);
         let lines: String = (0..100).map(|line| format!("{line}\n")).collect();

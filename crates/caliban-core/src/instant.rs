@@ -52,6 +52,8 @@ mod tests {
     struct Row {
         #[serde(with = "super")]
         at: u64,
+        #[serde(default, with = "super::option", skip_serializing_if = "Option::is_none")]
+        end: Option<u64>,
     }
 
     #[test]
@@ -61,11 +63,16 @@ mod tests {
             (1_794_800_064_000, r#"{"at":"2026-11-16T03:34:24Z"}"#),
             (0, r#"{"at":"1970-01-01T00:00:00Z"}"#),
         ] {
-            assert_eq!(serde_json::to_string(&Row { at: ms }).unwrap(), json);
-            assert_eq!(serde_json::from_str::<Row>(json).unwrap(), Row { at: ms });
+            assert_eq!(serde_json::to_string(&Row { at: ms, end: None }).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Row>(json).unwrap(), Row { at: ms, end: None });
         }
-        assert_eq!(serde_json::to_string(&Row { at: u64::MAX }).unwrap(), r#"{"at":null}"#);
-        assert_eq!(serde_json::from_str::<Row>(r#"{"at":null}"#).unwrap(), Row { at: 0 });
+        assert_eq!(serde_json::to_string(&Row { at: u64::MAX, end: None }).unwrap(), r#"{"at":null}"#);
+        assert_eq!(serde_json::from_str::<Row>(r#"{"at":null}"#).unwrap(), Row { at: 0, end: None });
         assert!(serde_json::from_str::<Row>(r#"{"at":"noon"}"#).is_err());
+        let both = r#"{"at":"1970-01-01T00:00:00Z","end":"1970-01-01T00:00:01.5Z"}"#;
+        assert_eq!(serde_json::from_str::<Row>(both).unwrap(), Row { at: 0, end: Some(1500) });
+        assert_eq!(serde_json::to_string(&Row { at: 0, end: Some(1500) }).unwrap(), both);
+        let none = r#"{"at":"1970-01-01T00:00:00Z","end":null}"#;
+        assert_eq!(serde_json::from_str::<Row>(none).unwrap(), Row { at: 0, end: None });
     }
 }

@@ -236,17 +236,13 @@ fn header(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str
         return None;
     }
     let mut start = skip(bytes, colon + 1, b" \"'\\");
-    let scheme = run_end_or(bytes, start);
+    let scheme = run_end(bytes, start);
     if [b"bearer".as_slice(), b"basic", b"token"].iter().any(|s| bytes[start..scheme].eq_ignore_ascii_case(s))
     {
         start = skip(bytes, scheme, b" ");
     }
     let end = secret_end(bytes, start);
     (end > start).then_some((start..end, "authorization"))
-}
-
-fn run_end_or(bytes: &[u8], from: usize) -> usize {
-    if from < bytes.len() { run_end(bytes, from) } else { from }
 }
 
 fn skip(bytes: &[u8], from: usize, what: &[u8]) -> usize {
@@ -265,11 +261,10 @@ const GAPS: usize = 16;
 /// A value that a cut in the middle of the text (`cap::middle`) has gone through: its beginning before the gap, its end
 /// behind it. What is shorter than a value has to be is left: nobody can tell it from other text.
 fn cut_values<'a>(text: &str, value: &str, name: &'a str, found: &mut Vec<(Range<usize>, &'a str)>) {
-    let parts =
-        |value: &str| -> Vec<usize> { value.char_indices().map(|(at, _)| at).filter(|at| *at > 0).collect() };
+    let parts = || value.char_indices().map(|(at, _)| at);
     for (at, _) in text.match_indices(cap::GAP_BEGINS).take(GAPS) {
         let before = &text[..at];
-        let longest = parts(value).into_iter().rev().find(|part| before.ends_with(&value[..*part]));
+        let longest = parts().rev().find(|part| before.ends_with(&value[..*part]));
         if let Some(part) = longest.filter(|part| value[..*part].chars().count() >= MIN_VALUE_CHARS) {
             found.push((at - part..at, name));
         }
@@ -277,7 +272,7 @@ fn cut_values<'a>(text: &str, value: &str, name: &'a str, found: &mut Vec<(Range
     for (at, mark) in text.match_indices(cap::GAP_ENDS).take(GAPS) {
         let start = at + mark.len();
         let after = &text[start..];
-        let longest = parts(value).into_iter().find(|part| after.starts_with(&value[*part..]));
+        let longest = parts().find(|part| after.starts_with(&value[*part..]));
         if let Some(part) = longest.filter(|part| value[*part..].chars().count() >= MIN_VALUE_CHARS) {
             found.push((start..start + value.len() - part, name));
         }
@@ -287,13 +282,12 @@ fn cut_values<'a>(text: &str, value: &str, name: &'a str, found: &mut Vec<(Range
 /// PEM blocks of private keys; one without an end goes to the end of the text.
 fn private_keys(text: &str, found: &mut Vec<(Range<usize>, &str)>) {
     const BEGIN: &str = "-----BEGIN ";
-    /// `ENCRYPTED PRIVATE KEY-----` and longer.
-    const HEADER: usize = 48;
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(start) = text[at..].find(BEGIN).map(|offset| at + offset) {
         at = start + BEGIN.len();
-        let header = &bytes[at..bytes.len().min(at + HEADER)];
+        // Ends before the next `-----BEGIN `: each byte is looked at once.
+        let header = &bytes[at..];
         let name =
             header.iter().position(|byte| !byte.is_ascii_uppercase() && !matches!(byte, b' ' | b'0'..=b'9'));
         let name = &header[..name.unwrap_or(header.len())];

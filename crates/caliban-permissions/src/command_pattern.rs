@@ -322,3 +322,84 @@ fn value(name: &str, option: &str) -> Value {
         Value::Perhaps
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> Word {
+        match text {
+            _ if text.contains('$') => Word::Computed(text.to_owned()),
+            _ if text.contains('*') => Word::Glob(text.to_owned()),
+            _ => Word::Literal(text.to_owned()),
+        }
+    }
+
+    fn words(line: &str) -> Vec<Word> {
+        line.split(' ').map(word).collect()
+    }
+
+    fn pattern(text: &str) -> CommandPattern {
+        CommandPattern::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, text) in [("a*b*c", "aXbYc"), ("a*b*b", "abb"), ("*", ""), ("ab", "ab"), ("a*a", "aa")]
+        {
+            assert!(wildcard(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in
+            [("a*b*b", "ab"), ("a*bc*c", "abc"), ("ab", "abc"), ("a*a", "a"), ("a*b", "ba")]
+        {
+            assert!(!wildcard(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_forbids_is_read_widely() {
+        for (rule, line, fit) in [
+            ("git push *", "git push", Fit::Yes),
+            ("git push *", "git -C x push", Fit::Yes),
+            ("git push *", "git --odd x push", Fit::Maybe),
+            ("git push *", "git x push", Fit::No),
+            ("git push *", "git $x", Fit::Maybe),
+            ("git push *", "git p*", Fit::Maybe),
+            ("git push origin", "git p* origin", Fit::Maybe),
+            ("git push origin", "git p* other", Fit::No),
+            ("cargo test *", "cargo --color always test", Fit::Yes),
+            ("cargo test *", "cargo -q test", Fit::Yes),
+            ("cargo test *", "cargo --odd always test", Fit::Maybe),
+            ("rm -rf *", "rm -f -r x", Fit::Yes),
+            ("rm -rf *", "rm -r x", Fit::No),
+            ("rm --force *", "rm --forc x", Fit::Maybe),
+            ("rm --force *", "rm --f x", Fit::No),
+            ("rm --force *", "rm $x", Fit::Maybe),
+            ("rm --force *", "rm x*", Fit::Maybe),
+            ("cat -", "cat -", Fit::Yes),
+            ("cat -", "cat x", Fit::No),
+        ] {
+            assert_eq!(pattern(rule).fit_widely(&words(line)), fit, "{rule}: {line}");
+        }
+        assert!(!is_option("-") && is_option("-x") && !is_option("x"));
+    }
+
+    #[test]
+    fn what_a_rule_is_about_is_found_among_the_words_of_another_program() {
+        assert!(pattern("git push *").stands_among(&words("odd x /bin/git push")));
+        assert!(!pattern("git push *").stands_among(&words("odd git pull")));
+        assert!(!pattern("git *").stands_among(&words("odd git pull")), "one word says too little");
+        let below = |rule: &str| pattern(rule).below(Path::new("/r")).map(|rule| rule.words);
+        assert_eq!(below("./run x"), Some(vec!["/r/run".to_owned(), "x".to_owned()]));
+        assert_eq!((below("run x"), below("/bin/run x"), below("~/run x")), (None, None, None));
+    }
+
+    #[test]
+    fn a_path_may_begin_behind_an_option_or_a_mark() {
+        let starts = |fixed: &str| path_starts(fixed).collect::<Vec<_>>();
+        assert_eq!(starts("build/"), [0]);
+        assert_eq!(starts("of=build/"), [0, 3]);
+        assert_eq!(starts("é=b/"), [0, 3]);
+        assert_eq!(starts("-Ib/"), [0, 1, 2, 3]);
+    }
+}

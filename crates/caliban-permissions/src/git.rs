@@ -247,3 +247,69 @@ fn names(bytes: &[u8]) -> Option<Vec<String>> {
     let whole = bytes.get(at..at + 4) != Some(b"link") && names.iter().all(|name| !name.ends_with('/'));
     whole.then_some(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index with these names; `extended` ones have two bytes more.
+    fn index(version: u8, entries: &[(&str, bool)]) -> Vec<u8> {
+        let mut bytes = vec![b'D', b'I', b'R', b'C', 0, 0, 0, version];
+        bytes.extend(u32::try_from(entries.len()).unwrap().to_be_bytes());
+        for (name, extended) in entries {
+            let start = bytes.len();
+            bytes.extend([7; 60]);
+            bytes.extend(if *extended { [0x40, 9] } else { [0, 9] });
+            bytes.extend(vec![7; if *extended { 2 } else { 0 }]);
+            bytes.extend(name.as_bytes());
+            // At least one zero, up to a multiple of eight.
+            let length = bytes.len() - start;
+            bytes.resize(start + (length / 8 + 1) * 8, 0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_names_of_an_index_are_read() {
+        let all: Vec<String> = (1..20).map(|length| "n".repeat(length)).collect();
+        for (version, extended) in [(2, false), (3, false), (3, true)] {
+            let entries: Vec<(&str, bool)> = all.iter().map(|name| (name.as_str(), extended)).collect();
+            assert_eq!(names(&index(version, &entries)).as_ref(), Some(&all), "{version} {extended}");
+        }
+        let good = index(2, &[("a", false), ("b", false)]);
+        let with = |more: &[u8]| [&good[..], more].concat();
+        assert_eq!(names(&with(b"TREE\0\0\0\0")).map(|names| names.len()), Some(2));
+        // A split index has names elsewhere, a sparse one directories.
+        assert_eq!(names(&with(b"link\0\0\0\0")), None);
+        assert_eq!(names(&index(2, &[("a", false), ("dir/", false)])), None);
+        assert_eq!(names(&index(4, &[("a", false)])), None);
+        assert_eq!(names(&[b"XXXX", &good[4..]].concat()), None);
+        assert_eq!(names(&good[..good.len() - 20]), None);
+    }
+
+    #[test]
+    fn a_limit_that_is_no_plain_path_below_may_hold_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        std::fs::write(dir.path().join("f"), "").unwrap();
+        let may_hold = |state: GitContents, limit: &str, covers: bool| {
+            let shown = ShownContents {
+                directories: Some(vec![dir.path().to_owned()]),
+                limits: Some(vec![limit.to_owned()]),
+                state,
+            };
+            shown.may_hold(&|_| false, &|_| covers)
+        };
+        for limit in [":/f", "f*", "f?", "[f]", "", ".", "./f", "../x", "d/../f"] {
+            assert!(may_hold(GitContents::Index, limit, false), "{limit}");
+            assert!(may_hold(GitContents::History, limit, false), "{limit}");
+        }
+        let index = |limit, covers| may_hold(GitContents::Index, limit, covers);
+        assert_eq!(
+            [index("f", true), index("d", true), index("d", false), index("gone", true)],
+            [false, true, false, false]
+        );
+        let history = |limit| may_hold(GitContents::History, limit, false);
+        assert_eq!([history("f"), history("d"), history("gone")], [false, true, true]);
+    }
+}

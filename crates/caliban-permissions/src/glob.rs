@@ -126,9 +126,21 @@ mod tests {
         for (pattern, name) in fitting {
             assert!(fits(&pieces(pattern), name.as_bytes()), "{pattern} {name}");
         }
-        let other = [("*.rs", "a.rc"), ("a?c", "ac"), ("a\\*[b]", "axb"), ("a[b", "ab"), ("?", "")];
+        let other =
+            [("*.rs", "a.rc"), ("a?c", "ac"), ("a\\*[b]", "axb"), ("a[b", "ab"), ("?", ""), ("*?", "")];
         for (pattern, name) in other {
             assert!(!fits(&pieces(pattern), name.as_bytes()), "{pattern} {name}");
         }
+    }
+    #[test]
+    fn nothing_is_known_when_a_name_would_be_an_option_or_there_are_too_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: String| std::fs::write(dir.path().join(name), "").unwrap();
+        put("-x".to_owned());
+        assert_eq!(expand(dir.path(), "*x"), None);
+        (0..2_001).for_each(|number| put(format!("a{number}")));
+        assert_eq!(expand(dir.path(), "a*").map(|found| found.len()), Some(2_001));
+        put("a".to_owned());
+        assert_eq!(expand(dir.path(), "a*"), None);
     }
 }

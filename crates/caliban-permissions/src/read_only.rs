@@ -385,3 +385,83 @@ fn git(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
     files.extend(run.directories.clone()?);
     Some(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<Vec<PathBuf>> {
+        let word = |text: &str| match text {
+            _ if text.contains('$') => Word::Computed(text.to_owned()),
+            _ if text.contains('*') => Word::Glob(text.to_owned()),
+            _ => Word::Literal(text.to_owned()),
+        };
+        let words = line.split(' ').map(word).collect();
+        reads(&ParsedCommand { words, directories: Some(vec!["/r".into()]), inner: None })
+    }
+
+    #[test]
+    fn what_a_reading_command_reads_is_known() {
+        let cases: [(&str, &[&str]); 11] = [
+            ("hostname", &[]),
+            ("cat a /b", &["/r/a", "/b"]),
+            ("cat - /dev/null", &[]),
+            ("cat -- -x", &["/r/-x"]),
+            ("uniq a", &["/r/a"]),
+            ("grep x a", &["/r/a", "/r"]),
+            ("grep --include=*.rs x a", &["/r/a", "/r"]),
+            ("find a b -name x", &["/r", "/r/a", "/r/b"]),
+            ("find -L a ( -name x )", &["/r", "/r/a"]),
+            ("git tag", &["/r"]),
+            ("git remote get-url origin", &["/r/get-url", "/r/origin", "/r"]),
+        ];
+        for (line, files) in cases {
+            let files = files.iter().map(PathBuf::from).collect();
+            assert_eq!(read(line), Some(files), "{line}");
+        }
+        for line in [
+            "git tag -l v",
+            "git tag -n",
+            "git tag --list v",
+            "git branch -a",
+            "git branch --list x",
+            "git remote -v",
+            "git reflog",
+            "git reflog show x",
+            "git stash list",
+        ] {
+            assert!(read(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_may_do_more_than_read_is_not() {
+        for line in [
+            "hostname x",
+            "uniq a b",
+            "ls -*",
+            "ls $x",
+            "sort -o x a",
+            "sort -- -o x",
+            "find a -delete",
+            "git tag v1",
+            "git tag -n v1",
+            "git tag -d v1",
+            "git branch x",
+            "git branch -a x",
+            "git branch -D x",
+            "git branch -D --list x",
+            "git remote add x",
+            "git remote -x",
+            "git remote -x get-url",
+            "git reflog expire",
+            "git stash",
+            "git worktree add x",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
+        // Too many letters to look at every end of them.
+        let letters = |count: usize| read(&format!("ls -{}", "l".repeat(count)));
+        assert!(letters(199).is_some() && letters(200).is_none());
+    }
+}

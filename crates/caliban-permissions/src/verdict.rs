@@ -112,3 +112,29 @@ impl Verdict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ruled(rule: &str) -> Verdict {
+        Verdict::Allow { rule: Some(rule.to_owned()), why: rule.to_owned(), fence: Profile::None }
+    }
+
+    #[test]
+    fn two_verdicts_become_the_stricter_and_say_each_reason_once() {
+        let ask = |why: &str| Verdict::ask(why, vec![why.to_owned()]);
+        for (one, other, why) in [("a", "a", "a"), ("a b", "b", "a b"), ("a", "b", "a; b")] {
+            assert_eq!(ask(one).and(ask(other)).why(), why);
+        }
+        assert_eq!(ask("a").and(ask("b")), Verdict::ask("a; b", vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(ask("a").and(Verdict::ask("b", Vec::new())), Verdict::ask("a; b", Vec::new()));
+        assert_eq!(ruled("one").and(ruled("two")), ruled("one"));
+        assert_eq!(Verdict::allow("mode").and(ruled("two")), ruled("two"));
+        assert_eq!(ruled("one").and(Verdict::allow("mode")), ruled("one"));
+        assert_eq!(Verdict::allow("x").and(Verdict::allow("y")).why(), "x");
+        assert_eq!(Verdict::deny("x").and(Verdict::deny("y")).why(), "x");
+        assert_eq!(ask("x").and(Verdict::deny("y")).why(), "y");
+        assert_eq!(ask("x").and(ruled("y")).why(), "x");
+    }
+}

@@ -19,6 +19,9 @@ use tokio::net::unix::pipe;
 /// How often a waiter looks at the store although nobody rang.
 pub const SLOW_CHECK: Duration = Duration::from_secs(1);
 
+/// How often a waiter makes its directory again when others remove it.
+const ATTEMPTS: u32 = 10;
+
 /// The doorbells of one store.
 #[derive(Debug, Clone)]
 pub struct Bells {
@@ -38,16 +41,16 @@ impl Bells {
     /// When the FIFO cannot be made, or the directory belongs to somebody else.
     pub fn listen(&self, who: &str) -> io::Result<Bell> {
         let room = self.dir.join(who);
-        let mut attempts = 0;
-        loop {
+        let hang = || {
             private_dir(&self.dir)?;
             private_dir(&room)?;
-            match Bell::hang(&room) {
-                // Another waiter that left may just have removed the empty directory.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 10 => attempts += 1,
-                other => return other,
-            }
-        }
+            Bell::hang(&room)
+        };
+        // Another waiter that left may just have removed the empty directory.
+        let is_gone = |hung: &io::Result<Bell>| {
+            hung.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        (0..ATTEMPTS).map(|_| hang()).find(|hung| !is_gone(hung)).unwrap_or_else(hang)
     }
 
     /// Rings for `who`. Best effort: a bell that cannot be rung is made up for by the slow check.
@@ -75,7 +78,7 @@ impl Bell {
         let name = format!("{}-{:08x}", std::process::id(), fastrand::u32(..));
         // Made under a hidden name: a FIFO that has no reader yet would look like a dead one.
         let hidden = room.join(format!(".{name}"));
-        rustix::fs::mknodat(CWD, &hidden, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        rustix::fs::mknodat(CWD, &hidden, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         let path = room.join(&name);
         let opened = pipe::OpenOptions::new()
             .open_receiver(&hidden)
@@ -118,7 +121,7 @@ impl Drop for Bell {
 }
 
 fn ring_one(path: &Path) {
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = [OFlags::WRONLY, OFlags::NONBLOCK, OFlags::CLOEXEC, OFlags::NOFOLLOW].into_iter().collect();
     match rustix::fs::open(path, flags, Mode::empty()) {
         // A full FIFO has been rung often enough.
         Ok(fifo) => drop(rustix::io::write(&fifo, b"!")),
@@ -144,6 +147,8 @@ pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
 mod tests {
     use super::Bells;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
 
     #[tokio::test]
     async fn every_waiter_hears_a_ring_and_leaves_nothing_behind() {
@@ -155,8 +160,29 @@ mod tests {
         bells.ring("a");
         one.rung().await.expect("one hears");
         two.rung().await.expect("two hears");
+        // Each ring is heard once.
+        let again = tokio::time::timeout(Duration::from_millis(50), one.rung()).await;
+        assert!(again.is_err(), "nobody rang: {again:?}");
+        let mode = fs::metadata(&one.path).expect("fifo").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         drop((one, two));
         assert_eq!(fs::read_dir(dir.path().join("bells")).expect("dir").count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_others_could_have_prepared_is_refused() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let at = |name: &str| dir.path().join(name);
+        for (name, mode, ok) in [("own", 0o700, true), ("group", 0o720, false), ("all", 0o702, false)] {
+            fs::create_dir(at(name)).expect("dir");
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).expect("mode");
+            assert_eq!(super::private_dir(&at(name)).is_ok(), ok, "{name}");
+        }
+        fs::write(at("file"), "").expect("file");
+        std::os::unix::fs::symlink("own", at("link")).expect("link");
+        for name in ["file", "link", "none/below"] {
+            assert!(super::private_dir(&at(name)).is_err(), "{name}");
+        }
     }
 
     #[tokio::test]

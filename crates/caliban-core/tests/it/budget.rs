@@ -1,8 +1,8 @@
 //! The ledger, by example and against a naive model of itself.
 
 use caliban_core::budget::{
-    AccountError, Estimate, Kind, Ledger, Limits, Millis, NotOpen, Reservation, ReserveRefused, Scope,
-    Snapshot, Spent,
+    AccountError, Estimate, Held, Kind, Ledger, Limits, Meter, Millis, NotOpen, Reservation, ReserveRefused,
+    Scope, Snapshot, Spent,
 };
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
@@ -446,5 +446,34 @@ proptest! {
                 prop_assert!(all[0].0 + all[0].1 <= limit + beyond);
             }
         }
+    }
+}
+
+#[test]
+fn the_fullest_limit_is_near_from_its_percentage_on() {
+    let meter = Meter {
+        spent: Spent { usage: used(80), usd: MicroUsd(10), turns: 8, wall_ms: 5, ..Spent::default() },
+        held: Held { tokens: 10, usd: MicroUsd(20), turns: 1, priced: true },
+    };
+    let limits = Limits { tokens: Some(100), usd: Some(MicroUsd(100)), turns: Some(10), wall_ms: Some(100) };
+    assert_eq!(meter.is_near(limits, 91), None);
+    // Of two that are as full, the later.
+    assert_eq!(meter.is_near(limits, 90), Some((Kind::Turns, 10, 9)));
+    assert_eq!(meter.is_near(Limits { turns: None, ..limits }, 30), Some((Kind::Tokens, 100, 90)));
+    let money = Limits { usd: Some(MicroUsd(100)), wall_ms: Some(100), ..Limits::NONE };
+    assert_eq!(meter.is_near(money, 30), Some((Kind::Usd, 100, 30)));
+    assert_eq!(meter.is_near(Limits::NONE, 0), None);
+}
+
+#[test]
+fn one_limit_is_read_and_set_by_its_kind() {
+    let before = Limits { tokens: Some(1), usd: Some(MicroUsd(2)), turns: Some(3), wall_ms: Some(4) };
+    for (kind, limit) in [(Kind::Tokens, 1), (Kind::Usd, 2), (Kind::Turns, 3), (Kind::Wall, 4)] {
+        assert_eq!(before.of(kind), Some(limit));
+        assert_eq!(Limits::NONE.of(kind), None);
+        let after = before.with(kind, 9);
+        assert_eq!(after.of(kind), Some(9));
+        assert_ne!(after, before);
+        assert_eq!(after.with(kind, limit), before);
     }
 }

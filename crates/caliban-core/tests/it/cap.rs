@@ -12,6 +12,11 @@ fn both_ends_are_kept_and_the_gap_is_counted() {
     assert_eq!(middle("äöü", Cap::Bytes(3)), "ä");
     assert_eq!(middle("äöü", Cap::Chars(2)), "äö");
     assert_eq!(middle("äöü", Cap::Chars(0)), "");
+    // Room for the line and nothing, or one character, beside it.
+    let line = "\n[… 200 characters left out …]\n";
+    assert_eq!(middle(&text, Cap::Chars(line.chars().count())), line);
+    let one = middle(&text, Cap::Chars(line.chars().count() + 1));
+    assert_eq!(one, format!("a{}", line.replace("200", "199")));
 }
 
 proptest! {

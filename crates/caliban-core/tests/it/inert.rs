@@ -62,6 +62,7 @@ fn joiners_stay_where_they_join() {
         "🙂\u{200d}↔\u{fe0f} ❤\u{fe0f}\u{200d}🔥 🐦\u{200d}⬛",
         "می\u{200c}خواهم کتاب\u{200c}های",  // Persian
         "مُ\u{200c}ب",                       // with a vowel mark
+        "می\u{200c}روم",                    // before a letter that joins only the one before it
         "क्\u{200d}ष क्\u{200c}ष ज़्\u{200d}य", // Devanagari
         "শ্রী র\u{200d}্যাব",                  // Bengali
         "ශ්\u{200d}රී ලංකා",                   // Sinhala
@@ -96,10 +97,24 @@ fn a09_joiners_that_nobody_could_see_are_shown() {
         ("क्\u{200c}ক", "क्<U+200C>ক"), // of another script
         ("क्\u{200d}ि", "क्<U+200D>ि"),
         ("\u{94d}\u{200d}ष", "\u{94d}<U+200D>ष"),
+        ("कष\u{200d}ष", "कष<U+200D>ष"), // no virama
+        ("র\u{200c}্য", "র<U+200C>্য"),
+        ("ক\u{200d}্য", "ক<U+200D>্য"),
         ("🏴\u{e0067}\u{e007f}", "🏴<U+E0067><U+E007F>"),
     ] {
         assert_eq!((line(text).as_ref(), block(text).as_ref()), (wanted, wanted));
     }
+}
+
+/// Only what needs the next piece waits for it.
+#[test]
+fn a_piece_is_shown_at_once_but_for_a_line_end_or_joiner_at_its_end() {
+    let mut pieces = Pieces::default();
+    assert_eq!(pieces.block("abc"), "abc");
+    assert_eq!(pieces.block("d\r"), "d");
+    assert_eq!(pieces.block("\ne\r"), "\ne");
+    assert_eq!(pieces.block("f\u{200d}"), "␍f");
+    assert_eq!(pieces.finish(), "<U+200D>");
 }
 
 #[test]

@@ -30,3 +30,5 @@ mod redact;
 mod spec;
 #[cfg(test)]
 mod timetable;
+#[cfg(test)]
+mod words;

@@ -12,7 +12,7 @@ fn a_person_comes_first_and_nobody_below_an_agent_comes_before_it() {
         Standing::Attended,
     ]
     .map(Standing::rank);
-    assert!(ranks.is_sorted() && ranks[1] == 0, "{ranks:?}");
+    assert!(ranks.is_sorted_by(|one, next| one < next) && ranks[1] == 0, "{ranks:?}");
     assert_eq!(Standing::Attended.below(Priority::Low), Standing::Background(Priority::Low));
     let low = Standing::Background(Priority::Low);
     assert_eq!(low.below(Priority::High), low);
@@ -39,4 +39,11 @@ fn a11_what_an_agent_starts_has_at_most_its_priority_and_keeps_its_quiet_hours()
     assert_eq!(below(of(None, false), &high), (Some(Priority::High), false));
     assert_eq!(below(of(Some(Priority::Low), false), &high), (Some(Priority::Low), true));
     assert_eq!(below(of(None, false), &of(None, true)), (None, false));
+}
+
+#[test]
+fn what_an_agent_starts_has_no_sub_agents_if_either_says_so() {
+    let of = |no_sub_agent: bool| AgentSetup { no_sub_agent, ..AgentSetup::default() };
+    let below = |child: bool, parent: bool| of(child).below(&of(parent)).no_sub_agent;
+    assert_eq!([below(false, false), below(false, true), below(true, false)], [false, true, true]);
 }

@@ -1,6 +1,6 @@
 //! Secrets taken out.
 
-use caliban_core::redact::{Redactor, is_secret_name, secret_parts, unveil};
+use caliban_core::redact::{Redactor, has_gap, is_secret_name, secret_parts, unveil};
 use proptest::prelude::*;
 
 fn redact(text: &str) -> String {
@@ -64,6 +64,7 @@ fn a12_headers_urls_and_private_keys() {
             "a\n[redacted:private-key]\nb",
         ),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\ncut off", "[redacted:private-key]"),
+        ("eyJ4567890.0123456789.0123456789", "[redacted:jwt]"),
     ];
     for (text, wanted) in cases {
         assert_eq!(redact(text), wanted);
@@ -100,6 +101,9 @@ fn a12_a_literal_that_looks_like_a_token_is_one() {
     assert_eq!(literal_secrets("WORKSPACE", "a1b2c3d4e5f6a7b8c9"), ["a1b2c3d4e5f6a7b8c9"]);
     assert_eq!(literal_secrets("REGION", "us-east-1-production"), [""; 0]);
     assert_eq!(literal_secrets("LOG", "debug"), [""; 0]);
+    for name in ["a1b2c3d4", "a1b2c3d4e5f6.g7h8", "ghp_abcdefgh", "ghp_1"] {
+        assert_eq!(literal_secrets("X", name), [""; 0], "{name}");
+    }
 }
 
 #[test]
@@ -109,6 +113,10 @@ fn ordinary_text_stays() {
         "sk-learn-compatible-estimators-are-nice",
         "risk-free-0123456789-abcdefghijkl",
         "the bearer of this letter",
+        "see bearer a1 and bearer.0123456789abcdef",
+        r#"{"Authorization":""}"#,
+        "https://me:@host/",
+        "eyJ4567890.012345678.0123456789",
         "Authorization is needed",
         "ssh://git@github.com/x",
         "https://example.com/a@b",
@@ -122,6 +130,18 @@ fn ordinary_text_stays() {
         "ciology and dapifier, https://hooks.slack.com/services/",
     ] {
         assert_eq!(redact(text), text);
+    }
+}
+
+/// A key begins where a word does: behind `_` and `-`, too, and behind an escape, not within letters.
+#[test]
+fn a12_a_key_begins_with_a_word() {
+    let key = key("ghp_");
+    for before in ["my_", "my-", "\\n", "="] {
+        assert_eq!(redact(&format!("{before}{key}")), format!("{before}[redacted:github-token]"));
+    }
+    for before in ["x", "xx", "\\nxx"] {
+        assert_eq!(redact(&format!("{before}{key}")), format!("{before}{key}"));
     }
 }
 
@@ -185,7 +205,7 @@ fn secret_names() {
 
 #[test]
 fn a12_secrets_under_innocent_names_are_found() {
-    let cases: [(&str, &str, &[&str]); 21] = [
+    let cases: [(&str, &str, &[&str]); 26] = [
         ("npm_config__auth", "dTpwYXNz", &["dTpwYXNz"]),
         ("UV_INDEX_URL", "https://a1b2c3d4e5f6g7h8@h/simple", &["a1b2c3d4e5f6g7h8"]),
         ("UV_INDEX_URL", "https://s3cr3t@h/simple", &["s3cr3t@h"]),
@@ -196,6 +216,11 @@ fn a12_secrets_under_innocent_names_are_found() {
             &["one-Password", "two-password-2", "ghp_12345678"],
         ),
         ("PIP_INDEX_URL", "https://me:p%40ssWord-long@h/simple", &["p%40ssWord-long", "p@ssWord-long"]),
+        ("PIP_INDEX_URL", "https://me:p%2BssWord-long@h/simple", &["p%2BssWord-long", "p+ssWord-long"]),
+        ("X_URL", "https://me:hunter!two!three@h", &["hunter!two!three"]),
+        ("X_URL", "https://me:hunter-two-three@h", &[]),
+        ("X_URL", "https://h/i?auth=required", &[]),
+        ("X_URL", "https://h/i?next=0123456789abcdef", &[]),
         ("CARGO_HTTP_PROXY", "u:p@ssw0rd-long@h:3128", &["p@ssw0rd-long"]),
         ("CARGO_HTTP_PROXY", "u:p@ss@h:3128", &["u:p@ss@h:3128"]),
         (
@@ -265,6 +290,8 @@ fn a12_what_one_learns_all_clones_know() {
     second.learn([("B_TOKEN", "learned-later"), ("AGAIN", "known-before"), ("SHORT", "short")]);
     let text = "known-before, learned-later, short";
     assert_eq!(first.redact(text), "[redacted:A_TOKEN], [redacted:B_TOKEN], short");
+    assert_eq!(first.redact("known-beforelearned-later"), "[redacted:A_TOKEN][redacted:B_TOKEN]");
+    assert!(has_gap(&first.redact(text)) && !has_gap(text));
     assert_eq!(format!("{first:?}"), r#"["A_TOKEN", "B_TOKEN"]"#);
 }
 
@@ -320,6 +347,9 @@ fn a12_a_value_that_was_cut_in_the_middle_is_not_shown_in_parts() {
     use caliban_core::cap::{Cap, middle};
     const CANARY: &str = "canary-4f1d9c7e2b-äöü-0011223344";
     let redactor = Redactor::new([("KEY", CANARY)]);
+    let cut = |part: &str| format!("before {part}\n[… 12 characters left out …]\nbehind");
+    assert_eq!(redactor.redact(&cut("canary-4f1d")), cut("[redacted:KEY]"));
+    assert_eq!(redactor.redact(&cut("canary-")), cut("canary-"));
     // At every distance from the cut, before and behind it.
     for shift in 0..200 {
         let text = format!("{}{CANARY} {CANARY}{}", "x".repeat(shift), "y".repeat(199 - shift));

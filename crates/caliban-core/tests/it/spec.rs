@@ -2,7 +2,7 @@
 
 use caliban_core::mode::Mode;
 use caliban_core::names::Slug;
-use caliban_core::spec::{Isolation, SpawnSpec, SpecError, WorktreeSpec};
+use caliban_core::spec::{Handover, Isolation, SpawnSpec, SpecError, WorktreeSpec};
 use serde_json::json;
 
 #[test]
@@ -54,6 +54,12 @@ fn what_cannot_be_carried_out_is_said() {
     assert_eq!(SpawnSpec { prompt: " \n".into(), ..good.clone() }.check(), Err(SpecError::EmptyPrompt));
     assert_eq!(SpawnSpec { cwd: "r".into(), ..good.clone() }.check(), Err(SpecError::RelativeCwd));
     assert_eq!(SpawnSpec { depth: 9, ..good.clone() }.check(), Err(SpecError::TooDeep { depth: 9 }));
+    let handed = |session: &str| SpawnSpec {
+        conversation: Some(Handover { session: session.into(), records: 0, go_on: None }),
+        ..good.clone()
+    };
+    assert_eq!(handed("/s").check(), Ok(()));
+    assert_eq!(handed("s").check(), Err(SpecError::RelativeCwd));
     let long = "x".repeat(1024 * 1024 + 1);
     assert_eq!(
         SpawnSpec { prompt: long, ..good.clone() }.check(),

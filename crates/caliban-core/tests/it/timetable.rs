@@ -35,20 +35,36 @@ fn quiet_hours_pass_midnight_run_into_each_other_and_belong_to_the_day_on_which_
     assert_eq!(until(week, "2026-11-22 03:00"), None);
     assert_eq!(until("sat,sun 00:00-24:00", "2026-11-21 08:00").as_deref(), Some("2026-11-23 00:00"));
     assert_eq!(until("", "2026-11-21 08:00"), None);
+    // From a time to the same one is a whole day.
+    assert_eq!(until("mon 12:00-12:00", "2026-11-17 11:59").as_deref(), Some("2026-11-17 12:00"));
     // The night in which the clock is set forth is an hour shorter.
     assert_eq!(until("22:00-02:30", "2026-03-29 01:30").as_deref(), Some("2026-03-29 03:30"));
 }
 
 #[test]
 fn hours_that_make_no_sense_or_leave_no_time_are_refused() {
-    for wrong in
-        ["23:00", "25:00-07:00", "foo 23:00-07:00", "23:00-07:60", "24:00-07:00", "00:00-24:00", "7-8"]
-    {
+    for wrong in [
+        "23:00",
+        "25:00-07:00",
+        "foo 23:00-07:00",
+        "23:00-07:60",
+        "24:00-07:00",
+        "00:00-24:00",
+        "7-8",
+        "12:00-12:00",
+        "007:00-08:00",
+        "+7:00-08:00",
+    ] {
         assert!(wrong.parse::<QuietHours>().is_err(), "{wrong}");
     }
     assert!("mon-fri 00:00-24:00; sat,sun 00:00-24:00".parse::<QuietHours>().is_err());
     let text = "mon-fri 23:00-07:00; 12:00-13:00";
-    assert_eq!(text.parse::<QuietHours>().unwrap().to_string(), text);
+    let hours: QuietHours = text.parse().unwrap();
+    assert_eq!(hours.to_string(), text);
+    assert!(!hours.is_empty() && "".parse::<QuietHours>().unwrap().is_empty());
+    assert_eq!(serde_json::to_value(&hours).unwrap(), text);
+    assert_eq!(serde_json::from_value::<QuietHours>(text.into()).unwrap(), hours);
+    assert!(serde_json::from_value::<QuietHours>("25:00-07:00".into()).is_err());
 }
 
 fn every(text: &str) -> Recurrence {
@@ -59,6 +75,8 @@ fn every(text: &str) -> Recurrence {
 fn a_schedule_is_written_as_it_is_read() {
     for (text, shown) in [
         ("90m", "90m"),
+        ("60s", "1m"),
+        ("90s", "90s"),
         ("24h", "1d"),
         ("07:00", "day 07:00"),
         ("mon-fri 19:00,7:00", "mon-fri 07:00,19:00"),
@@ -68,6 +86,7 @@ fn a_schedule_is_written_as_it_is_read() {
     ] {
         assert_eq!(every(text).to_string(), shown);
         assert_eq!(every(shown), every(text));
+        assert_eq!(serde_json::to_value(every(text)).unwrap(), shown);
     }
     for wrong in ["", "30s", "0m", "6", "x", "24:00", "mon", "mon 7", "1y", "-5m", "99999999d"] {
         assert!(wrong.parse::<Recurrence>().is_err(), "{wrong}");
@@ -82,6 +101,7 @@ fn r15_a_missed_run_is_due_once_and_says_how_many_more_were_missed() {
     assert_eq!(daily.due(next, &berlin("2026-11-18 06:59")), Due::At(next));
     let due = |now| daily.due(next, &berlin(now));
     assert_eq!(due("2026-11-18 07:00"), Due::Now { missed: 0, next: at("2026-11-19 07:00") });
+    assert_eq!(due("2026-11-19 07:00"), Due::Now { missed: 1, next: at("2026-11-20 07:00") });
     assert_eq!(due("2026-11-20 09:12"), Due::Now { missed: 2, next: at("2026-11-21 07:00") });
     let hourly = every("6h");
     let due = |now| hourly.due(at("2026-11-18 06:00"), &berlin(now));
@@ -126,6 +146,7 @@ fn a_moment_is_a_time_a_date_or_a_length_from_now_and_never_in_the_past() {
     for (text, expected) in [
         ("21:00", "2026-11-17 21:00"),
         ("07:00", "2026-11-18 07:00"),
+        ("20:00", "2026-11-18 20:00"),
         ("tomorrow 21:00", "2026-11-18 21:00"),
         ("2026-12-01 08:15", "2026-12-01 08:15"),
         ("2026-12-01T08:15", "2026-12-01 08:15"),
@@ -138,5 +159,8 @@ fn a_moment_is_a_time_a_date_or_a_length_from_now_and_never_in_the_past() {
         assert!(moment(wrong, &now).is_err(), "{wrong}");
     }
     assert_eq!([1_800_000, 5_400_000, 90_000, 0, 500].map(short), ["30m", "1h30m", "1m30s", "0s", "1s"]);
+    // At most ten years.
+    assert_eq!(length("3660d").map(|length| length.as_hours()), Ok(3660 * 24));
+    assert!(length("3661d").is_err());
     assert!(length("5").is_err() && length("m").is_err() && length("1.5h").is_err());
 }

@@ -92,3 +92,55 @@ fn compound_depth(line: &str) -> usize {
     }
     deepest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(line: &str, why: &str) {
+        let found = check(line).expect_err(why);
+        assert!(found.contains(why), "{found}");
+    }
+
+    #[test]
+    fn each_bound_is_where_it_says() {
+        assert_eq!(check(&"x".repeat(MAX_LINE)), Ok(()));
+        refused(&"x".repeat(MAX_LINE + 1), "longer");
+        for (open, close) in [("(", ")"), ("{", "}"), ("[", "]")] {
+            let nested = |depth: usize| format!("{}{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(check(&nested(MAX_NESTING)), Ok(()));
+            refused(&nested(MAX_NESTING + 1), "too deep");
+            refused(&nested(MAX_NESTING + 2), "too deep");
+            // One after the other is not nested.
+            assert_eq!(check(&nested(1).repeat(3 * MAX_NESTING)), Ok(()));
+        }
+        assert_eq!(check(&"if ".repeat(MAX_NESTING)), Ok(()));
+        refused(&"if ".repeat(MAX_NESTING + 1), "too deep");
+        for one in ["if a; then b; fi\n", "for a in b; do c; done\n", "case a in b) ;; esac\n"] {
+            assert_eq!(check(&one.repeat(3 * MAX_NESTING)), Ok(()));
+        }
+        assert_eq!(check(&"! ".repeat(MAX_NOTS)), Ok(()));
+        refused(&"! ".repeat(MAX_NOTS + 1), "too deep");
+        assert_eq!(check("x 123456789>y 1 2"), Ok(()));
+        for digits in ["1234567890", "12345678901"] {
+            refused(&format!("x {digits}>y"), "descriptor");
+            refused(&format!("x {digits}<y"), "descriptor");
+            assert_eq!(check(&format!("x {digits} >y")), Ok(()));
+        }
+    }
+
+    #[test]
+    fn lines_that_shells_and_parsers_read_differently_are_refused() {
+        refused("a # b\\\nc", "joins lines");
+        refused("cat <<E\nx\\\nE", "joins lines");
+        assert_eq!(check("a \\\nb"), Ok(()));
+        assert_eq!(check("a # b\nc"), Ok(()));
+        for line in ["cat <<E \"$(x)\"", "cat <<E {", "cat <<E \"a", "cat <<E 'a", "cat <<E `x`"] {
+            refused(line, "behind a here-document");
+        }
+        for line in ["cat <<E", "cat <<'E'", "cat <<E \"a\" 'b'"] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+    }
+}

@@ -80,12 +80,21 @@ mod tests {
     fn sh_is_given_only_what_it_reads_as_bash_does() {
         let same =
             ["ls", "cd a && ls 2>&1 | wc -l", "{ ls; } >x", "echo ${x} \"$(pwd)\"", "x=1; echo $((1+2))"];
-        let other = ["a+=x/y", "a[0]=x/y", "cat 10<x", "ls >&x", "echo {a,b}", "echo ${x:-y}", "echo $'x'"];
+        let other = [
+            "a+=x/y",
+            "a[0]=x/y",
+            "cat 10<x",
+            "ls >&x",
+            "echo {a,b}",
+            "echo ${x:-y}",
+            "echo $'x'",
+            "echo ${}",
+        ];
         // Both shells read `$((` as arithmetic, but telling it apart from `((` is not worth the code: it is refused.
         let checked =
             |lines: &[&str]| lines.iter().map(|line| Dialect::Posix.check(line).is_ok()).collect::<Vec<_>>();
         assert_eq!(checked(&same), [true, true, true, true, false]);
-        assert_eq!(checked(&other), [false; 7]);
+        assert_eq!(checked(&other), [false; 8]);
         assert!(other.iter().all(|line| Dialect::Bash.check(line).is_ok()));
     }
 }

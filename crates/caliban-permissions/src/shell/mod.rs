@@ -634,3 +634,91 @@ fn is_descriptor(text: &str) -> bool {
     let digits = text.strip_suffix('-').unwrap_or(text);
     digits.chars().all(|c| c.is_ascii_digit())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn analysed(line: &str, dialect: Dialect) -> Analysis {
+        analyse(line, Path::new("/r"), Path::new("/home/me"), dialect)
+    }
+
+    #[track_caller]
+    fn doubts(line: &str) -> Vec<String> {
+        analysed(line, Dialect::Bash).doubts
+    }
+
+    /// Where the last command of a line may run.
+    fn last_runs_in(line: &str) -> Option<Vec<PathBuf>> {
+        analysed(line, Dialect::Bash).runs.pop().unwrap().directories
+    }
+
+    /// Of the line, or of what its wrappers run.
+    fn is_too_deep(analysis: &Analysis) -> bool {
+        analysis.doubts.iter().any(|why| why.contains("too deep"))
+            || analysis
+                .runs
+                .iter()
+                .any(|run| run.inner.as_ref().is_some_and(|inner| is_too_deep(&inner.analysis)))
+    }
+
+    #[test]
+    fn commands_are_looked_at_so_deep_and_so_many() {
+        let nested = |depth: usize| format!("{}x{}", "echo $(".repeat(depth), ")".repeat(depth));
+        let wrapped = |depth: usize| format!("{}ls", "nohup ".repeat(depth));
+        for depth in 0..10 {
+            for line in [nested(depth), wrapped(depth)] {
+                assert_eq!(is_too_deep(&analysed(&line, Dialect::Bash)), depth > MAX_LEVELS, "{line}");
+            }
+        }
+        assert!(doubts(&"echo $(x);".repeat(3 * MAX_LEVELS)).is_empty(), "one after the other");
+        assert!(doubts(&"x;".repeat(MAX_RUNS)).is_empty());
+        assert_eq!(doubts(&"x;".repeat(MAX_RUNS + 1)), ["too many commands in one line"]);
+    }
+
+    #[test]
+    fn where_a_command_runs_is_followed() {
+        let known = |path: &str| Some(vec![PathBuf::from(path)]);
+        for (line, wanted) in [
+            ("cd a && ls", known("/r/a")),
+            ("cd /x && ls", known("/x")),
+            // It may have failed.
+            ("cd a; ls", Some(vec!["/r/a".into(), "/r".into()])),
+            ("cd a | cat; ls", known("/r")),
+            ("(cd a); ls", known("/r")),
+            ("for i in 1 2; do x; done; ls", known("/r")),
+            ("for i in 1 2; do cd a; done; ls", None),
+            ("nohup x; ls", known("/r")),
+            ("command cd a; ls", None),
+            ("cd; ls", None),
+            ("cd -; ls", None),
+            ("cd ''; ls", None),
+            ("cd -P a; ls", None),
+            ("cd $x; ls", None),
+            ("eval x; ls", None),
+        ] {
+            assert_eq!(last_runs_in(line), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_absolute_redirection_is_known_wherever_it_stands() {
+        let found = analysed("cd $x; cat < /etc/hosts", Dialect::Bash);
+        assert!(matches!(&found.files[..], [FileUse::Read(path)] if path == Path::new("/etc/hosts")));
+        assert!(found.doubts.is_empty(), "{:?}", found.doubts);
+        assert_eq!(doubts("cd $x; cat < hosts"), ["the directory of a redirection is not known"]);
+    }
+
+    #[test]
+    fn only_bash_and_only_a_bare_export_keeps_what_it_computes_together() {
+        const NAME: &str = "the name of a variable is known only when it runs";
+        assert!(doubts("export a=$x").is_empty());
+        let inner = |line: &str| {
+            let run = analysed(line, Dialect::Bash).runs.pop().unwrap();
+            run.inner.map(|inner| inner.analysis.doubts)
+        };
+        assert_eq!(inner("command export a=$x"), Some(vec![NAME.to_owned()]));
+        assert_eq!(analysed("export a=$x", Dialect::Posix).doubts, [NAME]);
+        assert!(analysed("export a=x", Dialect::Posix).doubts.is_empty());
+    }
+}

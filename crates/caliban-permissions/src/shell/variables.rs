@@ -151,3 +151,26 @@ const STRONG_ENDS: &[&str] = &[
     "_PROXY",
     "_RUSTFLAGS",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_variable_can_do_is_told_by_its_name() {
+        for (name, wanted) in [
+            ("CI", Influence::None),
+            ("a1_b", Influence::Own),
+            ("files", Influence::Own),
+            ("_a", Influence::Some),
+            ("FOO", Influence::Some),
+            ("aB", Influence::Some),
+            ("path", Influence::Strong),
+            ("GIT_X", Influence::Strong),
+            ("ld_x", Influence::Strong),
+            ("MANPAGER", Influence::Strong),
+        ] {
+            assert_eq!(influence(name), wanted, "{name}");
+        }
+    }
+}

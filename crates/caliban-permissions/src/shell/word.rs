@@ -508,3 +508,149 @@ pub(crate) fn here_delimiter(raw: &str) -> Result<(&str, bool), WordDoubt> {
         Err("a here-document with an odd end mark")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn read(raw: &str, context: QuoteContext) -> Result<(Word, Vec<String>), WordDoubt> {
+        scan(raw, context, Path::new("/home/me")).map(|scanned| (scanned.word, scanned.commands))
+    }
+
+    fn word(raw: &str) -> Result<(Word, Vec<String>), WordDoubt> {
+        read(raw, QuoteContext::Word)
+    }
+
+    #[track_caller]
+    fn literal(raw: &str, text: &str) {
+        assert_eq!(word(raw), Ok((Word::Literal(text.to_owned()), Vec::new())), "{raw}");
+    }
+
+    #[track_caller]
+    fn computed(raw: &str, commands: &[&str]) {
+        let commands = commands.iter().map(|&command| command.to_owned()).collect();
+        assert_eq!(word(raw), Ok((Word::Computed(raw.to_owned()), commands)), "{raw}");
+    }
+
+    #[track_caller]
+    fn refused(raw: &str, why: &str) {
+        assert_eq!(word(raw).map_err(str::to_owned), Err(why.to_owned()), "{raw}");
+    }
+
+    const KIND: &str = "a parameter expansion of a kind that is not judged";
+
+    #[test]
+    fn quotes_are_removed_as_the_shell_does() {
+        literal(r#"$'a\n\t\\\'\"\?b'"#, "a\n\t\\'\"?b");
+        computed(r"$'\x41'", &[]);
+        refused(r#"$"x""#, "a text that is translated");
+        literal(r#""$'x'""#, "$'x'");
+        literal(r#""a$""#, "a$");
+        literal("$", "$");
+        literal("$%", "$%");
+        let document = read("a \"b\" 'c'", QuoteContext::HereDocument);
+        assert_eq!(document, Ok((Word::Literal("a \"b\" 'c'".to_owned()), Vec::new())));
+    }
+
+    #[test]
+    fn variables_and_parameters_are_known_only_when_the_shell_runs() {
+        for raw in ["$a", "$_x", "$1", "$?", "$$", "$@"] {
+            computed(raw, &[]);
+        }
+        refused("$$(x)", "a word with an unquoted separator in it");
+        for raw in ["${a}", "${#a}", "${#}", "${@}", "${?}", "${a%b}", "${a#b}", "${a/b/c}", "${a-b}"] {
+            computed(raw, &[]);
+        }
+        for raw in ["${a:-b}", "${a:0}", "${a:0:2}", "${a:-'}'}", "${a:-\"x}\"}", r"${a:-\'}", r"${a:-\}}"] {
+            computed(raw, &[]);
+        }
+        computed("${a:-$(x)}", &["x"]);
+        computed("${a:-`x`}", &["x"]);
+        for raw in ["${!a}", "${a|b}", "${a:x}", "${a:0:x}", "${a:-<(x)}", "${a:-{b}"] {
+            refused(raw, KIND);
+        }
+        // The shells differ on quotes within quotes.
+        for raw in [r#""${a:-'x'}""#, r#""${a:-"x"}""#] {
+            refused(raw, KIND);
+        }
+    }
+
+    #[test]
+    fn arithmetic_is_judged_when_it_has_only_numbers() {
+        computed("$((1+(2*3)))", &[]);
+        computed("$(((1)+(2)))", &[]);
+        for raw in ["$((a))", "$((1)x)", "$((1) )", "$[1]"] {
+            refused(raw, ARITHMETIC);
+        }
+        refused("$((1+(2)", "an arithmetic expansion that does not end");
+    }
+
+    #[test]
+    fn substitutions_nest_so_deep_and_follow_each_other_at_will() {
+        let nested = |depth: usize| format!("{}x{}", "${a:-".repeat(depth), "}".repeat(depth));
+        computed(&nested(MAX_DEPTH), &[]);
+        refused(&nested(MAX_DEPTH + 1), "substitutions nested too deep");
+        computed(&"$a".repeat(3 * MAX_DEPTH), &[]);
+    }
+
+    #[test]
+    fn the_line_of_a_substitution_ends_at_its_own_parenthesis() {
+        for line in [
+            "echo \\)",
+            "echo ')'",
+            "echo \")\"",
+            "echo `)`",
+            "echo a # )\n",
+            "echo a#b",
+            "echo a;# )\n",
+            " (echo a)",
+            "cat <<<x",
+            "cat <<E\n)\nE\n",
+            "cat << E\n)\nE\n",
+            "cat <<-E\n\t)\n\tE\n",
+            "cat <<'E'\nx\\\nE\n",
+        ] {
+            computed(&format!("$({line})"), &[line]);
+        }
+        refused("$(cat <<E\nx\\\nE\n)", "a joined line in a here-document");
+        refused("$(cat <<E\nx\n)", "a here-document that does not end");
+        refused("$(cat <<E)", "a here-document that does not end");
+        refused("$(cat << \n)", "a here-document with an odd end mark");
+        refused("$(echo", "a substitution that does not end");
+        // A backslash before a quote stays in backquotes, and goes in quoted ones.
+        computed("`echo \\\"x\\\"`", &["echo \\\"x\\\""]);
+        computed("\"`echo \\\"x\\\"`\"", &["echo \"x\""]);
+    }
+
+    #[test]
+    fn a_whole_line_is_balanced_or_not() {
+        for line in ["echo x", "(echo)", "echo ')'", "cat <<E\n(\nE", "case x in a) ls;; esac"] {
+            assert_eq!(balanced(line), Ok(()), "{line}");
+        }
+        assert_eq!(balanced("echo )"), Err("a parenthesis too many"));
+        assert_eq!(balanced("(echo"), Err("a substitution that does not end"));
+        assert_eq!(balanced("echo 'x"), Err("a quote that does not end"));
+    }
+
+    #[test]
+    fn names_that_are_declared() {
+        let name = |word: Word| declared_name(&word).map(str::to_owned);
+        let plain = |text: &str| name(Word::Literal(text.to_owned()));
+        for (text, wanted) in [("A", "A"), ("_a", "_a"), ("a1=x", "a1"), ("A+=x", "A")] {
+            assert_eq!(plain(text).as_deref(), Some(wanted));
+        }
+        for text in ["", "1a", "a-b", "-a", "a-b=x", "=x"] {
+            assert_eq!(plain(text), None, "{text}");
+        }
+        // What is computed may be more than a name.
+        assert_eq!(name(Word::Computed("AB".to_owned())), None);
+        assert_eq!(name(Word::Computed("A=$x".to_owned())).as_deref(), Some("A"));
+        for (raw, wanted) in
+            [("{fd}", true), ("{f_d}", true), ("{a[1]}", true), ("{}", false), ("{a-b}", false)]
+        {
+            assert_eq!(names_descriptor(raw), wanted, "{raw}");
+        }
+    }
+}

@@ -313,3 +313,99 @@ fn find(words: &[Word]) -> Option<Wrapped> {
         dialect: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(text: &str) -> Word {
+        Word::Literal(text.to_owned())
+    }
+
+    /// `$x` is computed, `*.rs` a pattern.
+    fn words(line: &str) -> Vec<Word> {
+        let word = |text: &str| match text {
+            _ if text.contains('$') => Word::Computed(text.to_owned()),
+            _ if text.contains('*') => Word::Glob(text.to_owned()),
+            _ => literal(text),
+        };
+        line.split(' ').map(word).collect()
+    }
+
+    fn runs(line: &str) -> Option<(WrapperTrust, Vec<What>)> {
+        unwrap(&words(line)).map(|wrapped| (wrapped.trust, wrapped.runs))
+    }
+
+    #[test]
+    fn a_wrapper_runs_what_stands_behind_its_options() {
+        for line in [
+            "builtin",
+            "command -p",
+            "nohup",
+            "time -p",
+            "nice -n 5",
+            "ionice -c 2 -t",
+            "stdbuf -oL --error=0",
+            "timeout -k 3 5",
+            "env A=1 -u B",
+        ] {
+            let expected = (WrapperTrust::Transparent, vec![What::Words(words("ls -l"))]);
+            assert_eq!(runs(&format!("{line} ls -l")), Some(expected), "{line}");
+        }
+        for line in
+            ["command -v git", "command -V git", "command", "bash --version", "bash script.sh", "ls -l"]
+        {
+            assert_eq!(runs(line), None, "{line}");
+        }
+        let line = || What::Line("ls".to_owned());
+        assert_eq!(runs("bash -c ls"), Some((WrapperTrust::Transparent, vec![line()])));
+        for shell in ["zsh", "fish", "/bin/bash"] {
+            assert_eq!(
+                runs(&format!("{shell} -c ls")),
+                Some((WrapperTrust::Opaque, vec![line()])),
+                "{shell}"
+            );
+        }
+        assert_eq!(runs("eval ls"), Some((WrapperTrust::Opaque, vec![line()])));
+        assert_eq!(unwrap(&[literal("eval")]).map(|wrapped| wrapped.runs), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_computed_or_not_known_is_not_guessed() {
+        for line in [
+            "command $x",
+            "nice -n $x ls",
+            "timeout $x ls",
+            "timeout -- $x ls",
+            "env $x",
+            "bash -c $x",
+            "eval $x",
+        ] {
+            assert_eq!(runs(line).map(|found| found.1), Some(vec![What::Unknown(COMPUTED)]), "{line}");
+        }
+        for line in ["bash -x", "nice --odd ls", "env --odd ls"] {
+            assert_eq!(runs(line).map(|found| found.1), Some(vec![What::Unknown(UNKNOWN_OPTION)]), "{line}");
+        }
+        let cleared = runs("env -i ls").unwrap().1;
+        assert!(matches!(&cleared[..], [What::Words(_), What::Unknown(_)]), "{cleared:?}");
+    }
+
+    #[test]
+    fn what_is_put_into_a_command_is_computed() {
+        let inner = |line: &str| match runs(line).unwrap().1.remove(0) {
+            What::Words(words) => words,
+            other => panic!("{other:?}"),
+        };
+        let added = |mut all: Vec<Word>| {
+            all.push(Word::Computed("…".to_owned()));
+            all
+        };
+        let computed = |text: &str| Word::Computed(text.to_owned());
+        assert_eq!(inner("xargs echo X *.rs"), added(words("echo X *.rs")));
+        for option in ["-I X", "-IX"] {
+            let put = vec![literal("echo"), computed("aX"), literal("b"), computed("*.rs")];
+            assert_eq!(inner(&format!("xargs {option} echo aX b *.rs")), added(put), "{option}");
+        }
+        assert_eq!(inner("find . -exec echo a{} b ;"), [literal("echo"), computed("a{}"), literal("b")]);
+    }
+}

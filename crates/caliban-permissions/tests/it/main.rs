@@ -5,9 +5,11 @@
 mod bypasses;
 mod commands;
 mod differential;
+mod held;
 mod junk;
 mod meaning;
 mod modes;
+mod names;
 mod narrowing;
 mod paths;
 mod place;

@@ -99,3 +99,13 @@ fn mcp_rules_name_a_server_or_a_tool() {
         assert_eq!(check(mode, rule, "hub", tool, read_only), expected, "{mode} {rule} {tool}");
     }
 }
+
+#[test]
+fn a_domain_is_a_name() {
+    for wrong in ["domain:", "domain:a b", "domain:*.a b", "domain:x/y", "x.org"] {
+        assert!(format!("WebFetch({wrong})").parse::<Rule>().is_err(), "{wrong}");
+    }
+    for right in ["domain:x.org", "domain:*.x.org", "domain:*", "domain:[::1]"] {
+        assert!(format!("WebFetch({right})").parse::<Rule>().is_ok(), "{right}");
+    }
+}

@@ -179,6 +179,8 @@ fn history_is_shown_only_of_paths_that_are_named() {
         ("git format-patch -1", "ask"),
         ("git -C src show", "ask"),
         ("git --no-pager show", "ask"),
+        ("git --git-dir=src log -p -- src/main.rs", "ask"),
+        ("git stash list", "allow"),
         ("git log --oneline", "allow"),
         ("git log --stat", "allow"),
         ("git log --oneline --graph --all -n 5", "allow"),
@@ -212,9 +214,12 @@ fn a_diff_of_the_working_tree_asks_only_when_git_keeps_a_denied_file() {
         ("git diff -w --staged", "ask"),
         ("git diff --cached --stat", "allow"),
     ];
+    // Nothing is kept yet.
+    check(&place, Mode::Default, &rules, &lines("allow"));
     put(&["a", ".env.example", "src/lib.rs", "src/main.rs"]);
     check(&place, Mode::Default, &rules, &lines("allow"));
     check(&place, Mode::Default, &rules, &staged);
+    check(&place, Mode::Default, &rules, &[("git diff --no-color", "allow")]);
     put(&["a", "src/.env", "src/main.rs"]);
     check(&place, Mode::Default, &rules, &lines("ask"));
     check(
@@ -225,4 +230,17 @@ fn a_diff_of_the_working_tree_asks_only_when_git_keeps_a_denied_file() {
     );
     std::fs::write(place.root.join(".git/index"), "DIRC\0\0\0\x04nonsense").unwrap();
     check(&place, Mode::Default, &rules, &lines("ask"));
+}
+
+#[test]
+fn a_tree_is_what_is_named_behind_the_pattern() {
+    let place = Place::new();
+    let table = [
+        ("grep -r -e x .git", "allow"),
+        ("grep -r x .git", "allow"),
+        ("grep -r x", "ask"),
+        ("grep -r -e x src", "ask"),
+        ("grep --color x notes.txt", "allow"),
+    ];
+    check(&place, Mode::Unattended, &["deny Read(.env)"], &table);
 }

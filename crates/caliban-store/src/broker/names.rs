@@ -43,6 +43,7 @@ mod tests {
             "Аdmіnіstrаtоr",
             "Ａｄｍｉｎｉｓｔｒａｔｏｒ",
             "Admin\u{200b}istrator",
+            "Admin\u{7}istrator",
             "Admin\u{ad}istrator",
             "Admin\u{2060}istrator",
             "𝐀𝐝𝐦𝐢𝐧𝐢𝐬𝐭𝐫𝐚𝐭𝐨𝐫",

@@ -121,7 +121,6 @@ impl Broker {
             limits::take_one(tx, &speaker, now).await?;
             let recipients = others(tx, &from).await?;
             let summary = Task {
-                context: from.id,
                 to: None,
                 kind: TaskKind::BroadcastSummary,
                 state: TaskState::Completed,

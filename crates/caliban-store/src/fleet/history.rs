@@ -74,7 +74,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, change: &StateChange) -> 
     .bind(&change.status)
     .execute(&mut *conn)
     .await?;
-    if done.rows_affected() > 0 && done.last_insert_rowid() % PRUNE_EVERY == 0 {
+    if done.rows_affected() == 1 && done.last_insert_rowid() % PRUNE_EVERY == 0 {
         let old = "DELETE FROM history WHERE seq <= (SELECT max(seq) FROM history) - $1";
         sqlx::query(old).bind(KEPT).execute(conn).await?;
     }
@@ -158,5 +158,34 @@ mod tests {
         assert_eq!(told(&mut registry, 0, u64::MAX).await, all, "a removed agent's, too");
         assert_eq!(told(&mut registry, 0, 150).await, all[..1]);
         assert_eq!(told(&mut registry, 250, 400).await, all[1..], "how it stood at the first moment");
+    }
+    #[tokio::test]
+    async fn the_newest_changes_are_kept_and_the_old_ones_go_now_and_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(dir.path().join("fleet.db"));
+        let mut registry = Registry::open(&url, &HostId::of("here")).await.unwrap();
+        let conn = registry.db.conn().await.unwrap();
+        let last = 200 * PRUNE_EVERY - 1;
+        sqlx::query(
+            "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < $1) \
+             INSERT INTO history (seq, agent, at, status) SELECT seq, 'x', seq, 'idle' FROM n",
+        )
+        .bind(last)
+        .execute(&mut *conn)
+        .await
+        .unwrap();
+        let agent = "a3f8b2c1".parse().unwrap();
+        // The first is a round one, the second changes nothing, the third is not round.
+        for (status, oldest) in [
+            ("running", last + 1 - KEPT + 1),
+            ("running", last + 1 - KEPT + 1),
+            ("done", last + 1 - KEPT + 1),
+        ] {
+            let change = StateChange { agent, at: 1, status: status.to_owned() };
+            write(&mut *conn, &change).await.unwrap();
+            let found: i64 =
+                sqlx::query_scalar("SELECT min(seq) FROM history").fetch_one(&mut *conn).await.unwrap();
+            assert_eq!(found, oldest, "{status}");
+        }
     }
 }

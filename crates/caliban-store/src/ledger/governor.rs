@@ -68,7 +68,7 @@ impl LaneState {
     /// sleeps for as long as it may take at worst is not there when it goes faster.
     fn wait(self, ahead: u64, ticket: Ticket, now_ms: u64) -> Admission {
         let apart = self.interval_ms.max(STAGGER_MS);
-        let until_ms = self.turn(now_ms).saturating_add(ahead.saturating_mul(apart)).max(now_ms + 1);
+        let until_ms = self.turn(now_ms).saturating_add(ahead.saturating_mul(apart));
         Admission::Wait { until_ms, ticket, reason: self.reason }
     }
 

@@ -159,14 +159,6 @@ pub struct Reservation {
     held: Held,
 }
 
-impl Reservation {
-    /// Its number.
-    #[must_use]
-    pub fn number(&self) -> i64 {
-        self.seq
-    }
-}
-
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use caliban_store::broker::{
-    AgentId, Broker, BrokerError, Freshness, NewMessage, NewSession, PollQuery, Scope, Sent, SessionId,
-    Speaker, TaskId,
+    AgentId, Broker, BrokerError, Freshness, MailboxScope, NewMessage, NewSession, PollQuery, Sent,
+    SessionId, Speaker, TaskId,
 };
 use caliban_store::{Stamp, StoreUrl};
 
@@ -81,7 +81,8 @@ async fn a_group_of_many_statements_is_stored_in_its_order() {
     let answers = broker.send_all(&all, now()).await.expect("stored");
     let sent: Vec<_> = answers.into_iter().map(|answer| answer.expect("sent").task).collect();
     assert!(sent.iter().zip(1..).all(|(task, number)| task.number == Some(number)));
-    let query = PollQuery { agent: one.1, scope: Scope::All, since: None, after: Some(0), page_size: 1000 };
+    let query =
+        PollQuery { agent: one.1, scope: MailboxScope::All, since: None, after: Some(0), page_size: 1000 };
     let polled = broker.poll(&query).await.expect("poll").tasks;
     assert_eq!(polled, sent, "rows, numbers and places are those of the answers");
 }

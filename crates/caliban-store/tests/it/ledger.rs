@@ -8,7 +8,7 @@ use caliban_store::ledger::{
     LedgerRequest, LimitAsker, Near, OpenedAccount, Opening, Pool, QuestionEnd, Reached, ReservationOwner,
     SetLimit,
 };
-use caliban_store::{Stamp, StoreUrl};
+use caliban_store::{Stamp, StoreError, StoreUrl};
 use jiff::civil::{Date, date};
 
 pub(crate) const DAY: Date = date(2026, 11, 17);
@@ -340,6 +340,8 @@ async fn r20_a_yes_raises_the_limit_that_was_shown_once_and_a_day_for_that_day_o
         world.ledger.pool(&Pool::Agent(id("a")), Limits::NONE).await.expect("pool").limits,
         Some(tokens(40))
     );
+    let nobody = reached(Pool::Agent(id("nobody")), 100);
+    assert!(!world.ledger.raise(&nobody, 25).await.expect("raise"), "there is no such agent");
     let tree = reached(Pool::Tree(id("a")), 100);
     assert!(world.ledger.raise(&tree, 50).await.expect("raise"));
     assert_eq!(
@@ -402,6 +404,12 @@ async fn r20_of_all_who_come_to_a_limit_one_asks() {
         world.ledger.take_question(&pool, other, nobody).await.expect("turn"),
         AskTurn::Others(id("a"))
     );
+    // Another process of the same agent is somebody else, too.
+    let again = asker(&a, &second, 10);
+    assert_eq!(
+        world.ledger.take_question(&pool, again, nobody).await.expect("turn"),
+        AskTurn::Others(id("a"))
+    );
     // Another limit is another question.
     assert_eq!(
         world.ledger.take_question(&Pool::Tree(id("b")), other, nobody).await.expect("turn"),
@@ -421,4 +429,107 @@ async fn r20_of_all_who_come_to_a_limit_one_asks() {
     );
     world.ledger.close_question(&pool, one, QuestionEnd::Open).await.expect("close");
     assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), AskTurn::Ours);
+}
+
+#[tokio::test]
+async fn r20_the_fullest_limit_is_the_nearest() {
+    let mut world = world().await;
+    // Of two that are as full, the narrower one: it comes first.
+    for (name, tree, day, wanted) in [
+        ("a", 100, 90, (Scope::Day, 90)),
+        ("b", 100, 180, (Scope::Day, 180)),
+        ("c", 100, 310, (Scope::Tree(id("c")), 100)),
+        ("d", 100, 400, (Scope::Tree(id("d")), 100)),
+    ] {
+        world.opens(&account(name, None, tokens(tree))).await;
+        let granted = world.asks_on(name, 85, DAY, tokens(day), 1).await.expect("fits");
+        let nearest = granted.nearest.expect("near");
+        assert_eq!((nearest.scope, nearest.limit), wanted);
+    }
+}
+
+#[tokio::test]
+async fn r20_what_is_released_is_held_no_more_and_a_request_without_a_price_is_counted() {
+    let mut world = world().await;
+    world.opens(&account("a", None, Limits::NONE)).await;
+    let granted = world.asks("a", 30).await.expect("fits");
+    world.ledger.release(&granted.reservation).await.expect("release");
+    let day = Pool::Day(DAY);
+    let held = world.ledger.pool(&day, Limits::NONE).await.expect("pool").meter.held;
+    assert_eq!((held.tokens, held.usd, held.turns), (0, MicroUsd(0), 0));
+    // The price of the estimate stands for one that the answer lacks.
+    let priced = world.asks("a", 5).await.expect("fits");
+    world.ledger.settle(&priced.reservation, input(5), None, 0).await.expect("settle");
+    let (account, owner) = (id("a"), owner(1));
+    let request = LedgerRequest { cost: None, ..request(&account, &owner, 7) };
+    let unpriced = world.ledger.reserve(&request, Stamp::now()).await.expect("fits");
+    let spent = world.ledger.pool(&day, Limits::NONE).await.expect("pool").meter.spent;
+    assert_eq!((spent.unpriced, spent.usd), (0, MicroUsd(5)));
+    world.ledger.settle(&unpriced.reservation, input(7), None, 0).await.expect("settle");
+    let spent = world.ledger.pool(&day, Limits::NONE).await.expect("pool").meter.spent;
+    assert_eq!((spent.unpriced, spent.usd, spent.usage.total()), (1, MicroUsd(5), 12));
+}
+
+#[tokio::test]
+async fn accounts_are_found_by_their_label_or_the_beginning_of_their_name() {
+    let mut world = world().await;
+    let labelled = Account { label: Some("review".to_owned()), ..account("b7", Some("a1"), tokens(9)) };
+    for own in [&account("a1", None, Limits::NONE), &account("a2", None, Limits::NONE), &labelled] {
+        world.opens(own).await;
+    }
+    let mut found = async |name: &str| world.ledger.find_accounts(name).await.expect("find");
+    assert_eq!(found("review").await, std::slice::from_ref(&labelled));
+    assert_eq!(found("b").await, [labelled]);
+    let ids: Vec<AccountId> = found("a").await.into_iter().map(|account| account.id).collect();
+    assert_eq!(ids, [id("a2"), id("a1")]);
+    assert_eq!(found("c").await, []);
+}
+
+#[tokio::test]
+async fn a_limit_that_a_person_set_is_told() {
+    let mut world = world().await;
+    assert_eq!(world.ledger.set_limit(&SetLimit::Day).await.expect("read"), None);
+    world.ledger.change_limit(&SetLimit::Day, Some(tokens(90))).await.expect("set");
+    assert_eq!(world.ledger.set_limit(&SetLimit::Day).await.expect("read"), Some(tokens(90)));
+    world.ledger.change_limit(&SetLimit::Day, None).await.expect("unset");
+    assert_eq!(world.ledger.set_limit(&SetLimit::Day).await.expect("read"), None);
+}
+
+#[tokio::test]
+async fn r24_a_lane_stands_as_the_server_said() {
+    let mut world = world().await;
+    let (ledger, me) = (&mut world.ledger, owner(1));
+    let lane = |name: &str| Lane(name.to_owned());
+    // While there is nothing to wait for, asking writes nothing.
+    let open = lane("open");
+    assert_eq!(ledger.admit(&open, 0, None, &me, 1_000).await.expect("admit"), Admission::Go);
+    assert_eq!(ledger.lane(&open).await.expect("lane"), Default::default());
+    // The server may name no time; then the wait is ours.
+    for (name, asked, until) in [("zero", Some(0), 1_500), ("none", None, 1_500), ("asked", Some(7), 1_007)] {
+        let state = ledger.limited(&lane(name), "429", asked, 1_000, 1_000).await.expect("limited");
+        assert_eq!((state.until_ms, state.strikes, state.reason.as_str()), (until, 1, "429"), "{name}");
+        assert_eq!(ledger.lane(&lane(name)).await.expect("lane"), (state, 0));
+    }
+    let waiting = ledger.admit(&lane("none"), 0, None, &me, 1_000).await.expect("admit");
+    assert!(matches!(waiting, Admission::Wait { until_ms: 1_500, .. }), "{waiting:?}");
+    assert_eq!(ledger.lane(&lane("none")).await.expect("lane").1, 1);
+    // Up to half of the allowance nobody is slowed down.
+    for (left, interval) in [(50, 0), (49, 1_224)] {
+        let name = lane(&format!("half{left}"));
+        ledger.answered(&name, Some((100, left, 60_000)), 10).await.expect("answered");
+        assert_eq!(ledger.lane(&name).await.expect("lane").0.interval_ms, interval);
+    }
+    // Used up: closed until it is renewed, and it says why if that is to come.
+    for (reset, until, reason) in [(60_000, 60_010, "the allowance of this key is used up"), (0, 10, "")] {
+        let name = lane(&format!("used{reset}"));
+        ledger.answered(&name, Some((100, 0, reset)), 10).await.expect("answered");
+        let (state, _) = ledger.lane(&name).await.expect("lane");
+        assert_eq!((state.until_ms, state.reason.as_str()), (until, reason));
+    }
+}
+
+#[test]
+fn a_refusal_is_not_a_busy_store() {
+    assert!(!LedgerError::Refused(ReserveRefused::NoAccount(id("a"))).is_busy());
+    assert!(LedgerError::Store(StoreError::Busy("/x".into())).is_busy());
 }

@@ -14,3 +14,4 @@ mod members;
 mod rules;
 mod speakers;
 mod story;
+mod timeline;

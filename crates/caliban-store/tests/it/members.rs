@@ -246,3 +246,113 @@ async fn m08_there_is_one_deliverer_and_it_can_be_woken() {
     let known = world.broker.deliverer(world.session).await.expect("known").expect("there");
     assert_eq!((known.process.as_str(), known.since), ("2@b", at(3)));
 }
+
+#[tokio::test]
+async fn m10_a_member_is_listed_moved_and_removed() {
+    let mut world = World::new().await;
+    let (one, two) = (world.member(world.director), world.member(world.director));
+    for new in [&one, &two] {
+        world.broker.create_member(new, at(2)).await.expect("create");
+    }
+    let launch = world.broker.launch(one.id).await.expect("launch");
+    assert_eq!(launch, Some(("{}".to_owned(), "1@boot/1".to_owned())));
+    assert_eq!(world.broker.launch(AgentId::random()).await.expect("launch"), None);
+    let listed = async |world: &mut World| -> Vec<AgentId> {
+        let members = world.broker.members(world.session, world.director).await.expect("members");
+        members.iter().map(|member| member.id).collect()
+    };
+    assert_eq!(listed(&mut world).await, [one.id, two.id]);
+    let there = Placement { tmux_pane: Some("%5".to_owned()), ..one.placement.clone() };
+    world.broker.move_to(one.id, &there).await.expect("move");
+    assert_eq!(world.pane_of(one.id).await.as_deref(), Some("%5"));
+    let director = world.broker.find_member(world.session, &world.director.into()).await.expect("find");
+    let director = director.expect("there");
+    assert!(world.broker.remove_member(&director, one.id, at(3)).await.expect("remove"));
+    assert!(!world.broker.remove_member(&director, one.id, at(4)).await.expect("remove"), "once");
+    assert_eq!(listed(&mut world).await, [two.id]);
+    assert!(!world.is_active(one.id).await);
+}
+
+#[tokio::test]
+async fn m10_a_director_is_active_and_of_the_same_session() {
+    let mut world = World::new().await;
+    let left = world.member(world.director);
+    world.broker.create_member(&left, at(2)).await.expect("create");
+    world.broker.deregister(world.session, &left.id.into(), at(3)).await.expect("leave");
+    let other = NewSession { label: None, placement: None };
+    let elsewhere = world.broker.create_session(&other, at(1)).await.expect("create").director.id;
+    for director in [left.id, elsewhere] {
+        let made = world.broker.create_member(&world.member(director), at(4)).await;
+        assert!(matches!(made, Err(BrokerError::NotADirector(_))), "{made:?}");
+    }
+}
+
+#[tokio::test]
+async fn a11_the_process_in_a_pane_is_its_member() {
+    let mut world = World::new().await;
+    let (one, two) = (world.member(world.director), world.member(world.director));
+    for (new, pane, pid) in [(&one, "%1", 7), (&two, "%2", 8)] {
+        world.broker.create_member(new, at(2)).await.expect("create");
+        world.broker.claim_placement(new.id, pane, "@0", "main", &identity(pid)).await.expect("claim");
+    }
+    let boot = |pid: i64| (pid, "boot/1".to_owned());
+    let cases = [
+        ("here", vec![boot(8)], None, Some(two.id)),
+        ("here", vec![boot(99), boot(7), boot(8)], None, Some(one.id)),
+        ("here", vec![(7, "boot/2".to_owned())], None, None),
+        ("there", vec![boot(7)], Some(("/s", "%1")), None),
+        ("here", vec![boot(7)], Some(("/s", "%2")), Some(one.id)),
+        ("here", vec![], Some(("/s", "%2")), Some(two.id)),
+        ("here", vec![], Some(("/other", "%2")), None),
+        ("here", vec![], Some(("/s", "%3")), None),
+    ];
+    for (host, processes, pane, wanted) in cases {
+        let found = world.broker.member_in_pane(&HostId::of(host), &processes, pane).await.expect("look");
+        assert_eq!(found, wanted, "{host} {processes:?} {pane:?}");
+    }
+}
+
+#[tokio::test]
+async fn m08_the_bell_of_one_sessions_deliverer_is_no_others() {
+    let mut world = World::new().await;
+    let new = NewSession { label: None, placement: None };
+    let other = world.broker.create_session(&new, at(1)).await.expect("create").session.id;
+    let mut bell = world.broker.deliverer_bell(world.session).await.expect("bell");
+    world.broker.wake_deliverer(other).await;
+    let heard = tokio::time::timeout(Duration::from_millis(50), bell.rung()).await;
+    assert!(heard.is_err(), "it was the other's");
+}
+
+/// Whoever waits for a member is woken by what happens to it, long before its time is over.
+#[tokio::test]
+async fn m10_a_maker_hears_of_its_member() {
+    let mut world = World::new().await;
+    let new = world.member(world.director);
+    world.broker.create_member(&new, at(2)).await.expect("create");
+    let url = StoreUrl::sqlite(world._dir.path().join("store.db"));
+    let mut maker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+    let who = new.id.to_string();
+    let mut wait = std::pin::pin!(maker.listen_for(&who, Duration::from_secs(600)));
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut wait).await;
+    assert!(early.is_err(), "nobody rang");
+    world.broker.claim_placement(new.id, "%1", "@0", "main", &identity(7)).await.expect("claim");
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("heard");
+}
+
+#[tokio::test]
+async fn a_pane_is_locked_once_at_a_time() {
+    let world = World::new().await;
+    let held = world.broker.lock_pane("%1", Duration::ZERO).await;
+    assert_eq!(format!("{held:?}"), "Some(PaneLock)");
+    assert!(world.broker.lock_pane("%1", Duration::ZERO).await.is_none());
+    assert!(world.broker.lock_pane("%2", Duration::ZERO).await.is_some());
+    drop(held);
+    assert!(world.broker.lock_pane("%1", Duration::ZERO).await.is_some());
+}
+
+#[test]
+fn a_command_is_open_until_it_is_done_or_lost() {
+    let states = [ExecState::Queued, ExecState::Typed, ExecState::Running, ExecState::Done, ExecState::Lost];
+    assert_eq!(states.map(ExecState::is_open), [true, true, true, false, false]);
+    assert_eq!(states.map(|state| state.to_string()), ["queued", "typed", "running", "done", "lost"]);
+}

@@ -238,6 +238,7 @@ async fn m04_a_session_begins_with_two_agents_of_its_own() {
         (administrator.name.as_str(), administrator.description.as_str(), administrator.kind),
         ("Administrator", "Built-in Administrator of this session", AgentKind::Administrator)
     );
+    assert_eq!((&administrator.placement, &administrator.owner), (&None, &None));
     assert!(administrator.card.contains(r#""kind":"builtin-administrator""#), "{}", administrator.card);
     for name in ["Administrator", " administrator "] {
         let new = NewAgent { name: name.to_owned(), description: String::new(), skills: Vec::new() };

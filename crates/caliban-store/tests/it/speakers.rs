@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use caliban_store::broker::{
-    Agent, AgentId, BURST, Broker, BrokerError, Capability, EVERY, HOPS, IdPrefix, NewAgent, NewBroadcast,
-    NewMessage, NewSession, Owner, SessionId, Speaker, Task,
+    Agent, AgentId, BURST, Broker, BrokerError, Capability, EVERY, Enclosure, HOPS, IDENTITIES, IdPrefix,
+    NewAgent, NewBroadcast, NewMember, NewMessage, NewSession, Owner, Placement, SessionId, Speaker, Task,
 };
-use caliban_store::{Stamp, StoreUrl};
+use caliban_store::{HostId, Stamp, StoreUrl};
 
 fn at(seconds: i64) -> Stamp {
     Stamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000)
@@ -216,5 +216,181 @@ async fn a11_a_worker_seals_what_is_nobodys_and_nothing_of_another_agent() {
         let now = broker.member(world.session, &agent.id.into()).await.expect("member");
         assert_eq!((&now.owner, broker.speaker().may_be(&now)), (&Some(owner(name)), is_mine));
     }
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a11_in_the_pane_of_a_member_one_is_that_member_and_what_it_registers() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Anybody).await;
+    let new = NewMember {
+        id: AgentId::random(),
+        session: world.session,
+        name: "rev".to_owned(),
+        description: String::new(),
+        placement: Placement {
+            host: HostId::of("here"),
+            director: Some(world.director),
+            tmux_session: "main".to_owned(),
+            tmux_window: "@0".to_owned(),
+            tmux_pane: None,
+            coding_agent: "claude".to_owned(),
+            created_at: at(0),
+            identity: None,
+        },
+        launch: "{}".to_owned(),
+        maker: "1@boot/1".to_owned(),
+    };
+    broker.create_member(&new, at(0)).await.expect("create");
+    let foreign = world.register(&mut broker, "foreign").await;
+    broker.speak_as(Speaker::Member(new.id));
+    let own = world.register(&mut broker, "own").await;
+    for id in [new.id, own.id] {
+        world.send(&mut broker, id, world.director, at(1)).await.expect("send");
+    }
+    for id in [foreign.id, world.director] {
+        let refused = world.send(&mut broker, id, new.id, at(1)).await;
+        let is = matches!(refused, Err(BrokerError::NotThisMember { agent, member }) if (agent, member) == (id, new.id));
+        assert!(is, "{refused:?}");
+    }
+    broker.speak_as(Speaker::Member(foreign.id));
+    assert!(world.send(&mut broker, own.id, world.director, at(1)).await.is_err(), "another member");
+    assert!(!broker.sees_all(world.session).await.expect("sees"));
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a11_in_a_namespace_only_sessions_made_there_trust_whom_nobody_sees() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Anybody).await;
+    broker.is_at("ns-1");
+    let new = NewSession { label: None, placement: None };
+    let made = broker.create_session(&new, at(0)).await.expect("create");
+    let here = World { session: made.session.id, director: made.director.id, ..world };
+    let plain = here.register(&mut broker, "plain").await;
+    broker.speak_as(Speaker::Only(vec![owner("a")]));
+    let owned = here.register(&mut broker, "owned").await;
+    let (inside, outside) = (Enclosure::of("ns-1"), Enclosure::of("ns-2"));
+
+    broker.speak_as(Speaker::Within(inside));
+    assert!(broker.sees_all(here.session).await.expect("sees"));
+    for from in [here.director, made.administrator, plain.id] {
+        let to = if from == plain.id { here.director } else { plain.id };
+        here.send(&mut broker, from, to, at(1)).await.expect("send");
+    }
+
+    broker.speak_as(Speaker::Within(outside));
+    assert!(!broker.sees_all(here.session).await.expect("sees"));
+    here.send(&mut broker, plain.id, here.director, at(1)).await.expect("an ordinary one");
+    for from in [here.director, made.administrator] {
+        let refused = here.send(&mut broker, from, plain.id, at(1)).await;
+        assert!(matches!(refused, Err(BrokerError::Unproven(id)) if id == from), "{refused:?}");
+    }
+    let refused = here.send(&mut broker, owned.id, here.director, at(1)).await;
+    assert!(matches!(refused, Err(BrokerError::NotYours { .. })), "{refused:?}");
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a11_who_is_nobody_makes_nothing_and_a_refusal_names_the_own_identities() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Only(Vec::new())).await;
+    let new = NewAgent { name: "x".to_owned(), description: String::new(), skills: Vec::new() };
+    let made = broker.register(&world.session.into(), &new, at(0)).await.map(drop);
+    let session = broker.create_session(&NewSession { label: None, placement: None }, at(0)).await.map(drop);
+    for refused in [made, session] {
+        let is =
+            matches!(&refused, Err(BrokerError::NotYours { agent: None, by: None, own }) if own.is_empty());
+        assert!(is, "{refused:?}");
+    }
+    broker.speak_as(Speaker::Only(vec![owner("a")]));
+    let mut own: Vec<AgentId> = Vec::new();
+    for name in ["one", "two"] {
+        own.insert(0, world.register(&mut broker, name).await.id);
+    }
+    let refused = world.send(&mut broker, world.director, own[0], at(1)).await;
+    let Err(BrokerError::NotYours { agent, by, own: named }) = refused else { panic!("{refused:?}") };
+    assert_eq!((agent, by, named), (Some(world.director), Some(owner("a")), own));
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a11_an_agent_has_so_many_identities_and_no_more() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Only(vec![owner("inner"), owner("a")])).await;
+    let new = |n: u32| NewAgent { name: format!("x{n}"), description: String::new(), skills: Vec::new() };
+    for n in 0..IDENTITIES {
+        broker.register(&world.session.into(), &new(n), at(i64::from(n) * 100)).await.expect("register");
+    }
+    let refused = broker.register(&world.session.into(), &new(IDENTITIES), at(5_000)).await;
+    assert!(matches!(refused, Err(BrokerError::TooManyIdentities)), "{refused:?}");
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a11_what_was_answered_is_not_answered_again() {
+    let world = World::new().await;
+    let (mut a, mut b) = (world.open(&worker("a")).await, world.open(&worker("b")).await);
+    let (alice, bob) = (world.register(&mut a, "alice").await, world.register(&mut b, "bob").await);
+    let heard = world.send(&mut a, alice.id, bob.id, at(1)).await.expect("send");
+    b.ack(world.session, &bob.id.into(), &heard.id.into(), at(2)).await.expect("ack");
+    assert_eq!(world.send(&mut b, bob.id, world.director, at(3)).await.expect("answer").hops, 1);
+    // Many at once are answers as well.
+    let new = NewMessage {
+        session: world.session,
+        from: bob.id.into(),
+        to: world.director.into(),
+        text: "x".to_owned(),
+        id: None,
+    };
+    let sent = b.send_all(&[new], at(3)).await.expect("store").remove(0).expect("sent");
+    assert_eq!(sent.task.hops, 1);
+    b.answered().await.expect("turn over");
+    assert_eq!(world.send(&mut b, bob.id, world.director, at(4)).await.expect("anew").hops, 0);
+    for broker in [a, b] {
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a11_a_session_of_an_agent_is_its_own_and_the_administrator_is_not() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Only(vec![owner("a")])).await;
+    let placement = Placement {
+        host: HostId::of("here"),
+        director: None,
+        tmux_session: "main".to_owned(),
+        tmux_window: "@0".to_owned(),
+        tmux_pane: Some("%1".to_owned()),
+        coding_agent: "claude".to_owned(),
+        created_at: at(0),
+        identity: None,
+    };
+    let new = NewSession { label: None, placement: Some(placement.clone()) };
+    let made = broker.create_session(&new, at(0)).await.expect("create");
+    let agents = broker.agents(made.session.id).await.expect("agents");
+    let stored: Vec<_> =
+        agents.iter().map(|agent| (agent.owner.clone(), agent.placement.is_some())).collect();
+    assert_eq!(stored, [(Some(owner("a")), true), (None, false)]);
+    broker.close().await;
+}
+
+#[test]
+fn an_owner_is_named_shortly_and_a_capability_not_at_all() {
+    assert_eq!(owner("a3f80001").name(), "a3f80001");
+    assert_eq!(format!("{:?}", Capability::random()), "Capability(…)");
+}
+
+/// Others are addressed by their names: a fleet agent takes nobody's. A person may.
+#[tokio::test]
+async fn a11_a_fleet_agent_takes_no_name_that_somebody_has() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Anybody).await;
+    world.register(&mut broker, "rev").await;
+    world.register(&mut broker, "rev").await;
+    broker.speak_as(Speaker::Only(vec![owner("a")]));
+    let new = NewAgent { name: "Rev".to_owned(), description: String::new(), skills: Vec::new() };
+    let refused = broker.register(&world.session.into(), &new, at(0)).await;
+    assert!(matches!(&refused, Err(BrokerError::NameTaken(name)) if name == "Rev"), "{refused:?}");
     broker.close().await;
 }
