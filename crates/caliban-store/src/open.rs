@@ -37,9 +37,9 @@ pub const WAL_LIMIT: u64 = 256 * 1024;
 /// A process that stays lets the log grow to this many times the limit before it folds it back
 /// in the middle of its work.
 const WAL_PATIENCE: u64 = 4;
-/// Under a storm of writes the same pages are written again and again: then it is folded back once in this time ...
+/// Under a storm of writes the log has the same pages again and again. A process then folds it back once in this time ...
 const TIDY_EVERY: Duration = Duration::from_secs(1);
-/// ... or when it is larger than this.
+/// ... or when the log is larger than this.
 const WAL_CAP: u64 = 16 * 1024 * 1024;
 /// How many rows the connection's thread may be ahead of the reader.
 const ROWS_AT_ONCE: usize = 2048;

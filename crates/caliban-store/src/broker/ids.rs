@@ -145,8 +145,8 @@ from_id!(AgentId);
 from_id!(TaskId);
 
 impl TaskId {
-    /// A random id that starts with the same three digits. The rows of one transaction then share pages of the index, which
-    /// makes the commit half as large; the other 110 bits are as random as ever.
+    /// A random id that starts with the same three digits as this one. The rows of one transaction then share pages of the
+    /// index, and the commit writes fewer of them. The other 110 bits are as random as ever.
     #[must_use]
     pub(super) fn beside(self) -> Self {
         let mut bytes = *Self::random().0.as_bytes();

@@ -6,19 +6,20 @@ use caliban_store::broker::{
 };
 use caliban_store::{Stamp, StoreUrl};
 
-fn at(seconds: i64) -> Stamp {
+pub(crate) fn at(seconds: i64) -> Stamp {
     Stamp::from_micros(seconds * 1_000_000)
 }
 
-struct World {
+/// A store with a session.
+pub(crate) struct World {
     _dir: tempfile::TempDir,
-    broker: Broker,
-    session: SessionId,
-    director: AgentId,
+    pub(crate) broker: Broker,
+    pub(crate) session: SessionId,
+    pub(crate) director: AgentId,
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let dir = tempfile::tempdir().expect("temp dir");
         let url = StoreUrl::sqlite(dir.path().join("store.db"));
         let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
@@ -27,12 +28,18 @@ impl World {
         Self { _dir: dir, broker, session: made.session.id, director: made.director.id }
     }
 
-    async fn register(&mut self, session: SessionId, name: &str) -> AgentId {
+    pub(crate) async fn register(&mut self, session: SessionId, name: &str) -> AgentId {
         let new = NewAgent { name: name.to_owned(), description: "d".to_owned(), skills: Vec::new() };
         self.broker.register(&session.into(), &new, at(2)).await.expect("register").id
     }
 
-    fn message(&self, from: AgentId, to: AgentId, text: &str, id: Option<TaskId>) -> NewMessage {
+    pub(crate) fn message(
+        &self,
+        from: AgentId,
+        to: impl Into<IdPrefix>,
+        text: &str,
+        id: Option<TaskId>,
+    ) -> NewMessage {
         let (session, text) = (self.session, text.to_owned());
         NewMessage { session, from: from.into(), to: to.into(), text, id }
     }

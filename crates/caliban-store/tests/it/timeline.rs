@@ -3,47 +3,11 @@
 use std::time::Duration;
 
 use caliban_store::broker::{
-    AgentId, Broker, BrokerError, IdPrefix, MailboxScope, NewAgent, NewBroadcast, NewMessage, NewSession, Of,
-    PollQuery, SessionId, Speaker, Task, TaskId, TaskKind,
+    AgentId, BrokerError, IdPrefix, MailboxScope, NewBroadcast, NewMessage, Of, PollQuery, Task, TaskId,
+    TaskKind,
 };
-use caliban_store::{Stamp, StoreUrl};
 
-fn at(seconds: i64) -> Stamp {
-    Stamp::from_micros(seconds * 1_000_000)
-}
-
-struct World {
-    _dir: tempfile::TempDir,
-    broker: Broker,
-    session: SessionId,
-    director: AgentId,
-}
-
-impl World {
-    async fn new() -> Self {
-        let dir = tempfile::tempdir().expect("temp dir");
-        let url = StoreUrl::sqlite(dir.path().join("store.db"));
-        let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-        let new = NewSession { label: None, placement: None };
-        let made = broker.create_session(&new, at(1)).await.expect("create");
-        Self { _dir: dir, broker, session: made.session.id, director: made.director.id }
-    }
-
-    async fn register(&mut self, name: &str) -> AgentId {
-        let new = NewAgent { name: name.to_owned(), description: String::new(), skills: Vec::new() };
-        self.broker.register(&self.session.into(), &new, at(1)).await.expect("register").id
-    }
-
-    fn message(&self, from: AgentId, to: impl Into<IdPrefix>, text: &str) -> NewMessage {
-        NewMessage {
-            session: self.session,
-            from: from.into(),
-            to: to.into(),
-            text: text.to_owned(),
-            id: None,
-        }
-    }
-}
+use crate::rules::{World, at};
 
 fn texts(tasks: &[Task]) -> Vec<&str> {
     tasks.iter().map(|task| task.text.as_str()).collect()
@@ -52,14 +16,14 @@ fn texts(tasks: &[Task]) -> Vec<&str> {
 #[tokio::test]
 async fn many_messages_are_stored_together_and_each_has_its_own_answer() {
     let mut world = World::new().await;
-    let (one, two) = (world.register("one").await, world.register("two").await);
+    let (one, two) = (world.register(world.session, "one").await, world.register(world.session, "two").await);
     let nobody = AgentId::random();
-    let mut first = world.message(world.director, one, "a");
+    let mut first = world.message(world.director, one, "a", None);
     first.id = Some(TaskId::random());
     let all = [
         first.clone(),
-        world.message(world.director, nobody, "b"),
-        world.message(one, two, "c"),
+        world.message(world.director, nobody, "b", None),
+        world.message(one, two, "c", None),
         first.clone(),
     ];
     let answers = world.broker.send_all(&all, at(2)).await.expect("store");
@@ -73,9 +37,9 @@ async fn many_messages_are_stored_together_and_each_has_its_own_answer() {
 #[tokio::test]
 async fn the_timeline_shows_a_session_a_mailbox_or_a_sender() {
     let mut world = World::new().await;
-    let (one, two) = (world.register("one").await, world.register("two").await);
+    let (one, two) = (world.register(world.session, "one").await, world.register(world.session, "two").await);
     for (from, to, text) in [(world.director, one, "To 100%"), (one, two, "to_two"), (two, one, "back")] {
-        world.broker.send(&world.message(from, to, text), at(2)).await.expect("send");
+        world.broker.send(&world.message(from, to, text, None), at(2)).await.expect("send");
     }
     let all = NewBroadcast { session: world.session, from: two.into(), text: "all".to_owned(), id: None };
     world.broker.broadcast(&all, at(3)).await.expect("broadcast");
@@ -98,7 +62,7 @@ async fn the_timeline_shows_a_session_a_mailbox_or_a_sender() {
     assert_eq!(found("0%").await, [pair("Director", "To 100%")]);
     assert_eq!(found("o_t").await, [pair("one", "to_two")]);
     // Who has left is shown if it has messages.
-    let silent = world.register("silent").await;
+    let silent = world.register(world.session, "silent").await;
     for agent in [one, silent] {
         world.broker.deregister(world.session, &agent.into(), at(4)).await.expect("leave");
     }
@@ -116,9 +80,9 @@ async fn the_timeline_shows_a_session_a_mailbox_or_a_sender() {
 #[tokio::test]
 async fn a_retry_names_sender_and_recipient_as_it_likes() {
     let mut world = World::new().await;
-    let one = world.register("one").await;
-    let two = world.register("two").await;
-    let mut first = world.message(world.director, one, "a");
+    let one = world.register(world.session, "one").await;
+    let two = world.register(world.session, "two").await;
+    let mut first = world.message(world.director, one, "a", None);
     first.id = Some(TaskId::random());
     world.broker.send(&first, at(2)).await.expect("send");
     let agents = world.broker.agents(world.session).await.expect("agents");
@@ -137,7 +101,7 @@ async fn a_retry_names_sender_and_recipient_as_it_likes() {
 #[tokio::test]
 async fn the_wait_of_an_agent_that_has_left_is_over_at_once() {
     let mut world = World::new().await;
-    let one = world.register("one").await;
+    let one = world.register(world.session, "one").await;
     world.broker.deregister(world.session, &one.into(), at(2)).await.expect("leave");
     let query = PollQuery { agent: one, scope: MailboxScope::All, since: None, after: None, page_size: 10 };
     let waiting = world.broker.wait(&query, Duration::from_secs(600));
@@ -148,9 +112,9 @@ async fn the_wait_of_an_agent_that_has_left_is_over_at_once() {
 #[tokio::test]
 async fn a_page_says_whether_there_is_more_and_an_agent_is_found_in_any_session() {
     let mut world = World::new().await;
-    let one = world.register("one").await;
+    let one = world.register(world.session, "one").await;
     for text in ["a", "b"] {
-        world.broker.send(&world.message(world.director, one, text), at(2)).await.expect("send");
+        world.broker.send(&world.message(world.director, one, text, None), at(2)).await.expect("send");
     }
     for (page_size, more) in [(1, true), (2, false), (3, false)] {
         let query = PollQuery { agent: one, scope: MailboxScope::All, since: None, after: None, page_size };
