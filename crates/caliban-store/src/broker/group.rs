@@ -2,12 +2,13 @@
 //!
 //! A message that is refused keeps no other from being stored. When the store fails, none is stored.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
-use super::ids::{AgentId, SessionId, TaskId};
+use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
+use super::resolve::{PrefixMatch, agents_by_id};
 use super::send::{
-    Freshness, NewMessage, Sent, active_sender, destination, insert_tasks, known_message, message,
+    Freshness, NewMessage, ROWS, Sent, active_sender, destination, found, insert_tasks, known_message,
+    message,
 };
 use super::speaker::Speaker;
 use super::types::{Agent, Task};
@@ -15,14 +16,41 @@ use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
 
-/// Who is who within one transaction, by session and what was given.
+/// Who is who within one transaction.
 #[derive(Default)]
 struct Known {
+    /// By session and what was given.
     senders: HashMap<(SessionId, String), Agent>,
     recipients: HashMap<(SessionId, String), Agent>,
+    /// Those that are named by a whole id, read by one statement.
+    by_id: HashMap<AgentId, Agent>,
 }
 
 impl Known {
+    /// Reads everybody whom the messages name by a whole id.
+    async fn of(tx: &mut Tx<'_>, all: &[NewMessage]) -> Result<Self, BrokerError> {
+        let named = all.iter().flat_map(|new| [&new.from, &new.to]).filter_map(IdPrefix::whole);
+        let named = named.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+        let mut known = Self::default();
+        for some in named.chunks(ROWS) {
+            let agents = agents_by_id(tx.conn(), some).await.map_err(|e| tx.words(e))?;
+            known.by_id.extend(agents.into_iter().map(|agent| (agent.id, agent)));
+        }
+        Ok(known)
+    }
+
+    async fn found(
+        &self,
+        tx: &mut Tx<'_>,
+        session: SessionId,
+        given: &IdPrefix,
+    ) -> Result<PrefixMatch<Agent>, BrokerError> {
+        match given.whole().and_then(|id| self.by_id.get(&id)) {
+            Some(agent) if agent.session == session => Ok(PrefixMatch::One(agent.clone())),
+            _ => found(tx, session, given).await,
+        }
+    }
+
     /// What is to be stored of a message, and for whom.
     async fn judge(
         &mut self,
@@ -33,23 +61,27 @@ impl Known {
         now: Stamp,
     ) -> Result<(Task, Agent), BrokerError> {
         let key = (new.session, new.from.given().to_owned());
-        let from = match self.senders.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let from = active_sender(tx, new.session, &new.from).await?;
+        let from = match self.senders.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let from = active_sender(self.found(tx, new.session, &new.from).await?, &new.from)?;
                 speaker.check(tx, &from).await?;
-                place.insert(from)
+                self.senders.entry(key).or_insert(from).clone()
             }
         };
         let key = (new.session, new.to.given().to_owned());
-        let recipient = match self.recipients.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(destination(tx, new.session, &new.to).await?),
+        let recipient = match self.recipients.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let to = self.found(tx, new.session, &new.to).await?;
+                let to = destination(tx, to, &new.to).await?;
+                self.recipients.entry(key).or_insert(to).clone()
+            }
         };
         let hops = limits::hops(tx, speaker).await?;
         limits::take_one(tx, speaker, now).await?;
-        let task = Task { hops, ..message(id, from, recipient, &new.text, None, now) };
-        Ok((task, recipient.clone()))
+        let task = Task { hops, ..message(id, &from, &recipient, &new.text, None, now) };
+        Ok((task, recipient))
     }
 }
 
@@ -66,7 +98,7 @@ impl Broker {
         let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<_, BrokerError> = async {
-            let mut known = Known::default();
+            let mut known = Known::of(&mut tx, all).await?;
             let mut judged = Vec::with_capacity(all.len());
             let first = TaskId::random();
             for new in all {
@@ -89,6 +121,7 @@ impl Broker {
                         None => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
                     },
                     Err(refusal @ BrokerError::NotYours { .. }) => Err(refusal),
+                    // A retry is a retry even if sender or recipient has left in the meantime, or the sender may send no more.
                     Err(refusal) => known_message(&mut tx, id, new, refusal).await,
                 });
             }

@@ -109,6 +109,11 @@ impl IdPrefix {
         &self.given
     }
 
+    /// The id of an agent, when it is a whole one.
+    pub(crate) fn whole(&self) -> Option<AgentId> {
+        AgentId::parse(self.low())
+    }
+
     /// Whether it can mean this agent.
     pub(crate) fn means(&self, agent: &Agent) -> bool {
         self.low.as_ref().is_some_and(|low| agent.id.to_string().starts_with(low))

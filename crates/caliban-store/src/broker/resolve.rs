@@ -4,6 +4,7 @@
 //! the session. What is one thing's number and the beginning of another one's id is ambiguous.
 //! Refuses: guessing. An ambiguous prefix is an error that lists what it could mean.
 
+use sqlx::QueryBuilder;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
@@ -140,6 +141,20 @@ pub(super) async fn agent_by_id(
         .fetch_optional(conn)
         .await?;
     found.as_ref().map(row::agent).transpose()
+}
+
+/// The agents with exactly these ids. The statement is one of as many as `ids` can be long.
+pub(super) async fn agents_by_id(
+    conn: &mut SqliteConnection,
+    ids: &[AgentId],
+) -> Result<Vec<Agent>, sqlx::Error> {
+    let mut query = QueryBuilder::new(concat!("SELECT ", agent_columns!(), " WHERE a.agent_id IN ("));
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(id.to_string());
+    }
+    query.push(")");
+    query.build().fetch_all(conn).await?.iter().map(row::agent).collect()
 }
 
 /// The rows whose id begins as given, or that have the given number: `$1` to `$5` of `sql`.

@@ -8,16 +8,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use sqlx::QueryBuilder;
 
 use super::ids::{IdPrefix, SessionId, TaskId};
-use super::resolve::{agent_by_id, agent_exists, find_agent, task_by_id};
+use super::resolve::{PrefixMatch, agent_by_id, agent_exists, find_agent, task_by_id};
 use super::row::{self, agent_columns, task_columns};
-use super::speaker::Speaker;
 use super::types::{Agent, AgentStatus, Delivery, DeliveryState, Task, TaskKind, TaskState};
 use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
 
-/// How many rows one statement writes, at most; a power of two.
-const ROWS: usize = 256;
+/// How many rows one statement reads or writes, at most. The connection keeps a statement for each smaller number, too.
+pub(super) const ROWS: usize = 32;
 
 /// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,19 +84,8 @@ impl Broker {
     /// `SenderNotActive`, `NotYours`, `DestinationNotFound`, `DestinationNotInSession`, `IdTaken`, `Ambiguous`,
     /// `TooFast`, `TooManyHops`, or the store's; then nothing is stored.
     pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
-        let id = new.id.unwrap_or_else(TaskId::random);
-        let speaker = self.speaker.clone();
-        let mut tx = self.db.begin().await?;
-        let outcome = match store_message(&mut tx, &speaker, id, new, now).await {
-            Ok(Some(sent)) => Ok(sent),
-            Ok(None) => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
-            Err(refusal @ (BrokerError::Store(_) | BrokerError::NotYours { .. })) => Err(refusal),
-            // A retry is a retry even if sender or recipient has left in the meantime, or the sender may send no more.
-            Err(refusal) => known_message(&mut tx, id, new, refusal).await,
-        };
-        let sent = tx.finish(outcome).await?;
-        self.signals.ring(&sent.recipient.id.to_string()).await;
-        Ok(sent)
+        let mut answers = self.send_all(std::slice::from_ref(new), now).await?;
+        answers.pop().unwrap_or_else(|| Err(BrokerError::DestinationNotFound(new.to.given().to_owned())))
     }
 
     /// Stores a message for every other active agent but the Administrator, and a summary for the
@@ -112,7 +100,7 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<Broadcast, BrokerError> = async {
             let tx = &mut tx;
-            let from = active_sender(tx, new.session, &new.from).await?;
+            let from = active_sender(found(tx, new.session, &new.from).await?, &new.from)?;
             speaker.check(tx, &from).await?;
             if task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?.is_some() {
                 return known_broadcast(tx, id, &from, &new.text).await;
@@ -146,24 +134,6 @@ impl Broker {
         }
         Ok(done)
     }
-}
-
-/// Checks both ends and writes the message; `None` when its id is taken.
-async fn store_message(
-    tx: &mut Tx<'_>,
-    speaker: &Speaker,
-    id: TaskId,
-    new: &NewMessage,
-    now: Stamp,
-) -> Result<Option<Sent>, BrokerError> {
-    let from = active_sender(tx, new.session, &new.from).await?;
-    speaker.check(tx, &from).await?;
-    let recipient = destination(tx, new.session, &new.to).await?;
-    let hops = limits::hops(tx, speaker).await?;
-    limits::take_one(tx, speaker, now).await?;
-    let task = Task { hops, ..message(id, &from, &recipient, &new.text, None, now) };
-    let stored = insert_tasks(tx, vec![(recipient.session, task)], new.id.into_iter().collect()).await?.pop();
-    Ok(stored.flatten().map(|task| Sent { task, recipient, freshness: Freshness::New }))
 }
 
 /// A repeated message, if it is the same one; else the refusal.
@@ -223,24 +193,27 @@ async fn known_broadcast(
     Ok(Broadcast { summary, recipients, freshness: Freshness::Repeated })
 }
 
-pub(super) async fn active_sender(
+/// The agent of the session that is meant.
+pub(super) async fn found(
     tx: &mut Tx<'_>,
     session: SessionId,
     given: &IdPrefix,
-) -> Result<Agent, BrokerError> {
+) -> Result<PrefixMatch<Agent>, BrokerError> {
+    Ok(find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?)
+}
+
+pub(super) fn active_sender(found: PrefixMatch<Agent>, given: &IdPrefix) -> Result<Agent, BrokerError> {
     let refused = || BrokerError::SenderNotActive(given.given().to_owned());
-    let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
     let agent = found.one(given, refused)?;
     if agent.status == AgentStatus::Active { Ok(agent) } else { Err(refused()) }
 }
 
 pub(super) async fn destination(
     tx: &mut Tx<'_>,
-    session: SessionId,
+    found: PrefixMatch<Agent>,
     given: &IdPrefix,
 ) -> Result<Agent, BrokerError> {
     let not_found = || BrokerError::DestinationNotFound(given.given().to_owned());
-    let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
     match found.one(given, not_found) {
         Ok(agent) if agent.status == AgentStatus::Active => Ok(agent),
         Ok(_) => Err(not_found()),
@@ -326,16 +299,16 @@ pub(super) async fn insert_tasks(
     }
     let mut tasks: Vec<Option<Task>> = placed.into_iter().map(|it| it.map(|(_, task)| task)).collect();
     let mut new_rows: Vec<&mut Task> = tasks.iter_mut().flatten().collect();
-    for some in powers(&mut new_rows) {
+    for some in new_rows.chunks_mut(ROWS) {
         insert_rows(tx, some).await?;
     }
     Ok(tasks)
 }
 
 /// Those that other tasks have.
-async fn taken(tx: &mut Tx<'_>, mut given: Vec<TaskId>) -> Result<HashSet<TaskId>, BrokerError> {
+async fn taken(tx: &mut Tx<'_>, given: Vec<TaskId>) -> Result<HashSet<TaskId>, BrokerError> {
     let mut taken = HashSet::new();
-    for some in powers(&mut given) {
+    for some in given.chunks(ROWS) {
         let mut query = QueryBuilder::new("SELECT task_id FROM tasks WHERE task_id IN (");
         let mut list = query.separated(", ");
         for id in some {
@@ -347,16 +320,6 @@ async fn taken(tx: &mut Tx<'_>, mut given: Vec<TaskId>) -> Result<HashSet<TaskId
         taken.extend(found.iter().filter_map(|id| TaskId::parse(id)));
     }
     Ok(taken)
-}
-
-/// Pieces whose lengths are powers of two, so that there are few different statements and the connection knows them all.
-fn powers<T>(mut all: &mut [T]) -> impl Iterator<Item = &mut [T]> {
-    std::iter::from_fn(move || {
-        let length = (1 << all.len().checked_ilog2()?).min(ROWS);
-        let (piece, rest) = std::mem::take(&mut all).split_at_mut(length);
-        all = rest;
-        Some(piece)
-    })
 }
 
 /// Writes the rows of one statement, and learns where they are.
