@@ -17,8 +17,8 @@ const AT_FIRST = 80;
 /** A file of more rows is never shown side by side: its pairs are not known without all of it. */
 const SPLIT_MAX = 3000;
 
-/** @param {{ id: string, version: string }} props */
-export function Diff({ id, version }) {
+/** @param {{ id: string, version: string, told: (diff: any) => void }} props `told` hears each diff that comes */
+export function Diff({ id, version, told }) {
   const path = agentPath(id);
   const [diff, setDiff] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -46,6 +46,7 @@ export function Diff({ id, version }) {
       if (!diff) await Promise.all(first.map((/** @type {any} */ file) => fetchRows(file.path, 0)));
       setStale(false);
       setDiff(answer);
+      told(answer);
       setOpen((was) => (was.size > 0 ? was : new Set(unfolded.map((/** @type {any} */ file) => file.path))));
     } catch (failure) {
       setError(failure);
@@ -58,6 +59,7 @@ export function Diff({ id, version }) {
     const timer = setTimeout(async () => {
       try {
         const answer = await get(`${path}/diff`);
+        told(answer);
         if (answer.etag !== diff.etag) setStale(true);
       } catch {
         // The next change asks again.

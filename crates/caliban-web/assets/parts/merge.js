@@ -6,8 +6,8 @@ import { Loading } from "./bits.js";
 import { Dialog } from "./dialog.js";
 import { tell, toast } from "./toasts.js";
 
-/** @param {{ path: string, agent: any, close: () => void }} props */
-export function Merge({ path, agent, close }) {
+/** @param {{ path: string, agent: any, close: () => void, landed: () => void }} props */
+export function Merge({ path, agent, close, landed }) {
   const [seen, setSeen] = useState(/** @type {any} */ (null));
   const [diff, setDiff] = useState(/** @type {any} */ (null));
   const [isSquash, setSquash] = useState(false);
@@ -27,6 +27,7 @@ export function Merge({ path, agent, close }) {
       if (done.how === "refused") setAnswer(done);
       else {
         toast("ok", done.how === "up_to_date" ? `${agent.name} has landed already.` : `${done.branch} is in ${done.into}: ${done.summary}`, done.left?.length ? `${plural(done.left.length, "file")} stay in its worktree` : undefined);
+        landed();
         close();
       }
     } catch (error) {

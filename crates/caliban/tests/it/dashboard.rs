@@ -227,7 +227,11 @@ fn an_agent_that_asks_is_seen_approved_and_done_through_the_dashboard() {
     );
     // What it changed, and landing it.
     let diff = dashboard.get(&format!("{path}/diff")).json();
-    assert_eq!(diff["files"][0]["path"], "asked-for", "{diff:#}");
+    assert_eq!(
+        (&diff["files"][0]["path"], &diff["landed"]),
+        (&json!("asked-for"), &json!(false)),
+        "{diff:#}"
+    );
     let file = dashboard.get(&format!("{path}/diff/file?path=asked-for")).json();
     assert_eq!((&file["binary"], &file["path"]), (&json!(false), &json!("asked-for")), "{file:#}");
     let preview = dashboard.post(&format!("{path}/merge"), &json!({"preview": true})).json();
@@ -235,6 +239,8 @@ fn an_agent_that_asks_is_seen_approved_and_done_through_the_dashboard() {
     let merged = dashboard.post(&format!("{path}/merge"), &json!({"commit": "as asked"})).json();
     assert!(["merge", "squash"].contains(&merged["how"].as_str().unwrap()), "{merged:#}");
     assert!(fleet.place.repo.join("asked-for").exists());
+    let diff = dashboard.get(&format!("{path}/diff")).json();
+    assert_eq!(diff["landed"], json!(true), "{diff:#}");
 }
 
 #[test]
