@@ -1,5 +1,5 @@
 // One item of a transcript.
-import { html, useState } from "../base/html.js";
+import { drawnFor, html, useState } from "../base/html.js";
 import { get } from "../base/api.js";
 import { clock, money, oneLine, plural, tokens, took } from "../base/format.js";
 import { callSign, turnEnd } from "../view/transcript.js";
@@ -13,8 +13,12 @@ const LAST_LINES = 20;
 /** Lines that "all" fetches at most. */
 const ALL_LINES = 5000;
 
-/** @param {{ item: any, isOpen: boolean, live: any[] | undefined, toggle: (open: boolean) => void, path: string, isMarked: boolean }} props */
-export function Item({ item, isOpen, live, toggle, path, isMarked }) {
+/** @typedef {{ item: any, isOpen: boolean, live: any[] | undefined, toggle: (open: boolean) => void, path: string, isMarked: boolean }} ItemProps */
+// A scroll draws the list anew, not its items. `toggle` does the same whenever it was made.
+export const Item = drawnFor(/** @type {(keyof ItemProps)[]} */ (["item", "isOpen", "live", "isMarked"]), drawItem);
+
+/** @param {ItemProps} props */
+function drawItem({ item, isOpen, live, toggle, path, isMarked }) {
   const mark = isMarked ? " marked" : "";
   switch (item.kind) {
     case "prompt":

@@ -54,14 +54,19 @@ export function List({ count, draw, keyOf = (i) => i, need, estimate = 32, follo
       setEnd(top + el.clientHeight >= el.scrollHeight - END_PX);
     }
     state.set = -1;
-    redraw((n) => n + 1);
+    const [from, to] = shown();
+    if (from !== state.from || to !== state.to) redraw((n) => n + 1);
   };
 
   // The window comes from the anchor, not from the element: it is right before the element is.
   const total = heights.total;
-  const top = state.atEnd && follow ? Math.max(0, total - state.view) : (box.current?.scrollTop ?? heights.top(state.anchor.index) + state.anchor.offset);
-  const from = count === 0 ? 0 : heights.at(Math.max(0, top - OVERSCAN));
-  const to = count === 0 ? 0 : Math.min(count, heights.at(top + state.view + OVERSCAN) + 1);
+  /** The first item that is drawn, and the one behind the last. */
+  const shown = () => {
+    if (count === 0) return [0, 0];
+    const top = state.atEnd && follow ? Math.max(0, heights.total - state.view) : (box.current?.scrollTop ?? heights.top(state.anchor.index) + state.anchor.offset);
+    return [heights.at(Math.max(0, top - OVERSCAN)), Math.min(count, heights.at(top + state.view + OVERSCAN) + 1)];
+  };
+  const [from, to] = shown();
   state.from = from;
   state.to = to;
 
