@@ -11,6 +11,7 @@
 //! Refuses: printing, reading the environment, reading the clock for order. Every write takes
 //! `now` from its caller and the order of things is the store's own sequence.
 
+mod ask;
 pub mod broker;
 pub mod doorbell;
 pub mod error;

@@ -25,6 +25,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 use tokio::time::Instant;
 
+use crate::ask::Change;
 use crate::url::SqliteFile;
 use crate::{StoreError, StoreUrl};
 
@@ -249,7 +250,7 @@ impl Db {
     /// The store's. Then nothing is acknowledged.
     pub(crate) async fn run(&mut self, statement: Statement<'_>) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
-        let outcome = tx.run(statement).await;
+        let outcome = statement.run(&mut tx).await;
         tx.finish(outcome).await
     }
 
@@ -346,12 +347,6 @@ impl Tx<'_> {
     /// Translates an error of the database driver.
     pub(crate) fn words(&self, error: sqlx::Error) -> StoreError {
         StoreError::from_sqlx(self.file, error)
-    }
-
-    /// Carries a statement out; how many rows it changed.
-    pub(crate) async fn run(&mut self, statement: Statement<'_>) -> Result<u64, StoreError> {
-        let done = statement.execute(&mut *self.inner).await;
-        done.map(|done| done.rows_affected()).map_err(|error| self.words(error))
     }
 
     /// Commits when `outcome` is `Ok`, else rolls back. A commit that fails is not retried and not acknowledged: after a

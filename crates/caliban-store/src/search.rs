@@ -5,6 +5,7 @@
 
 use sqlx::Row as _;
 
+use crate::ask::{Ask, Change, ReadAs};
 use crate::open::{Db, Schema};
 use crate::{StoreError, StoreUrl};
 
@@ -93,9 +94,8 @@ impl SearchIndex {
     pub async fn position(&mut self, source: &str) -> Result<Position, StoreError> {
         let found: Option<(i64, i64)> = sqlx::query_as("SELECT inode, read_to FROM sources WHERE name = $1")
             .bind(source)
-            .fetch_optional(self.db.conn().await?)
-            .await
-            .map_err(|e| self.db.words(e))?;
+            .maybe(&mut self.db)
+            .await?;
         Ok(found.map(|(inode, read_to)| Position { inode, read_to }).unwrap_or_default())
     }
 
@@ -114,17 +114,13 @@ impl SearchIndex {
             let tx = &mut tx;
             let known: Option<(i64, i64)> = sqlx::query_as("SELECT id, inode FROM sources WHERE name = $1")
                 .bind(source)
-                .fetch_optional(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+                .maybe(tx).await?;
             if let Some((id, inode)) = known
                 && inode != to.inode
             {
                 sqlx::query("DELETE FROM texts WHERE source = $1")
                     .bind(id)
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
+                    .run(tx).await?;
             }
             let id: i64 = sqlx::query_scalar(
                 "INSERT INTO sources (name, inode, read_to) VALUES ($1, $2, $3) \
@@ -133,9 +129,7 @@ impl SearchIndex {
             .bind(source)
             .bind(to.inode)
             .bind(to.read_to)
-            .fetch_one(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .one(tx).await?;
             for entry in entries {
                 sqlx::query("INSERT INTO texts (text, source, seq, at, kind) VALUES ($1, $2, $3, $4, $5)")
                     .bind(&entry.text)
@@ -143,9 +137,7 @@ impl SearchIndex {
                     .bind(entry.seq)
                     .bind(&entry.at)
                     .bind(&entry.kind)
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
+                    .run(tx).await?;
             }
             Ok(())
         }
@@ -160,18 +152,6 @@ impl SearchIndex {
     /// The store's.
     pub async fn search(&mut self, query: &str, limit: u32) -> Result<Vec<Hit>, StoreError> {
         let Some(query) = fts_query(query) else { return Ok(Vec::new()) };
-        let rows = sqlx::query(
-            "SELECT s.name, t.seq, t.at, t.kind, snippet(texts, 0, $2, $3, '…', $4) \
-             FROM texts t JOIN sources s ON s.id = t.source WHERE texts MATCH $1 ORDER BY rank LIMIT $5",
-        )
-        .bind(query)
-        .bind(MARKS.0.to_string())
-        .bind(MARKS.1.to_string())
-        .bind(SNIPPET_WORDS)
-        .bind(i64::from(limit))
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
         let hit = |row: &sqlx::sqlite::SqliteRow| {
             Ok::<_, sqlx::Error>(Hit {
                 source: row.try_get(0)?,
@@ -181,7 +161,18 @@ impl SearchIndex {
                 snippet: row.try_get(4)?,
             })
         };
-        rows.iter().map(|row| hit(row).map_err(|e| self.db.words(e))).collect()
+        sqlx::query(
+            "SELECT s.name, t.seq, t.at, t.kind, snippet(texts, 0, $2, $3, '…', $4) \
+             FROM texts t JOIN sources s ON s.id = t.source WHERE texts MATCH $1 ORDER BY rank LIMIT $5",
+        )
+        .bind(query)
+        .bind(MARKS.0.to_string())
+        .bind(MARKS.1.to_string())
+        .bind(SNIPPET_WORDS)
+        .bind(i64::from(limit))
+        .read_as(hit)
+        .all(&mut self.db)
+        .await
     }
 }
 

@@ -11,6 +11,7 @@ use super::speaker::{Owner, Seal, Speaker};
 use super::types::{Agent, AgentKind, AgentStatus, NewAgent, Placement};
 use super::{Broker, BrokerError, limits, names};
 use crate::Stamp;
+use crate::ask::{Ask, Change, ReadAs};
 use crate::open::Tx;
 
 impl Broker {
@@ -31,7 +32,7 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<Agent, BrokerError> = async {
             let tx = &mut tx;
-            let found = find_session(tx.conn(), session).await.map_err(|e| tx.words(e))?;
+            let found = find_session(tx, session).await?;
             let found = found.one(session, || BrokerError::SessionNotFound(session.given().to_owned()))?;
             if found.deleted_at.is_some() {
                 return Err(BrokerError::SessionDeleted(found.id));
@@ -68,16 +69,15 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn agents(&mut self, session: SessionId) -> Result<Vec<Agent>, BrokerError> {
-        let rows = sqlx::query(concat!(
+        Ok(sqlx::query(concat!(
             "SELECT ",
             agent_columns!(),
             " WHERE a.session_id = $1 AND a.status = 'active' ORDER BY a.seq"
         ))
         .bind(session.to_string())
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| row::agent(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(row::agent)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// One active agent of a session.
@@ -86,7 +86,7 @@ impl Broker {
     /// `AgentNotFound`, `Ambiguous`, or the store's.
     pub async fn agent(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
         let not_found = || BrokerError::AgentNotFound(given.given().to_owned());
-        let found = find_agent(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_agent(&mut self.db, session, given).await?;
         let agent = found.one(given, not_found)?;
         if agent.status == AgentStatus::Active { Ok(agent) } else { Err(not_found()) }
     }
@@ -96,7 +96,7 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn agent_of_any(&mut self, id: AgentId) -> Result<Option<Agent>, BrokerError> {
-        agent_by_id(self.db.conn().await?, id).await.map_err(|e| self.db.words(e).into())
+        Ok(agent_by_id(&mut self.db, id).await?)
     }
 
     /// Deregisters an agent. Its messages stay.
@@ -113,7 +113,7 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<AgentId, BrokerError> = async {
             let tx = &mut tx;
-            let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+            let found = find_agent(tx, session, given).await?;
             let agent =
                 found.one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })?;
             speaker.check(tx, &agent).await?;
@@ -124,9 +124,8 @@ impl Broker {
                 sqlx::query_scalar("SELECT 1 FROM sessions WHERE session_id = $1 AND director_agent_id = $2")
                     .bind(session.to_string())
                     .bind(agent.id.to_string())
-                    .fetch_optional(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
+                    .maybe(tx)
+                    .await?;
             if director.is_some() {
                 return Err(BrokerError::RootDirector);
             }
@@ -136,17 +135,15 @@ impl Broker {
             )
             .bind(now.to_string())
             .bind(agent.id.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            if changed.rows_affected() == 0 {
+            .run(tx)
+            .await?;
+            if changed == 0 {
                 return Err(BrokerError::AlreadyDeregistered(agent.id));
             }
             sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1")
                 .bind(agent.id.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+                .run(tx)
+                .await?;
             Ok(agent.id)
         }
         .await;
@@ -159,9 +156,8 @@ async fn refuse_taken(tx: &mut Tx<'_>, session: SessionId, name: &str) -> Result
     let taken: Vec<String> =
         sqlx::query_scalar("SELECT name FROM agents WHERE session_id = $1 AND status = 'active'")
             .bind(session.to_string())
-            .fetch_all(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .all(tx)
+            .await?;
     if taken.iter().any(|taken| names::alike(taken, name)) {
         Err(BrokerError::NameTaken(name.to_owned()))
     } else {
@@ -175,9 +171,8 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, 
         "UPDATE sessions SET last_agent = last_agent + 1 WHERE session_id = $1 RETURNING last_agent",
     )
     .bind(agent.session.to_string())
-    .fetch_one(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
+    .one(tx)
+    .await?;
     sqlx::query(
         "INSERT INTO agents (agent_id, session_id, name, description, status, kind, registered_at, \
          agent_card_json, owner, seal, number) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -193,9 +188,8 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, 
     .bind(agent.owner.as_ref().map(Owner::as_str))
     .bind(agent.seal.as_ref().map(Seal::as_str))
     .bind(number)
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
+    .run(tx)
+    .await?;
     if let Some(placement) = &agent.placement {
         insert_placement(tx, agent.id, placement).await?;
     }
@@ -226,8 +220,6 @@ pub(super) async fn insert_placement(
     .bind(identity.map(|i| i.pane_pid))
     .bind(identity.map(|i| i.pane_started.as_str()))
     .bind(placement.host.as_str())
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
+    .run(tx).await?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use sqlx::Row;
 use super::ids::SessionId;
 use super::{Broker, BrokerError};
 use crate::Stamp;
+use crate::ask::{Ask, ReadAs};
 use crate::signals::PaneLock;
 
 /// The process that types for a session.
@@ -60,11 +61,6 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn deliverer(&mut self, session: SessionId) -> Result<Option<Deliverer>, BrokerError> {
-        let found = sqlx::query("SELECT process, since FROM deliverers WHERE session_id = $1")
-            .bind(session.to_string())
-            .fetch_optional(self.db.conn().await?)
-            .await
-            .map_err(|e| self.db.words(e))?;
         let read = |row: &sqlx::sqlite::SqliteRow| -> Result<Deliverer, sqlx::Error> {
             let since: String = row.try_get(1)?;
             Ok(Deliverer {
@@ -72,7 +68,8 @@ impl Broker {
                 since: Stamp::parse(&since).unwrap_or_else(|_| Stamp::from_micros(0)),
             })
         };
-        found.as_ref().map(read).transpose().map_err(|e| self.db.words(e).into())
+        let deliverer = sqlx::query("SELECT process, since FROM deliverers WHERE session_id = $1");
+        Ok(deliverer.bind(session.to_string()).read_as(read).maybe(&mut self.db).await?)
     }
 }
 

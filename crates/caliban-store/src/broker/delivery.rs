@@ -7,6 +7,7 @@ use super::ids::{AgentId, SessionId, TaskId};
 use super::row::{self, task_columns};
 use super::types::{Delivery, DeliveryState, Task};
 use super::{Broker, BrokerError};
+use crate::ask::{Ask, Change, ReadAs};
 
 /// How many undelivered messages one look takes.
 const BATCH: i64 = 100;
@@ -27,7 +28,7 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn undelivered(&mut self, agent: AgentId) -> Result<Vec<Task>, BrokerError> {
-        let rows = sqlx::query(concat!(
+        Ok(sqlx::query(concat!(
             "SELECT ",
             task_columns!(),
             " FROM tasks WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
@@ -35,10 +36,9 @@ impl Broker {
         ))
         .bind(agent.to_string())
         .bind(BATCH)
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(row::task)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// The messages for this agent that were typed, or whose typing was interrupted, and that it has not acknowledged;
@@ -47,7 +47,7 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn unconfirmed(&mut self, agent: AgentId) -> Result<Vec<Task>, BrokerError> {
-        let rows = sqlx::query(concat!(
+        Ok(sqlx::query(concat!(
             "SELECT ",
             task_columns!(),
             " FROM tasks WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
@@ -57,10 +57,9 @@ impl Broker {
         .bind(agent.to_string())
         .bind(INTERRUPTED)
         .bind(UNCONFIRMED)
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(row::task)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// The member is in another pane now: what its former pane could not take is typed into the new one.
@@ -115,9 +114,7 @@ impl Broker {
              (SELECT COUNT(*) FROM execs WHERE session_id = $1 AND state IN ('queued', 'typed', 'running'))",
         )
         .bind(session.to_string())
-        .fetch_one(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
+        .one(&mut self.db).await?;
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
@@ -168,15 +165,14 @@ impl Broker {
         let outcome: Result<(), BrokerError> = async {
             let tx = &mut tx;
             for task in tasks {
-                tx.run(
-                    sqlx::query(
-                        "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
+                sqlx::query(
+                    "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
                          AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
-                    )
-                    .bind(delivery.state.as_str())
-                    .bind(&delivery.note)
-                    .bind(task.to_string()),
                 )
+                .bind(delivery.state.as_str())
+                .bind(&delivery.note)
+                .bind(task.to_string())
+                .run(tx)
                 .await?;
             }
             Ok(())

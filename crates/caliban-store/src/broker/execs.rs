@@ -12,6 +12,7 @@ use super::ids::{AgentId, ExecId, SessionId};
 use super::row::read;
 use super::{Broker, BrokerError};
 use crate::Stamp;
+use crate::ask::{Ask, ReadAs};
 
 /// A command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,13 +164,11 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn exec(&mut self, id: ExecId) -> Result<Option<Exec>, BrokerError> {
-        let found =
-            sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM execs WHERE exec_id = $1")))
-                .bind(id.to_string())
-                .fetch_optional(self.db.conn().await?)
-                .await
-                .map_err(|e| self.db.words(e))?;
-        found.as_ref().map(exec).transpose().map_err(|e| self.db.words(e).into())
+        Ok(sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM execs WHERE exec_id = $1")))
+            .bind(id.to_string())
+            .read_as(exec)
+            .maybe(&mut self.db)
+            .await?)
     }
 
     /// The commands of a Director whose id begins so.
@@ -177,16 +176,12 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn execs_like(&mut self, director: AgentId, begins: &str) -> Result<Vec<Exec>, BrokerError> {
-        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+        Ok(sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM execs WHERE director_agent_id = $1 AND substr(exec_id, 1, length($2)) = $2 \
              ORDER BY seq LIMIT 5"
         )))
         .bind(director.to_string())
-        .bind(begins.to_lowercase())
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| exec(row).map_err(|e| self.db.words(e).into())).collect()
+        .bind(begins.to_lowercase()).read_as(exec).all(&mut self.db).await?)
     }
 
     /// The commands of a session that have not ended, oldest first.
@@ -194,15 +189,14 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn open_execs(&mut self, session: SessionId) -> Result<Vec<Exec>, BrokerError> {
-        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+        Ok(sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM execs WHERE session_id = $1 AND state IN ('queued', 'typed', 'running') \
              ORDER BY seq"
         )))
         .bind(session.to_string())
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| exec(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(exec)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// Claims a command for typing; `false` when it is not waiting any more.

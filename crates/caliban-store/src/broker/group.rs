@@ -33,7 +33,7 @@ impl Known {
         let named = named.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
         let mut known = Self::default();
         for some in named.chunks(ROWS) {
-            let agents = agents_by_id(tx.conn(), some).await.map_err(|e| tx.words(e))?;
+            let agents = agents_by_id(tx, some).await?;
             known.by_id.extend(agents.into_iter().map(|agent| (agent.id, agent)));
         }
         Ok(known)

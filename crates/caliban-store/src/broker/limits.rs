@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::BrokerError;
 use super::speaker::{Owner, Speaker};
 use crate::Stamp;
+use crate::ask::{Ask, Change};
 use crate::open::Tx;
 
 /// How many messages an agent may send at once ...
@@ -40,18 +41,15 @@ pub(super) async fn take_one(tx: &mut Tx<'_>, speaker: &Speaker, now: Stamp) -> 
     let Some(owner) = speaker.limited() else { return Ok(()) };
     let used_until: Option<i64> = sqlx::query_scalar("SELECT used_until FROM owners WHERE owner = $1")
         .bind(owner.as_str())
-        .fetch_optional(tx.conn())
-        .await
-        .map_err(|e| tx.words(e))?;
+        .maybe(tx)
+        .await?;
     let next = allow(used_until.unwrap_or(0), now.as_micros()).map_err(BrokerError::TooFast)?;
     sqlx::query(
         "INSERT INTO owners (owner, used_until) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET used_until = $2",
     )
     .bind(owner.as_str())
     .bind(next)
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
+    .run(tx).await?;
     Ok(())
 }
 
@@ -61,9 +59,8 @@ pub(super) async fn one_more_identity(tx: &mut Tx<'_>, speaker: &Speaker) -> Res
     let Some(owner) = above.last() else { return Ok(()) };
     let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE owner = $1 AND status = 'active'")
         .bind(owner.as_str())
-        .fetch_one(tx.conn())
-        .await
-        .map_err(|e| tx.words(e))?;
+        .one(tx)
+        .await?;
     if count >= i64::from(IDENTITIES) { Err(BrokerError::TooManyIdentities) } else { Ok(()) }
 }
 
@@ -78,9 +75,7 @@ pub(super) async fn hops(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<u32, Brok
     )
     .bind(owner.as_str())
     .bind(OPEN)
-    .fetch_one(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
+    .one(tx).await?;
     let hops = answered.map_or(0, |hops| u32::try_from(hops).unwrap_or(u32::MAX).saturating_add(1));
     if hops > HOPS { Err(BrokerError::TooManyHops) } else { Ok(hops) }
 }
@@ -96,9 +91,8 @@ pub(super) async fn heard(
     let by_agent: Option<i64> =
         sqlx::query_scalar("SELECT 1 FROM agents WHERE agent_id = $1 AND owner IS NOT NULL")
             .bind(from.to_string())
-            .fetch_optional(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .maybe(tx)
+            .await?;
     if by_agent.is_none() {
         return forget(tx, owner).await;
     }
@@ -108,18 +102,13 @@ pub(super) async fn heard(
     )
     .bind(owner.as_str())
     .bind(i64::from(hops))
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
+    .run(tx)
+    .await?;
     Ok(())
 }
 
 async fn forget(tx: &mut Tx<'_>, owner: &Owner) -> Result<(), BrokerError> {
-    sqlx::query("UPDATE owners SET answering = NULL WHERE owner = $1")
-        .bind(owner.as_str())
-        .execute(tx.conn())
-        .await
-        .map_err(|e| tx.words(e))?;
+    sqlx::query("UPDATE owners SET answering = NULL WHERE owner = $1").bind(owner.as_str()).run(tx).await?;
     Ok(())
 }
 

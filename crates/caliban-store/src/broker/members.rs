@@ -6,7 +6,6 @@
 //! member without a program does not stay.
 
 use serde_json::json;
-use sqlx::Row;
 
 use super::agents::{insert_agent, insert_placement};
 use super::ids::{AgentId, IdPrefix, SessionId};
@@ -16,6 +15,7 @@ use super::row::{self, agent_columns};
 use super::types::{Agent, AgentKind, AgentStatus, PaneIdentity, Placement};
 use super::{Broker, BrokerError, limits};
 use crate::Stamp;
+use crate::ask::{Ask, Change, ReadAs};
 use crate::open::Tx;
 
 /// What is needed to make a member.
@@ -66,13 +66,13 @@ impl Broker {
         let outcome: Result<Agent, BrokerError> = async {
             let tx = &mut tx;
             let given = IdPrefix::from(new.session);
-            let found = find_session(tx.conn(), &given).await.map_err(|e| tx.words(e))?;
+            let found = find_session(tx, &given).await?;
             let found = found.one(&given, || BrokerError::SessionNotFound(new.session.to_string()))?;
             if found.deleted_at.is_some() {
                 return Err(BrokerError::SessionDeleted(found.id));
             }
             let director = new.placement.director.ok_or(BrokerError::Administrator)?;
-            let director = agent_by_id(tx.conn(), director).await.map_err(|e| tx.words(e))?;
+            let director = agent_by_id(tx, director).await?;
             let director = director
                 .filter(|director| {
                     director.session == new.session
@@ -116,26 +116,26 @@ impl Broker {
     /// The store's.
     pub async fn place_again(&mut self, agent: AgentId, maker: &str, now: Stamp) -> Result<(), BrokerError> {
         let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> =
-            async {
-                let tx = &mut tx;
-                tx.run(
-                    sqlx::query(
-                        "UPDATE members SET maker = $1, former_pane = \
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query(
+                "UPDATE members SET maker = $1, former_pane = \
                  (SELECT tmux_pane_id FROM agent_placements WHERE agent_id = $2) WHERE agent_id = $2",
-                    )
-                    .bind(maker)
-                    .bind(agent.to_string()),
-                )
-                .await?;
-                tx.run(sqlx::query(
+            )
+            .bind(maker)
+            .bind(agent.to_string())
+            .run(tx)
+            .await?;
+            sqlx::query(
                 "UPDATE agent_placements SET tmux_pane_id = NULL, created_at = $1 WHERE agent_id = $2",
             )
             .bind(now.to_string())
-            .bind(agent.to_string())).await?;
-                Ok(())
-            }
-            .await;
+            .bind(agent.to_string())
+            .run(tx)
+            .await?;
+            Ok(())
+        }
+        .await;
         tx.finish(outcome).await
     }
 
@@ -165,7 +165,7 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<Option<String>, BrokerError> = async {
             let tx = &mut tx;
-            let changed = tx.run(sqlx::query(
+            let changed = sqlx::query(
                 "UPDATE agent_placements SET tmux_pane_id = $1, tmux_window_id = $2, tmux_session = $3, \
                  tmux_socket = $4, tmux_server_pid = $5, tmux_pane_pid = $6, tmux_pane_started = $7 \
                  WHERE agent_id = $8 AND tmux_pane_id IS NULL AND EXISTS \
@@ -178,15 +178,17 @@ impl Broker {
             .bind(identity.server_pid)
             .bind(identity.pane_pid)
             .bind(&identity.pane_started)
-            .bind(agent.to_string())).await?;
+            .bind(agent.to_string())
+            .run(tx)
+            .await?;
             if changed == 0 {
                 return Ok(None);
             }
             sqlx::query_scalar("SELECT launch FROM members WHERE agent_id = $1")
                 .bind(agent.to_string())
-                .fetch_optional(tx.conn())
+                .maybe(tx)
                 .await
-                .map_err(|e| tx.words(e).into())
+                .map_err(BrokerError::from)
         }
         .await;
         let launch = tx.finish(outcome).await?;
@@ -200,13 +202,8 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn launch(&mut self, agent: AgentId) -> Result<Option<(String, String)>, BrokerError> {
-        let found = sqlx::query("SELECT launch, maker FROM members WHERE agent_id = $1")
-            .bind(agent.to_string())
-            .fetch_optional(self.db.conn().await?)
-            .await
-            .map_err(|e| self.db.words(e))?;
-        let read = |row: &sqlx::sqlite::SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        found.as_ref().map(read).transpose().map_err(|e| self.db.words(e).into())
+        let launch = sqlx::query_as("SELECT launch, maker FROM members WHERE agent_id = $1");
+        Ok(launch.bind(agent.to_string()).maybe(&mut self.db).await?)
     }
 
     /// Undoes a member that has no pane; `false` when it has one by now, or is gone. One that was to get another pane is
@@ -230,11 +227,10 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<bool, BrokerError> = async {
             let tx = &mut tx;
-            tx.run(
-                sqlx::query("UPDATE agent_placements SET tmux_pane_id = NULL WHERE agent_id = $1")
-                    .bind(agent.to_string()),
-            )
-            .await?;
+            sqlx::query("UPDATE agent_placements SET tmux_pane_id = NULL WHERE agent_id = $1")
+                .bind(agent.to_string())
+                .run(tx)
+                .await?;
             undo(tx, agent, now).await
         }
         .await;
@@ -258,16 +254,17 @@ impl Broker {
         let outcome: Result<bool, BrokerError> = async {
             let tx = &mut tx;
             speaker.check(tx, director).await?;
-            tx.run(sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1").bind(member.to_string()))
+            sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1")
+                .bind(member.to_string())
+                .run(tx)
                 .await?;
-            tx.run(
-                sqlx::query(
-                    "UPDATE execs SET state = 'lost', note = 'its member was deleted', changed_at = $1 \
+            sqlx::query(
+                "UPDATE execs SET state = 'lost', note = 'its member was deleted', changed_at = $1 \
                  WHERE member_agent_id = $2 AND state IN ('queued', 'typed', 'running')",
-                )
-                .bind(now.to_string())
-                .bind(member.to_string()),
             )
+            .bind(now.to_string())
+            .bind(member.to_string())
+            .run(tx)
             .await?;
             leave(tx, member, now).await
         }
@@ -286,17 +283,16 @@ impl Broker {
         session: SessionId,
         director: AgentId,
     ) -> Result<Vec<Agent>, BrokerError> {
-        let rows = sqlx::query(concat!(
+        Ok(sqlx::query(concat!(
             "SELECT ",
             agent_columns!(),
             " WHERE a.session_id = $1 AND a.status = 'active' AND p.director_agent_id = $2 ORDER BY a.seq"
         ))
         .bind(session.to_string())
         .bind(director.to_string())
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| row::agent(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(row::agent)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// One active agent of a session by its whole id or a prefix; `None` when there is none.
@@ -308,7 +304,7 @@ impl Broker {
         session: SessionId,
         given: &IdPrefix,
     ) -> Result<Option<Agent>, BrokerError> {
-        let found = find_agent(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_agent(&mut self.db, session, given).await?;
         match found.one(given, || BrokerError::AgentNotFound(given.given().to_owned())) {
             Ok(agent) => Ok(Some(agent).filter(|agent| agent.status == AgentStatus::Active)),
             Err(BrokerError::AgentNotFound(_)) => Ok(None),
@@ -321,7 +317,8 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn activity(&mut self, agent: AgentId) -> Result<Activity, BrokerError> {
-        let row = sqlx::query(
+        type Row = (Option<String>, Option<String>, Option<String>, i64, i64);
+        let (sent, received, acked, unread, held): Row = sqlx::query_as(
             "SELECT (SELECT MAX(status_timestamp) FROM tasks WHERE from_agent_id = $1 AND type = 'unicast'), \
              (SELECT MAX(status_timestamp) FROM tasks WHERE context_id = $1 AND type = 'unicast'), \
              (SELECT MAX(status_timestamp) FROM tasks WHERE context_id = $1 AND type = 'unicast' \
@@ -332,23 +329,16 @@ impl Broker {
               AND status_state = 'input_required' AND delivery_state IN ('stored', 'held'))",
         )
         .bind(agent.to_string())
-        .fetch_one(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        let stamp = |at: usize| -> Result<Option<Stamp>, BrokerError> {
-            let text: Option<String> = row.try_get(at).map_err(|e| self.db.words(e))?;
-            Ok(text.and_then(|text| Stamp::parse(&text).ok()))
-        };
-        let count = |at: usize| -> Result<u64, BrokerError> {
-            let count: i64 = row.try_get(at).map_err(|e| self.db.words(e))?;
-            Ok(u64::try_from(count).unwrap_or_default())
-        };
+        .one(&mut self.db)
+        .await?;
+        let stamp = |text: Option<String>| text.and_then(|text| Stamp::parse(&text).ok());
+        let count = |count: i64| u64::try_from(count).unwrap_or_default();
         Ok(Activity {
-            sent: stamp(0)?,
-            received: stamp(1)?,
-            acked: stamp(2)?,
-            unread: count(3)?,
-            held: count(4)?,
+            sent: stamp(sent),
+            received: stamp(received),
+            acked: stamp(acked),
+            unread: count(unread),
+            held: count(held),
         })
     }
 
@@ -363,40 +353,37 @@ impl Broker {
 }
 
 async fn write_launch(tx: &mut Tx<'_>, agent: AgentId, launch: &str, maker: &str) -> Result<(), BrokerError> {
-    tx.run(
-        sqlx::query("INSERT OR REPLACE INTO members (agent_id, launch, maker) VALUES ($1, $2, $3)")
-            .bind(agent.to_string())
-            .bind(launch)
-            .bind(maker),
-    )
-    .await?;
+    sqlx::query("INSERT OR REPLACE INTO members (agent_id, launch, maker) VALUES ($1, $2, $3)")
+        .bind(agent.to_string())
+        .bind(launch)
+        .bind(maker)
+        .run(tx)
+        .await?;
     Ok(())
 }
 
 async fn undo(tx: &mut Tx<'_>, agent: AgentId, now: Stamp) -> Result<bool, BrokerError> {
-    let back = tx.run(sqlx::query(
+    let back = sqlx::query(
         "UPDATE agent_placements SET tmux_pane_id = (SELECT former_pane FROM members WHERE agent_id = $1) \
          WHERE agent_id = $1 AND tmux_pane_id IS NULL AND EXISTS \
          (SELECT 1 FROM members WHERE agent_id = $1 AND former_pane IS NOT NULL)",
     )
-    .bind(agent.to_string())).await?;
+    .bind(agent.to_string())
+    .run(tx)
+    .await?;
     if back == 1 {
         return Ok(true);
     }
-    let gone = tx
-        .run(
-            sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1 AND tmux_pane_id IS NULL")
-                .bind(agent.to_string()),
-        )
-        .await?;
+    let gone = sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1 AND tmux_pane_id IS NULL");
+    let gone = gone.bind(agent.to_string()).run(tx).await?;
     if gone == 0 { Ok(false) } else { leave(tx, agent, now).await }
 }
 
 async fn leave(tx: &mut Tx<'_>, agent: AgentId, now: Stamp) -> Result<bool, BrokerError> {
-    let changed = tx.run(sqlx::query(
+    let changed = sqlx::query(
         "UPDATE agents SET status = 'deregistered', deregistered_at = $1 WHERE agent_id = $2 AND status = 'active'",
     )
     .bind(now.to_string())
-    .bind(agent.to_string())).await?;
+    .bind(agent.to_string()).run(tx).await?;
     Ok(changed == 1)
 }

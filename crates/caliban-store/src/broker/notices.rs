@@ -9,6 +9,7 @@ use super::send::{insert_tasks, message};
 use super::types::AgentStatus;
 use super::{Broker, BrokerError};
 use crate::Stamp;
+use crate::ask::{Ask, Change};
 
 /// What to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,28 +41,24 @@ impl Broker {
             .bind(notice.session.to_string())
             .bind(&notice.subject)
             .bind(now.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            if new.rows_affected() == 0 {
+            .run(tx).await?;
+            if new == 0 {
                 return Ok(Vec::new());
             }
             let administrator: Option<String> = sqlx::query_scalar(
                 "SELECT agent_id FROM agents WHERE session_id = $1 AND kind = 'builtin-administrator'",
             )
             .bind(notice.session.to_string())
-            .fetch_optional(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .maybe(tx).await?;
             let Some(administrator) = administrator.as_deref().and_then(AgentId::parse) else {
                 return Ok(Vec::new());
             };
-            let Some(from) = agent_by_id(tx.conn(), administrator).await.map_err(|e| tx.words(e))? else {
+            let Some(from) = agent_by_id(tx, administrator).await? else {
                 return Ok(Vec::new());
             };
             let mut told = Vec::new();
             for to in notice.director.into_iter().chain(notice.to_user.then_some(administrator)) {
-                let agent = agent_by_id(tx.conn(), to).await.map_err(|e| tx.words(e))?;
+                let agent = agent_by_id(tx, to).await?;
                 let Some(agent) = agent.filter(|agent| agent.status == AgentStatus::Active) else { continue };
                 let task = message(TaskId::random(), &from, &agent, &notice.text, None, now);
                 insert_tasks(tx, vec![(agent.session, task)], Vec::new()).await?;

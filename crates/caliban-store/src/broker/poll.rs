@@ -13,6 +13,7 @@ use super::row::{self, packed_task_columns};
 use super::types::Task;
 use super::{Broker, BrokerError};
 use crate::Stamp;
+use crate::ask::{Ask, ReadAs};
 use crate::doorbell::SLOW_CHECK;
 
 /// How many messages a poll returns when it does not say.
@@ -80,18 +81,18 @@ impl Broker {
             (MailboxScope::All, Some(_)) => poll_sql!("", " ASC"),
         };
         let limit = query.page_size.clamp(1, MAX_PAGE) as usize;
-        let rows = sqlx::query(sql)
+        let mut tasks = sqlx::query(sql)
             .bind(query.agent.to_string())
             .bind(query.after.unwrap_or(0))
             // Every time sorts after the empty text.
             .bind(query.since.map(|since| since.to_string()).unwrap_or_default())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-            .fetch_all(self.db.conn().await?)
-            .await
-            .map_err(|e| self.db.words(e))?;
-        let more = rows.len() > limit;
-        let tasks = rows.iter().take(limit).map(row::packed_task).collect::<Result<Vec<_>, _>>();
-        Ok(MailboxPage { tasks: tasks.map_err(|e| self.db.words(e))?, more })
+            .read_as(row::packed_task)
+            .all(&mut self.db)
+            .await?;
+        let more = tasks.len() > limit;
+        tasks.truncate(limit);
+        Ok(MailboxPage { tasks, more })
     }
 
     /// What is in the mailbox, or what comes into it within `limit`. Returns at once when the agent is deregistered,
@@ -141,17 +142,15 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn data_version(&mut self) -> Result<i64, BrokerError> {
-        let read = sqlx::query_scalar("PRAGMA data_version").fetch_one(self.db.conn().await?).await;
-        read.map_err(|e| self.db.words(e).into())
+        Ok(sqlx::query_scalar("PRAGMA data_version").one(&mut self.db).await?)
     }
 
     async fn is_active(&mut self, agent: AgentId) -> Result<bool, BrokerError> {
         let found: Option<i64> =
             sqlx::query_scalar("SELECT 1 FROM agents WHERE agent_id = $1 AND status = 'active'")
                 .bind(agent.to_string())
-                .fetch_optional(self.db.conn().await?)
-                .await
-                .map_err(|e| self.db.words(e))?;
+                .maybe(&mut self.db)
+                .await?;
         Ok(found.is_some())
     }
 }

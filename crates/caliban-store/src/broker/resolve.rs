@@ -5,12 +5,14 @@
 //! Refuses: guessing. An ambiguous prefix is an error that lists what it could mean.
 
 use sqlx::QueryBuilder;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
 use super::row::{self, agent_columns, session_columns, task_columns};
 use super::types::{Agent, Session, Task};
 use super::{Broker, BrokerError};
+use crate::StoreError;
+use crate::ask::{Ask, ReadAs, Source};
+use crate::open::Statement;
 
 /// How many candidates an ambiguous prefix shows.
 const CANDIDATES: i64 = 5;
@@ -41,7 +43,7 @@ impl Broker {
     /// # Errors
     /// `SessionNotFound`, `Ambiguous`, or the store's.
     pub async fn session(&mut self, given: &IdPrefix) -> Result<Session, BrokerError> {
-        let found = find_session(self.db.conn().await?, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_session(&mut self.db, given).await?;
         found.one(given, || BrokerError::SessionNotFound(given.given().to_owned()))
     }
 
@@ -50,7 +52,7 @@ impl Broker {
     /// # Errors
     /// `NotAMember`, `Ambiguous`, or the store's.
     pub async fn member(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
-        let found = find_agent(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_agent(&mut self.db, session, given).await?;
         found.one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })
     }
 
@@ -59,16 +61,16 @@ impl Broker {
     /// # Errors
     /// `TaskNotFound`, `Ambiguous`, or the store's.
     pub async fn task(&mut self, session: SessionId, given: &IdPrefix) -> Result<Task, BrokerError> {
-        let found = find_task(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_task(&mut self.db, session, given).await?;
         found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))
     }
 }
 
 pub(super) async fn find_session(
-    conn: &mut SqliteConnection,
+    of: &mut impl Source,
     given: &IdPrefix,
-) -> Result<PrefixMatch<Session>, sqlx::Error> {
-    let rows = sqlx::query(concat!(
+) -> Result<PrefixMatch<Session>, StoreError> {
+    let found = sqlx::query(concat!(
         "SELECT ",
         session_columns!(),
         " FROM sessions s WHERE s.session_id >= $1 AND s.session_id < $2 ORDER BY s.session_id LIMIT $3"
@@ -76,41 +78,42 @@ pub(super) async fn find_session(
     .bind(given.low())
     .bind(given.high())
     .bind(CANDIDATES)
-    .fetch_all(conn)
+    .read_as(row::session)
+    .all(of)
     .await?;
-    one_of(&rows, row::session, |session| session.id.to_string())
+    Ok(one_of(found, |session| session.id.to_string()))
 }
 
 pub(super) async fn find_agent(
-    conn: &mut SqliteConnection,
+    of: &mut impl Source,
     session: SessionId,
     given: &IdPrefix,
-) -> Result<PrefixMatch<Agent>, sqlx::Error> {
+) -> Result<PrefixMatch<Agent>, StoreError> {
     let sql = concat!(
         "SELECT ",
         agent_columns!(),
         " WHERE ((a.agent_id >= $1 AND a.agent_id < $2) OR a.number = $5) AND a.session_id = $3 \
          ORDER BY a.agent_id LIMIT $4"
     );
-    let rows = candidates(conn, sql, session, given).await?;
-    one_of(&rows, row::agent, |agent| agent.id.to_string())
+    let found = candidates(sql, session, given).read_as(row::agent).all(of).await?;
+    Ok(one_of(found, |agent| agent.id.to_string()))
 }
 
 /// Whether any agent of any session has this id.
-pub(super) async fn agent_exists(conn: &mut SqliteConnection, given: &IdPrefix) -> Result<bool, sqlx::Error> {
+pub(super) async fn agent_exists(of: &mut impl Source, given: &IdPrefix) -> Result<bool, StoreError> {
     let found = sqlx::query("SELECT agent_id FROM agents WHERE agent_id >= $1 AND agent_id < $2 LIMIT 1")
         .bind(given.low())
         .bind(given.high())
-        .fetch_optional(conn)
+        .maybe(of)
         .await?;
     Ok(found.is_some())
 }
 
 pub(super) async fn find_task(
-    conn: &mut SqliteConnection,
+    of: &mut impl Source,
     session: SessionId,
     given: &IdPrefix,
-) -> Result<PrefixMatch<Task>, sqlx::Error> {
+) -> Result<PrefixMatch<Task>, StoreError> {
     let sql = concat!(
         "SELECT ",
         task_columns!(),
@@ -118,66 +121,48 @@ pub(super) async fn find_task(
          WHERE a.agent_id IN (tasks.context_id, tasks.from_agent_id) AND a.session_id = $3) \
          ORDER BY task_id LIMIT $4"
     );
-    let rows = candidates(conn, sql, session, given).await?;
-    one_of(&rows, row::task, |task| task.id.to_string())
+    let found = candidates(sql, session, given).read_as(row::task).all(of).await?;
+    Ok(one_of(found, |task| task.id.to_string()))
 }
 
 /// The task with exactly this id, whatever its session.
-pub(super) async fn task_by_id(conn: &mut SqliteConnection, id: TaskId) -> Result<Option<Task>, sqlx::Error> {
-    let found = sqlx::query(concat!("SELECT ", task_columns!(), " FROM tasks WHERE task_id = $1"))
+pub(super) async fn task_by_id(of: &mut impl Source, id: TaskId) -> Result<Option<Task>, StoreError> {
+    sqlx::query(concat!("SELECT ", task_columns!(), " FROM tasks WHERE task_id = $1"))
         .bind(id.to_string())
-        .fetch_optional(conn)
-        .await?;
-    found.as_ref().map(row::task).transpose()
+        .read_as(row::task)
+        .maybe(of)
+        .await
 }
 
 /// The agent with exactly this id.
-pub(super) async fn agent_by_id(
-    conn: &mut SqliteConnection,
-    id: AgentId,
-) -> Result<Option<Agent>, sqlx::Error> {
-    let found = sqlx::query(concat!("SELECT ", agent_columns!(), " WHERE a.agent_id = $1"))
+pub(super) async fn agent_by_id(of: &mut impl Source, id: AgentId) -> Result<Option<Agent>, StoreError> {
+    sqlx::query(concat!("SELECT ", agent_columns!(), " WHERE a.agent_id = $1"))
         .bind(id.to_string())
-        .fetch_optional(conn)
-        .await?;
-    found.as_ref().map(row::agent).transpose()
+        .read_as(row::agent)
+        .maybe(of)
+        .await
 }
 
 /// The agents with exactly these ids. The statement is one of as many as `ids` can be long.
-pub(super) async fn agents_by_id(
-    conn: &mut SqliteConnection,
-    ids: &[AgentId],
-) -> Result<Vec<Agent>, sqlx::Error> {
+pub(super) async fn agents_by_id(of: &mut impl Source, ids: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
     let mut query = QueryBuilder::new(concat!("SELECT ", agent_columns!(), " WHERE a.agent_id IN ("));
     let mut list = query.separated(", ");
     for id in ids {
         list.push_bind(id.to_string());
     }
     query.push(")");
-    query.build().fetch_all(conn).await?.iter().map(row::agent).collect()
+    query.build().read_as(row::agent).all(of).await
 }
 
 /// The rows whose id begins as given, or that have the given number: `$1` to `$5` of `sql`.
-async fn candidates(
-    conn: &mut SqliteConnection,
-    sql: &'static str,
-    session: SessionId,
-    given: &IdPrefix,
-) -> Result<Vec<SqliteRow>, sqlx::Error> {
+fn candidates<'q>(sql: &'static str, session: SessionId, given: &'q IdPrefix) -> Statement<'q> {
     let query = sqlx::query(sql).bind(given.low()).bind(given.high()).bind(session.to_string());
-    query.bind(CANDIDATES).bind(given.number()).fetch_all(conn).await
+    query.bind(CANDIDATES).bind(given.number())
 }
 
-fn one_of<T>(
-    rows: &[SqliteRow],
-    read: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
-    name: impl Fn(&T) -> String,
-) -> Result<PrefixMatch<T>, sqlx::Error> {
-    match rows {
-        [] => Ok(PrefixMatch::None),
-        [row] => Ok(PrefixMatch::One(read(row)?)),
-        rows => Ok(PrefixMatch::Many(
-            rows.iter().map(|row| read(row).map(|found| name(&found))).collect::<Result<_, _>>()?,
-        )),
+fn one_of<T>(mut found: Vec<T>, name: impl Fn(&T) -> String) -> PrefixMatch<T> {
+    match found.len() {
+        0 | 1 => found.pop().map_or(PrefixMatch::None, PrefixMatch::One),
+        _ => PrefixMatch::Many(found.iter().map(name).collect()),
     }
 }

@@ -13,6 +13,7 @@ use super::row::{self, agent_columns, task_columns};
 use super::types::{Agent, AgentStatus, Delivery, DeliveryState, Task, TaskKind, TaskState};
 use super::{Broker, BrokerError, limits};
 use crate::Stamp;
+use crate::ask::{Ask, ReadAs};
 use crate::open::Tx;
 
 /// How many rows one statement reads or writes, at most. The connection keeps a statement for each smaller number, too.
@@ -102,7 +103,7 @@ impl Broker {
             let tx = &mut tx;
             let from = active_sender(found(tx, new.session, &new.from).await?, &new.from)?;
             speaker.check(tx, &from).await?;
-            if task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?.is_some() {
+            if task_by_id(tx, id).await?.is_some() {
                 return known_broadcast(tx, id, &from, &new.text).await;
             }
             let hops = limits::hops(tx, &speaker).await?;
@@ -143,11 +144,11 @@ pub(super) async fn known_message(
     new: &NewMessage,
     refusal: BrokerError,
 ) -> Result<Sent, BrokerError> {
-    let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
+    let known = task_by_id(tx, id).await?;
     let same = |task: &Task| task.kind == TaskKind::Unicast && task.origin.is_none() && task.text == new.text;
     let Some(task) = known.filter(same) else { return Err(refusal) };
-    let sender = agent_by_id(tx.conn(), task.from).await.map_err(|e| tx.words(e))?;
-    match agent_by_id(tx.conn(), task.context).await.map_err(|e| tx.words(e))? {
+    let sender = agent_by_id(tx, task.from).await?;
+    match agent_by_id(tx, task.context).await? {
         Some(recipient)
             if recipient.session == new.session
                 && new.to.means(&recipient)
@@ -167,27 +168,26 @@ async fn known_broadcast(
     text: &str,
 ) -> Result<Broadcast, BrokerError> {
     let taken = || BrokerError::IdTaken(id);
-    let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
+    let known = task_by_id(tx, id).await?;
     let summary = known
         .filter(|task| task.kind == TaskKind::BroadcastSummary && task.from == from.id)
         .ok_or_else(taken)?;
-    let rows = sqlx::query(concat!(
+    let copies = sqlx::query(concat!(
         "SELECT ",
         task_columns!(),
         " FROM tasks WHERE origin_task_id = $1 AND type = 'unicast' AND seq > $2 ORDER BY seq"
     ))
     .bind(id.to_string())
     .bind(summary.seq)
-    .fetch_all(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    let mut recipients = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let copy = row::task(row).map_err(|e| tx.words(e))?;
+    .read_as(row::task)
+    .all(tx)
+    .await?;
+    let mut recipients = Vec::with_capacity(copies.len());
+    for copy in copies {
         if copy.text != text {
             return Err(taken());
         }
-        let agent = agent_by_id(tx.conn(), copy.context).await.map_err(|e| tx.words(e))?;
+        let agent = agent_by_id(tx, copy.context).await?;
         recipients.extend(agent);
     }
     Ok(Broadcast { summary, recipients, freshness: Freshness::Repeated })
@@ -199,7 +199,7 @@ pub(super) async fn found(
     session: SessionId,
     given: &IdPrefix,
 ) -> Result<PrefixMatch<Agent>, BrokerError> {
-    Ok(find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?)
+    Ok(find_agent(tx, session, given).await?)
 }
 
 pub(super) fn active_sender(found: PrefixMatch<Agent>, given: &IdPrefix) -> Result<Agent, BrokerError> {
@@ -218,7 +218,7 @@ pub(super) async fn destination(
         Ok(agent) if agent.status == AgentStatus::Active => Ok(agent),
         Ok(_) => Err(not_found()),
         Err(BrokerError::DestinationNotFound(given_text)) => {
-            if agent_exists(tx.conn(), given).await.map_err(|e| tx.words(e))? {
+            if agent_exists(tx, given).await? {
                 Err(BrokerError::DestinationNotInSession(given_text))
             } else {
                 Err(BrokerError::DestinationNotFound(given_text))
@@ -230,17 +230,13 @@ pub(super) async fn destination(
 
 /// Everybody who gets a broadcast.
 async fn others(tx: &mut Tx<'_>, from: &Agent) -> Result<Vec<Agent>, BrokerError> {
-    let rows = sqlx::query(concat!(
+    Ok(sqlx::query(concat!(
         "SELECT ",
         agent_columns!(),
         " WHERE a.session_id = $1 AND a.status = 'active' AND a.kind = 'user' AND a.agent_id <> $2 ORDER BY a.seq"
     ))
     .bind(from.session.to_string())
-    .bind(from.id.to_string())
-    .fetch_all(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    rows.iter().map(|row| row::agent(row).map_err(|e| tx.words(e).into())).collect()
+    .bind(from.id.to_string()).read_as(row::agent).all(tx).await?)
 }
 
 pub(super) fn message(
@@ -289,9 +285,8 @@ pub(super) async fn insert_tasks(
         )
         .bind(count)
         .bind(session.to_string())
-        .fetch_one(tx.conn())
-        .await
-        .map_err(|e| tx.words(e))?;
+        .one(tx)
+        .await?;
         let own = placed.iter_mut().flatten().filter(|(of, _)| *of == session);
         for ((_, task), number) in own.zip(last - count + 1..) {
             task.number = Some(number);
@@ -315,8 +310,7 @@ async fn taken(tx: &mut Tx<'_>, given: Vec<TaskId>) -> Result<HashSet<TaskId>, B
             list.push_bind(id.to_string());
         }
         query.push(")");
-        let found =
-            query.build_query_scalar::<String>().fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
+        let found = query.build_query_scalar::<String>().all(tx).await?;
         taken.extend(found.iter().filter_map(|id| TaskId::parse(id)));
     }
     Ok(taken)
@@ -344,8 +338,7 @@ async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [&mut Task]) -> Result<(), Bro
             .push_bind(task.number);
     });
     query.push(" RETURNING task_id, seq");
-    let rows: Vec<(String, i64)> =
-        query.build_query_as().fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
+    let rows: Vec<(String, i64)> = query.build_query_as().all(tx).await?;
     // The database may name the rows in any order.
     let places: HashMap<String, i64> = rows.into_iter().collect();
     for task in tasks {

@@ -11,6 +11,7 @@ use super::speaker::Speaker;
 use super::types::{Agent, AgentKind, AgentStatus, Placement, Session, SessionSummary};
 use super::{ADMINISTRATOR, Broker, BrokerError, DIRECTOR, limits};
 use crate::Stamp;
+use crate::ask::{Ask, Change, ReadAs};
 use crate::open::Tx;
 
 /// What is needed to make a session.
@@ -101,17 +102,15 @@ impl Broker {
             .bind(&session.label)
             .bind(now.to_string())
             .bind(&place)
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .run(tx)
+            .await?;
             let number = insert_agent(tx, &director).await?;
             insert_agent(tx, &administrator).await?;
             sqlx::query("UPDATE sessions SET director_agent_id = $1 WHERE session_id = $2")
                 .bind(director.id.to_string())
                 .bind(id.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+                .run(tx)
+                .await?;
             Ok(number)
         }
         .await;
@@ -124,16 +123,15 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn sessions(&mut self) -> Result<Vec<SessionSummary>, BrokerError> {
-        let rows = sqlx::query(concat!(
+        Ok(sqlx::query(concat!(
             "SELECT ",
             session_columns!(),
             ", (SELECT COUNT(*) FROM agents a WHERE a.session_id = s.session_id AND a.status = 'active') \
              FROM sessions s WHERE s.deleted_at IS NULL ORDER BY s.seq"
         ))
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| summary(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(summary)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// One session with its number of active agents, deleted or not.
@@ -144,9 +142,8 @@ impl Broker {
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE session_id = $1 AND status = 'active'")
                 .bind(session.to_string())
-                .fetch_one(self.db.conn().await?)
-                .await
-                .map_err(|e| self.db.words(e))?;
+                .one(&mut self.db)
+                .await?;
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
@@ -167,26 +164,24 @@ impl Broker {
             sqlx::query("UPDATE sessions SET deleted_at = $1 WHERE session_id = $2 AND deleted_at IS NULL")
                 .bind(now.to_string())
                 .bind(id.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+                .run(tx)
+                .await?;
             sqlx::query(
                 "DELETE FROM agent_placements WHERE agent_id IN \
                      (SELECT agent_id FROM agents WHERE session_id = $1)",
             )
             .bind(id.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .run(tx)
+            .await?;
             sqlx::query_scalar(
                 "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
                      WHERE session_id = $2 AND status = 'active' RETURNING agent_id",
             )
             .bind(now.to_string())
             .bind(id.to_string())
-            .fetch_all(tx.conn())
+            .all(tx)
             .await
-            .map_err(|e| tx.words(e).into())
+            .map_err(BrokerError::from)
         }
         .await;
         let gone: Vec<String> = tx.finish(outcome).await?;
@@ -204,10 +199,9 @@ async fn director_of(tx: &mut Tx<'_>, session: SessionId) -> Result<Agent, Broke
         " WHERE a.agent_id = (SELECT director_agent_id FROM sessions WHERE session_id = $1)"
     ))
     .bind(session.to_string())
-    .fetch_optional(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    let found = found.as_ref().map(row::agent).transpose().map_err(|e| tx.words(e))?;
+    .read_as(row::agent)
+    .maybe(tx)
+    .await?;
     found.ok_or_else(|| BrokerError::SessionNotFound(session.to_string()))
 }
 

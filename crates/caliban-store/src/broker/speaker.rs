@@ -16,8 +16,9 @@ use uuid::Uuid;
 use super::ids::{AgentId, SessionId};
 use super::types::{Agent, AgentKind};
 use super::{Broker, BrokerError};
-use crate::HostId;
+use crate::ask::{Ask, Change, Source};
 use crate::open::Tx;
+use crate::{HostId, StoreError};
 
 /// How many own identities a refusal names.
 const NAMED: i64 = 5;
@@ -177,28 +178,24 @@ impl Speaker {
 
     /// Refuses to act as somebody else.
     pub(super) async fn check(&self, tx: &mut Tx<'_>, agent: &Agent) -> Result<(), BrokerError> {
-        let judged = self.judge(tx.conn(), agent).await.map_err(|e| tx.words(e))?;
+        let judged = self.judge(tx, agent).await?;
         judged.map_or(Ok(()), Err)
     }
 
     /// Why it may not be this agent, if it may not.
-    async fn judge(
-        &self,
-        conn: &mut sqlx::SqliteConnection,
-        agent: &Agent,
-    ) -> Result<Option<BrokerError>, sqlx::Error> {
+    async fn judge(&self, of: &mut impl Source, agent: &Agent) -> Result<Option<BrokerError>, StoreError> {
         if self.may_be(agent) {
             return Ok(None);
         }
         match self {
             Self::Within(enclosure) if agent.owner.is_none() => {
-                let is_trusted = SessionRole::of(conn, agent).await? == SessionRole::Ordinary
-                    || is_home(conn, agent.session, enclosure).await?;
+                let is_trusted = SessionRole::of(of, agent).await? == SessionRole::Ordinary
+                    || is_home(of, agent.session, enclosure).await?;
                 Ok((!is_trusted).then_some(BrokerError::Unproven(agent.id)))
             }
             Self::Member(member) => Ok(Some(BrokerError::NotThisMember { agent: agent.id, member: *member })),
             _ => {
-                let own = own_of(conn, self, agent.session).await?;
+                let own = own_of(of, self, agent.session).await?;
                 let by = self.limited().cloned();
                 Ok(Some(BrokerError::NotYours { agent: Some(agent.id), by, own }))
             }
@@ -213,7 +210,7 @@ impl Broker {
     /// `NotYours`, or the store's.
     pub async fn check_reader(&mut self, agent: &Agent) -> Result<(), BrokerError> {
         let speaker = self.speaker.clone();
-        let judged = speaker.judge(self.db.conn().await?, agent).await.map_err(|e| self.db.words(e))?;
+        let judged = speaker.judge(&mut self.db, agent).await?;
         judged.map_or(Ok(()), Err)
     }
 
@@ -224,10 +221,7 @@ impl Broker {
     pub async fn sees_all(&mut self, session: SessionId) -> Result<bool, BrokerError> {
         match self.speaker.clone() {
             Speaker::Anybody => Ok(true),
-            Speaker::Within(enclosure) => {
-                let conn = self.db.conn().await?;
-                is_home(conn, session, &enclosure).await.map_err(|e| self.db.words(e).into())
-            }
+            Speaker::Within(enclosure) => Ok(is_home(&mut self.db, session, &enclosure).await?),
             Speaker::Only(_) | Speaker::Member(_) | Speaker::Worker { .. } => Ok(false),
         }
     }
@@ -255,9 +249,8 @@ impl Broker {
              WHERE p.director_agent_id IS NOT NULL AND p.host = $1 AND a.status = 'active'",
         )
         .bind(host.as_str())
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
+        .all(&mut self.db)
+        .await?;
         let is_first = |row: &&Row, (pid, started): &(i64, String)| {
             row.1 == Some(*pid) && row.2.as_deref() == Some(started.as_str())
         };
@@ -299,9 +292,7 @@ impl Broker {
                 .bind(owner.as_str())
                 .bind(seal.as_str())
                 .bind(agent.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+                .run(tx).await?;
             }
             Ok(())
         }
@@ -319,11 +310,11 @@ enum SessionRole {
 }
 
 impl SessionRole {
-    async fn of(conn: &mut sqlx::SqliteConnection, agent: &Agent) -> Result<Self, sqlx::Error> {
+    async fn of(of: &mut impl Source, agent: &Agent) -> Result<Self, StoreError> {
         let director: Option<String> =
             sqlx::query_scalar("SELECT director_agent_id FROM sessions WHERE session_id = $1")
                 .bind(agent.session.to_string())
-                .fetch_optional(conn)
+                .maybe(of)
                 .await?
                 .flatten();
         let is_trusted =
@@ -334,24 +325,24 @@ impl SessionRole {
 
 /// Whether a session was made in this namespace. Of sessions of an older version nobody knows; they are not held up.
 async fn is_home(
-    conn: &mut sqlx::SqliteConnection,
+    of: &mut impl Source,
     session: SessionId,
     enclosure: &Enclosure,
-) -> Result<bool, sqlx::Error> {
+) -> Result<bool, StoreError> {
     let place: Option<Option<String>> =
         sqlx::query_scalar("SELECT pid_namespace FROM sessions WHERE session_id = $1")
             .bind(session.to_string())
-            .fetch_optional(conn)
+            .maybe(of)
             .await?;
     Ok(place.is_some_and(|place| place.is_none_or(|place| place == enclosure.0)))
 }
 
 /// The active identities of a session that the speaker may act as, the latest first.
 async fn own_of(
-    conn: &mut sqlx::SqliteConnection,
+    of: &mut impl Source,
     speaker: &Speaker,
     session: SessionId,
-) -> Result<Vec<AgentId>, sqlx::Error> {
+) -> Result<Vec<AgentId>, StoreError> {
     let Speaker::Only(above) = speaker else { return Ok(Vec::new()) };
     let mut own = Vec::new();
     for owner in above {
@@ -362,7 +353,7 @@ async fn own_of(
         .bind(owner.as_str())
         .bind(session.to_string())
         .bind(NAMED)
-        .fetch_all(&mut *conn)
+        .all(of)
         .await?;
         own.extend(found.iter().filter_map(|id| AgentId::parse(id)));
     }

@@ -8,6 +8,7 @@ use super::resolve::{find_agent, find_task, task_by_id};
 use super::types::{Task, TaskKind, TaskState};
 use super::{Broker, BrokerError, limits};
 use crate::Stamp;
+use crate::ask::Change;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TaskEnd {
@@ -56,10 +57,10 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<Task, BrokerError> = async {
             let tx = &mut tx;
-            let found = find_agent(tx.conn(), session, by).await.map_err(|e| tx.words(e))?;
+            let found = find_agent(tx, session, by).await?;
             let by = found.one(by, || BrokerError::NotAMember { agent: by.given().to_owned(), session })?;
             speaker.check(tx, &by).await?;
-            let found = find_task(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+            let found = find_task(tx, session, given).await?;
             let task = found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))?;
             let (allowed, refusal, state) = match end {
                 TaskEnd::Ack => (task.to == Some(by.id), BrokerError::NotTheRecipient, TaskState::Completed),
@@ -76,20 +77,19 @@ impl Broker {
             .bind(now.to_string())
             .bind(task.id.to_string())
             .bind(TaskKind::Unicast.as_str())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .run(tx)
+            .await?;
             let lost = |state| match end {
                 TaskEnd::Ack => BrokerError::CannotAck(state),
                 TaskEnd::Cancel => BrokerError::CannotCancel(state),
             };
-            if changed.rows_affected() == 0 {
+            if changed == 0 {
                 return Err(lost(task.state));
             }
             if end == TaskEnd::Ack {
                 limits::heard(tx, &speaker, &task.from, task.hops).await?;
             }
-            let ended = task_by_id(tx.conn(), task.id).await.map_err(|e| tx.words(e))?;
+            let ended = task_by_id(tx, task.id).await?;
             ended.ok_or_else(|| BrokerError::TaskNotFound(given.given().to_owned()))
         }
         .await;

@@ -4,6 +4,7 @@ use super::ids::{AgentId, SessionId};
 use super::row::{self, agent_columns, task_columns};
 use super::types::{Agent, Task};
 use super::{Broker, BrokerError};
+use crate::ask::{Ask, ReadAs};
 
 /// Which messages of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,14 @@ impl Broker {
     /// The store's.
     pub async fn find_text(&mut self, text: &str, limit: u32) -> Result<Vec<FoundText>, BrokerError> {
         let pattern = format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
-        let rows = sqlx::query(concat!(
+        let found = |row: &sqlx::sqlite::SqliteRow| {
+            Ok::<_, sqlx::Error>(FoundText {
+                task: row::task(row)?,
+                session: row::read(row, 15, SessionId::parse)?,
+                from_name: sqlx::Row::try_get(row, 16)?,
+            })
+        };
+        Ok(sqlx::query(concat!(
             "SELECT ",
             task_columns!(),
             ", (SELECT session_id FROM agents WHERE agent_id = context_id), \
@@ -43,17 +51,9 @@ impl Broker {
         ))
         .bind(pattern)
         .bind(i64::from(limit))
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        let found = |row: &sqlx::sqlite::SqliteRow| {
-            Ok::<_, sqlx::Error>(FoundText {
-                task: row::task(row)?,
-                session: row::read(row, 15, SessionId::parse)?,
-                from_name: sqlx::Row::try_get(row, 16)?,
-            })
-        };
-        rows.iter().map(|row| found(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(found)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// The agents of a session: the active ones, and those that have left and have messages. Oldest first.
@@ -61,7 +61,7 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn everybody(&mut self, session: SessionId) -> Result<Vec<Agent>, BrokerError> {
-        let rows = sqlx::query(concat!(
+        Ok(sqlx::query(concat!(
             "SELECT ",
             agent_columns!(),
             " WHERE a.session_id = $1 AND (a.status = 'active' \
@@ -69,10 +69,9 @@ impl Broker {
                OR EXISTS (SELECT 1 FROM tasks t WHERE t.from_agent_id = a.agent_id)) ORDER BY a.seq"
         ))
         .bind(session.to_string())
-        .fetch_all(self.db.conn().await?)
-        .await
-        .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| row::agent(row).map_err(|e| self.db.words(e).into())).collect()
+        .read_as(row::agent)
+        .all(&mut self.db)
+        .await?)
     }
 
     /// The newest messages, the newest first.
@@ -115,13 +114,12 @@ impl Broker {
                 ),
             ),
         };
-        let rows = sqlx::query(sql)
+        Ok(sqlx::query(sql)
             .bind(session)
             .bind(agent)
             .bind(i64::from(limit))
-            .fetch_all(self.db.conn().await?)
-            .await
-            .map_err(|e| self.db.words(e))?;
-        rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()
+            .read_as(row::task)
+            .all(&mut self.db)
+            .await?)
     }
 }
