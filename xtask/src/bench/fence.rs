@@ -1,8 +1,13 @@
 //! What the fence adds to a command: `true` in the edit fence, beside `true` without one. Both run as a command of an agent does,
-//! under our reaper.
+//! under our reaper. And what it adds to the memory of a fleet agent that has run a command and is idle.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+
+use super::fleet::agents;
+use super::fleet_place::BenchFleet;
 use super::measure::{self, Subject};
 use super::table::{Table, ms};
 use super::{Bed, Bench, repo};
@@ -15,6 +20,10 @@ pub(super) const BENCH: Bench = Bench {
 
 /// What the fence may add, in milliseconds.
 const AT_MOST_MS: f64 = 6.0;
+/// ... and in megabytes of an agent.
+const AT_MOST_MB: f64 = 0.5;
+/// Agents whose memory is looked at.
+const AGENTS: usize = 5;
 
 fn measured(bed: &Bed) -> Result<Table> {
     let project = repo::small(bed)?;
@@ -29,5 +38,39 @@ fn measured(bed: &Bed) -> Result<Table> {
     let added = fenced.wall_us - plain.wall_us;
     table.remark(format!("added: {}", ms(added)));
     table.promise("added by the fence", added / 1_000.0, AT_MOST_MS, " ms");
+    let (without, within) = (agent_kb(bed, "off")?, agent_kb(bed, "required")?);
+    table.remark(format!(
+        "an idle agent, shim and worker, unshared: {without:.0} KB, with the fence {within:.0} KB"
+    ));
+    table.promise("added to an agent by the fence", (within - without) / 1024.0, AT_MOST_MB, " MB");
     Ok(table)
+}
+
+/// What an idle agent that has run a command holds for itself, in KB.
+fn agent_kb(bed: &Bed, sandbox: &str) -> Result<f64> {
+    let script = bed.dir("fence-script")?.join("script.json");
+    let call = json!({"name": "Bash", "input": {"command": "ls -la"}});
+    let usage = json!({"input": 5, "output": 5});
+    let steps = json!({"steps": [{"tool_calls": [call], "usage": usage}, {"text": "seen", "usage": usage}]});
+    std::fs::write(&script, steps.to_string()).context("cannot write the script")?;
+    let place = BenchFleet::new(bed, &format!("fence-{sandbox}"), "http://127.0.0.1:1", AGENTS)?;
+    place.set(&format!("sandbox = \"{sandbox}\"\n"))?;
+    let script = script.to_string_lossy();
+    for _ in 0..AGENTS {
+        let how = ["--provider", "scripted", "--script", &script, "--permission-mode", "accept-edits"];
+        place.output(&[&["--bg", "--interactive"], how.as_slice(), &["look"]].concat())?;
+    }
+    let (daemon, start) = (place.daemon()?, Instant::now());
+    let is_idle = |row: &serde_json::Value| row["state"] == "idle";
+    while !daemon.rows()?.iter().all(is_idle) {
+        ensure!(
+            start.elapsed() < Duration::from_secs(60),
+            "the agents do not come to rest: {:?}",
+            daemon.rows()?
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let held = agents(&daemon.rows()?)?;
+    place.end()?;
+    Ok(measure::median(held.iter().map(|(shim, worker)| shim.private_kb + worker.private_kb).collect()))
 }

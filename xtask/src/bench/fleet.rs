@@ -218,7 +218,7 @@ fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table:
 }
 
 /// What the shims and workers of those hold that run.
-fn agents(rows: &[Value]) -> Result<Vec<(HeldMemory, HeldMemory)>> {
+pub(super) fn agents(rows: &[Value]) -> Result<Vec<(HeldMemory, HeldMemory)>> {
     let of = |row: &Value, name: &str| match row[name].as_u64() {
         Some(pid) => held(pid).map(Some),
         None => Ok(None),

@@ -55,6 +55,13 @@ impl BenchFleet {
         Ok(Self { program: bed.program("caliban"), home, repo: repo::small(bed)?, url: url.to_owned() })
     }
 
+    /// Puts settings in front of those that there are.
+    pub(super) fn set(&self, lines: &str) -> Result<()> {
+        let file = self.home.join(".config/caliban/settings.toml");
+        let known = std::fs::read_to_string(&file).context("cannot read settings")?;
+        std::fs::write(&file, format!("{lines}{known}")).context("cannot write settings")
+    }
+
     /// A command in the repo.
     pub(super) fn subject(&self, args: &[&str]) -> Subject {
         let mut subject = Subject::new(&self.program, &self.home).dir(&self.repo);

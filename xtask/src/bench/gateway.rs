@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::server::BenchServer;
 use super::table::{Table, ms, times};
-use super::{Bed, Bench};
+use super::{Bed, Bench, measure};
 use crate::run;
 
 pub(super) const BENCH: Bench = Bench {
@@ -42,7 +42,7 @@ fn run(bed: &Bed) -> Result<Table> {
             with.push(other);
         }
     }
-    let (without, with) = (median(without), median(with));
+    let (without, with) = (measure::median(without), measure::median(with));
     let mut table = Table::new(&["wall"]);
     table.row("straight to the model server", [ms(without)]);
     table.row("through the gateway", [format!("{} {:>6}", ms(with), times(with / without.max(1.0)))]);
@@ -122,9 +122,4 @@ impl GatewayClient {
         ensure!(all.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&all));
         Ok(start.elapsed().as_secs_f64() * 1e6)
     }
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_unstable_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or_default()
 }

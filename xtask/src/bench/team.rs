@@ -56,18 +56,13 @@ fn run(bed: &Bed) -> Result<Table> {
     ensure!(!meanwhile.is_empty(), "the senders were done before the first broadcast");
     let mut table = Table::of_costs();
     table.cost("true", bare, None);
-    for (label, took) in [("broadcast", &mut alone), ("broadcast, 8×25 sends meanwhile", &mut meanwhile)] {
-        let middle = median(took);
+    for (label, took) in [("broadcast", &alone), ("broadcast, 8×25 sends meanwhile", &meanwhile)] {
+        let middle = measure::median(took.iter().map(|took| took.as_secs_f64() * 1e6).collect());
         table.row(label, [format!("{} {:>6}", ms(middle), times(middle / bare.wall_us.max(1.0)))]);
         table.promise(label, middle / 1_000.0, AT_MOST_MS, " ms");
     }
     table.remark(format!("medians of {} and {} broadcasts; no command failed", alone.len(), meanwhile.len()));
     Ok(table)
-}
-
-fn median(took: &mut [Duration]) -> f64 {
-    took.sort();
-    took.get(took.len() / 2).copied().unwrap_or_default().as_secs_f64() * 1e6
 }
 
 /// A tmux server with a session of the broker in it. The server ends with this.

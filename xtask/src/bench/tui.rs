@@ -14,7 +14,7 @@ use nix::pty::{Winsize, openpty};
 
 use super::rivals::found;
 use super::table::{Table, ms, times};
-use super::{Bed, Bench};
+use super::{Bed, Bench, measure};
 
 pub(super) const BENCH: Bench = Bench {
     name: "tui",
@@ -140,17 +140,12 @@ fn keys(screen: &mut Screen) -> Result<f64> {
         screen.wait_until(|seen| seen.len() > before)?;
         taken.push(begun.elapsed().as_secs_f64() * 1e6);
     }
-    Ok(middle(taken))
+    Ok(measure::median(taken))
 }
 
 fn median(runs: usize, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let taken = (0..runs.max(1)).map(|_| run()).collect::<Result<Vec<_>>>()?;
-    Ok(middle(taken))
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+    Ok(measure::median(taken))
 }
 
 /// A program in a terminal of its own.
