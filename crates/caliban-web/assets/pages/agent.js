@@ -37,7 +37,8 @@ function One({ id }) {
   const [side, setSide] = useState(tabs.get(id) ?? "diff");
   const [isTalk, setTalk] = useState(true);
   const [over, setOver] = useState("");
-  const [isLanded, setLanded] = useState(false);
+  /** What there is to merge: "work" (also while that is unknown), "nothing", or all of it "landed". */
+  const [landing, setLanding] = useState("work");
   const look = async () => {
     try {
       setWhole(await get(path));
@@ -113,7 +114,7 @@ function One({ id }) {
       <div class="agent-acts">
         ${!isOver && agent.status === "running" && html`<button class="btn" onClick=${() => act("cancel", {}, "The turn ends; the agent waits for you.")} title="End the turn; the agent lives on"><${Icon} name="square" />Stop</button>`}
         ${isOver && html`<button class="btn" onClick=${() => setOver("resume")}><${Icon} name="play" />Resume</button>`}
-        ${agent.branch && html`<button class=${`btn ${isLanded ? "" : "primary"}`} title=${isLanded ? "All its commits are on a branch of yours" : undefined} onClick=${() => setOver("merge")}><${Icon} name=${isLanded ? "check" : "git-merge"} />${isLanded ? "Merged" : "Merge…"}</button>`}
+        ${agent.branch && html`<button class=${`btn ${landing === "work" ? "primary" : ""}`} title=${landing === "landed" ? "All its commits are on a branch of yours" : undefined} onClick=${() => setOver("merge")}><${Icon} name=${landing === "landed" ? "check" : "git-merge"} />${landing === "landed" ? "Merged" : "Merge…"}</button>`}
         <${Menu} name="More" label=${html`<${Icon} name="ellipsis" />`} cls="icon" items=${[
           !isOver ? { title: "Kill", icon: "square", danger: true, act: () => setOver("kill") } : null,
           { title: "Start anew (respawn)", icon: "rotate-ccw", act: () => setOver("respawn") },
@@ -129,9 +130,9 @@ function One({ id }) {
     </section>
     <aside class="agent-side" aria-label="Work">
       <${Tabs} label="Work" value=${side} set=${show} of=${[{ id: "diff", title: "Diff" }, { id: "todo", title: left > 0 ? `Todo ${left}` : "Todo" }, { id: "info", title: "Info" }]} />
-      <div class="agent-work">${side === "diff" ? (agent.branch ? html`<${Diff} id=${id} version=${`${agent.turns}/${agent.status}`} told=${(/** @type {any} */ diff) => setLanded(diff.landed)} />` : agent.state === "spawning" ? html`<div class="state"><p>It has not begun: nothing is changed yet.</p></div>` : html`<div class="state"><h2>No diff</h2><p>This agent works in your own tree, without a branch.</p></div>`) : side === "todo" ? (todo.length > 0 ? html`<div class="pad"><${Todo} items=${todo} /></div>` : html`<div class="state"><p>It has made no list.</p></div>`) : html`<${AgentInfo} id=${id} agent=${agent} whole=${whole} />`}</div>
+      <div class="agent-work">${side === "diff" ? (agent.branch ? html`<${Diff} id=${id} version=${`${agent.turns}/${agent.status}`} told=${(/** @type {any} */ diff) => setLanding(diff.landed ? "landed" : diff.file_count === 0 && diff.uncommitted.length === 0 ? "nothing" : "work")} />` : agent.state === "spawning" ? html`<div class="state"><p>It has not begun: nothing is changed yet.</p></div>` : html`<div class="state"><h2>No diff</h2><p>This agent works in your own tree, without a branch.</p></div>`) : side === "todo" ? (todo.length > 0 ? html`<div class="pad"><${Todo} items=${todo} /></div>` : html`<div class="state"><p>It has made no list.</p></div>`) : html`<${AgentInfo} id=${id} agent=${agent} whole=${whole} />`}</div>
     </aside>
-    ${over === "merge" && html`<${Merge} path=${path} agent=${agent} close=${() => setOver("")} landed=${() => setLanded(true)} />`}
+    ${over === "merge" && html`<${Merge} path=${path} agent=${agent} close=${() => setOver("")} landed=${() => setLanding("landed")} />`}
     ${over === "kill" && html`<${Sure} title=${`Kill ${agent.name}?`} text="Its whole process tree ends. Its work stays on its branch, and it can be resumed." yes="Kill" close=${() => setOver("")} act=${() => act("kill", {}, `${agent.name} is killed.`)} />`}
     ${over === "respawn" && html`<${Sure} title=${`Start ${agent.name} anew?`} text="It begins again from its first prompt, with a new id. What it did is archived." yes="Start anew" close=${() => setOver("")} act=${() => act("respawn", {}, "It begins anew.")} />`}
     ${over === "remove" && html`<${Sure} title=${`Remove ${agent.name}?`} text="It leaves the list, and its worktree goes. Work that is on no branch is saved under a rescue ref first." yes="Remove" close=${() => setOver("")} act=${remove} />`}
