@@ -1,6 +1,7 @@
-//! Where the server is: its addresses, the host names that are its own, and the links to it.
+//! The server's addresses, its own host names, and the links to it.
 //!
-//! With TLS the certificate says which names are ours: a browser takes no other one, and a rebound name is not in it.
+//! With TLS the certificate lists our names: a browser accepts no other name, and a rebound DNS name is not in the
+//! certificate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -11,19 +12,19 @@ use webpki::EndEntityCert;
 use crate::error::Problem;
 use crate::options::Exposure;
 
-/// The server as browsers see it.
+/// The server's address as browsers use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Site {
     scheme: &'static str,
-    /// The one that links have; then the others that are ours.
+    /// The host name used in links, then our other host names.
     hosts: Vec<String>,
-    /// What vouches for further names.
+    /// The certificate; the names in it are ours, too.
     cert: Option<CertificateDer<'static>>,
     pub(crate) address: SocketAddr,
 }
 
 impl Site {
-    /// On loopback a name of our own comes first: its cookies reach no other port's pages.
+    /// On loopback our own host name comes first: cookies of that name do not reach pages of other ports.
     pub(crate) fn new(
         name: &str,
         address: SocketAddr,
@@ -56,17 +57,17 @@ impl Site {
         format!("{}://{}", self.scheme, self.hosts.first().map_or("", String::as_str))
     }
 
-    /// Where a link leads.
+    /// The sign-in link with this token.
     pub(crate) fn link(&self, token: &str) -> String {
         format!("{}/#t={token}", self.origin())
     }
 
-    /// Whether cookies go over TLS only.
+    /// Whether cookies are sent over TLS only.
     pub(crate) fn is_secure(&self) -> bool {
         self.scheme == "https"
     }
 
-    /// A rebound name is not ours.
+    /// Refuses a `Host` that is not ours (DNS rebinding).
     pub(crate) fn check_host(&self, host: Option<&str>) -> Result<(), Problem> {
         let host = host.unwrap_or_default().to_ascii_lowercase();
         if self.is_own(&host) {
@@ -81,7 +82,7 @@ impl Site {
         .hint(format!("it is {}", self.origin())))
     }
 
-    /// A page of another origin gets nothing.
+    /// Refuses requests of pages of another origin.
     pub(crate) fn check_origin(&self, origin: Option<&str>) -> Result<(), Problem> {
         let Some(origin) = origin else { return Ok(()) };
         let host = origin.to_ascii_lowercase();
@@ -96,7 +97,7 @@ impl Site {
         ))
     }
 
-    /// Whether a host, with its port, is ours.
+    /// Whether a host with its port is ours.
     fn is_own(&self, host: &str) -> bool {
         if self.hosts.iter().any(|own| own == host) {
             return true;
@@ -107,7 +108,8 @@ impl Site {
     }
 }
 
-/// The name that links have: the first one of the certificate, else an address of ours that it is for.
+/// The host name used in links: the first DNS name of the certificate, else one of our addresses that the certificate
+/// covers.
 fn first_name(cert: &CertificateDer<'_>, address: SocketAddr) -> Option<String> {
     let parsed = EndEntityCert::try_from(cert).ok()?;
     let named = parsed.valid_dns_names().find(|name| !name.contains('*')).map(str::to_owned);
@@ -119,17 +121,17 @@ fn first_name(cert: &CertificateDer<'_>, address: SocketAddr) -> Option<String> 
     })
 }
 
-/// Whether a certificate is for a name or an address, as a `Host` header writes it.
+/// Whether the certificate covers a name or an address, written as in a `Host` header.
 fn is_for(cert: &CertificateDer<'_>, host: &str) -> bool {
     let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let Ok(name) = ServerName::try_from(plain) else { return false };
     EndEntityCert::try_from(cert).is_ok_and(|cert| cert.verify_is_valid_for_subject_name(&name).is_ok())
 }
 
-/// The address by which others reach this machine. Nothing is sent: the kernel only looks for the way.
+/// The address under which other machines reach this one. Nothing is sent: the kernel only picks the route.
 fn outward() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // An address of the documentation (RFC 5737), which is beyond every router.
+    // A documentation address (RFC 5737): no local network has it, so the kernel takes the default route.
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     socket.local_addr().ok().map(|address| address.ip())
 }

@@ -1,4 +1,4 @@
-//! What all routes share, and the table of routes.
+//! The state that all routes share, and the table of routes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ use crate::seen::SeenMarks;
 use crate::transcript::Shelf;
 use crate::{agent, assets, auth, broker, fleet, guard, icon, once, openapi, past, transcript};
 
-/// The largest body of a request.
+/// Maximum size of a request body.
 pub(crate) const BODY_CAP: usize = 1024 * 1024;
 
 /// The server's state.
@@ -64,19 +64,19 @@ impl App {
         self.hub.repo(hash).ok_or_else(|| Problem::not_found("no repo with a fleet has this hash"))
     }
 
-    /// An agent as it is now, by its whole id, and as pages show it.
+    /// The agent with this whole id: its row, and the JSON that pages show.
     pub(crate) fn agent(&self, hash: &str, id: &str) -> Result<(AgentRow, Value), Problem> {
         let none = || Problem::not_found("there is no such agent").hint("it may have been removed");
         let id = id.parse().map_err(|_| none())?;
         self.hub.agent(hash, id).ok_or_else(none)
     }
 
-    /// Who may come in. Held for a moment only.
+    /// The signed-in devices. Hold the lock only briefly.
     pub(crate) fn devices(&self) -> MutexGuard<'_, Devices> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was read of agents. Held for a moment only, in blocking threads.
+    /// The read marks of agents. Hold the lock only briefly, and in blocking threads.
     pub(crate) fn seen(&self) -> MutexGuard<'_, SeenMarks> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Files of the page; below the API there are none.
+/// Serves the page's files; 404 for unknown API paths.
 async fn other(request: Request) -> axum::response::Response {
     let path = request.uri().path();
     if ["/api/", "/ui/api/", "/auth/"].iter().any(|part| path.starts_with(part)) {

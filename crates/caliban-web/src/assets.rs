@@ -1,4 +1,4 @@
-//! The page's files. A release has them in itself; a debug build reads them from the disk at each request.
+//! The page's files. A release build embeds them; a debug build reads them from the disk at each request.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use crate::error::Problem;
 #[folder = "assets/"]
 struct Assets;
 
-/// The file that a path means. A path without a dot in its last part is the page itself: its script reads the path.
+/// The file for a path. A path without a dot in its last segment is the page itself, whose script reads the path.
 pub(crate) fn answer(path: &str, headers: &HeaderMap) -> Response {
     let wanted = path.trim_start_matches('/');
     let is_page = !wanted.rsplit('/').next().unwrap_or_default().contains('.');

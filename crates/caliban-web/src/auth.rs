@@ -23,7 +23,7 @@ pub(crate) struct LinkRequest {
     token: String,
 }
 
-/// Swaps a link's token for a cookie and a page key.
+/// Exchanges a link's token for a cookie and a page key.
 pub(crate) async fn link(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -56,7 +56,7 @@ pub(crate) async fn leave(
     Ok(([(header::SET_COOKIE, cookie)], Json(json!({}))).into_response())
 }
 
-/// Who asks, and whom.
+/// The calling device, and the server it talks to.
 pub(crate) async fn me(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Json<Value> {
     let device = match &caller {
         Caller::Page(device) => shown(device, &caller),
@@ -106,7 +106,7 @@ pub(crate) async fn revoke(
     }
 }
 
-/// Another link, and its code for the camera of a phone.
+/// Another sign-in link, and its QR code for a phone's camera.
 pub(crate) async fn new_link(State(app): State<Arc<App>>) -> Result<Json<Value>, Problem> {
     let url = app.link().map_err(unwritten)?;
     let expires_at = time::text(caliban_contract::wall_ms().saturating_add(LINK_MS));

@@ -1,6 +1,7 @@
-//! Who is signed in: one-time links, devices (cookie and page key), and the token of scripts.
+//! Sign-in: one-time links, devices (cookie and page key), and the token of scripts.
 //!
-//! Of a device's two secrets the disk has only the hashes. A link lives in memory alone, works once and not for long.
+//! The disk holds only the hashes of a device's two secrets. A link is kept in memory only, works once, and expires
+//! soon.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -13,22 +14,22 @@ use caliban_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// How long a link works.
+/// Lifetime of a link.
 pub(crate) const LINK_MS: u64 = 10 * 60 * 1000;
 /// How long a device stays signed in after its last use.
 pub(crate) const DEVICE_MS: u64 = 30 * 24 * 60 * 60 * 1000;
-/// How often the last use is written down.
+/// The interval at which the time of a device's last use is written to the disk.
 const SEEN_EVERY_MS: u64 = 60 * 60 * 1000;
-/// How many devices there may be; the one that was not used for longest goes.
+/// Maximum number of devices; the least recently used one is removed.
 const DEVICES: usize = 64;
-/// How many links may be open at once.
+/// Maximum number of links that are open at once.
 const LINKS: usize = 32;
-/// The largest file that is read.
+/// Maximum size of a file that is read.
 const FILE_CAP: u64 = 1024 * 1024;
-/// The longest description of a browser that is kept.
+/// Maximum length of a stored user agent.
 const AGENT_CAP: usize = 200;
 
-/// A browser that was let in.
+/// A browser that is signed in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Device {
     pub(crate) id: String,
@@ -39,23 +40,23 @@ pub(crate) struct Device {
     pub(crate) agent: String,
 }
 
-/// What the page gets when it signs in.
+/// What the page receives when it signs in.
 pub(crate) struct SignedIn {
     pub(crate) device: String,
     pub(crate) cookie: String,
     pub(crate) page_key: String,
 }
 
-/// The file.
+/// The content of `devices.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct DevicesFile {
-    /// The host that is ours alone: `caliban-<hex>.localhost`.
+    /// Our own host name: `caliban-<hex>.localhost`.
     name: String,
     devices: Vec<Device>,
 }
 
-/// Everybody who may come in.
+/// The devices, links and token that grant access.
 #[derive(Debug)]
 pub(crate) struct Devices {
     file: PathBuf,
@@ -66,7 +67,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Reads what there is below `dir`, and makes what there is not.
+    /// Reads the files below `dir`, and makes those that are missing.
     pub(crate) fn open(dir: &Path, token_file: Option<&Path>) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let file = dir.join("devices.json");
@@ -90,22 +91,22 @@ impl Devices {
         Ok(devices)
     }
 
-    /// The first part of our host name.
+    /// The first label of our host name.
     pub(crate) fn name(&self) -> &str {
         &self.kept.name
     }
 
-    /// Where scripts find their token.
+    /// The file from which scripts read their token.
     pub(crate) fn token_file(&self) -> &Path {
         &self.token_file
     }
 
-    /// The token of scripts, for ourselves as one.
+    /// The token of scripts, for requests of our own.
     pub(crate) fn bearer(&self) -> String {
         self.token.clone()
     }
 
-    /// A new link's token.
+    /// Makes a link and returns its token.
     pub(crate) fn link(&mut self, now: u64) -> io::Result<String> {
         self.links.retain(|_, until| *until > now);
         while self.links.len() >= LINKS {
@@ -118,7 +119,7 @@ impl Devices {
         Ok(token)
     }
 
-    /// Lets a browser in that has a link's token; none when the token does not work (any more).
+    /// Signs in a browser with a link's token; `None` if the token is unknown, used or expired.
     pub(crate) fn sign_in(&mut self, token: &str, agent: &str, now: u64) -> io::Result<Option<SignedIn>> {
         match self.links.remove(&hash(token)) {
             Some(until) if until > now => {}
@@ -146,7 +147,7 @@ impl Devices {
         Ok(Some(signed))
     }
 
-    /// The device that has both secrets.
+    /// The device with both of these secrets.
     pub(crate) fn device(&mut self, cookie: &str, page: &str, now: u64) -> Option<Device> {
         let (cookie, page) = (hash(cookie), hash(page));
         let is_it = |device: &&mut Device| device.cookie == cookie && device.page == page;
@@ -160,7 +161,7 @@ impl Devices {
         }
         let device = device.clone();
         if is_late {
-            // Best effort: the device is let in, and its next use tries again.
+            // Best effort: the device is let in anyway, and its next use tries the write again.
             let _later = self.write();
         }
         Some(device)
@@ -168,7 +169,7 @@ impl Devices {
 
     /// Whether a script has the token.
     pub(crate) fn is_token(&self, token: &str) -> bool {
-        // Hashes are compared, so that the time tells nothing of the token.
+        // Comparing hashes leaks no timing information about the token.
         hash(token) == hash(&self.token)
     }
 
@@ -176,7 +177,7 @@ impl Devices {
         &self.kept.devices
     }
 
-    /// Signs a device out; whether there was one.
+    /// Signs a device out; `false` if there is no such device.
     pub(crate) fn revoke(&mut self, id: &str) -> io::Result<bool> {
         let before = self.kept.devices.len();
         self.kept.devices.retain(|device| device.id != id);
@@ -196,7 +197,7 @@ impl Devices {
     }
 }
 
-/// The token of a file that the user made: theirs, and nobody else's.
+/// Reads the token from a file that the user made; only the user may be able to read it.
 fn given_token(file: &Path) -> io::Result<String> {
     let text = read(file)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such file"))?;
     let token = text.trim().to_owned();
@@ -219,7 +220,7 @@ fn own_token(file: &Path) -> io::Result<String> {
     Ok(token)
 }
 
-/// A file that only we may read; one of others, or that others may read, is refused.
+/// Reads a file that only we may read. A file that others own or may read is refused.
 pub(crate) fn read(file: &Path) -> io::Result<Option<String>> {
     let opened = match fs::File::open(file) {
         Ok(opened) => opened,
@@ -258,7 +259,7 @@ mod tests {
         assert!(devices.sign_in(&link, "Firefox", 1002).unwrap().is_none());
         let late = devices.link(1000).unwrap();
         assert!(devices.sign_in(&late, "", 1000 + LINK_MS).unwrap().is_none());
-        // Both secrets, or nothing; also for the next server.
+        // Both secrets are needed; they also work after a restart of the server.
         let name = devices.name().to_owned();
         let mut devices = Devices::open(dir.path(), None).unwrap();
         assert_eq!(devices.name(), name);
@@ -284,7 +285,7 @@ mod tests {
                 assert!(!text.contains(secret.as_str()), "{entry:?}");
             }
         }
-        // One that others can read is not taken.
+        // A token file that others can read is refused.
         let open = dir.path().join("open");
         fs::write(&open, "0123456789012345678901234567890123456789").unwrap();
         fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();

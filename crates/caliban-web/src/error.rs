@@ -1,4 +1,4 @@
-//! What goes wrong, as it is answered: `{"error": {"code", "message", "hint"}}` with a status that fits.
+//! Errors as responses: `{"error": {"code", "message", "hint"}}` with the fitting status.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use caliban_control::protocol::ApiError;
 use http::StatusCode;
 use serde_json::json;
 
-/// An answer that is no success.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -26,17 +26,17 @@ impl Problem {
         self
     }
 
-    /// The request makes no sense.
+    /// 400: the request makes no sense.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
-    /// What was asked for is not there.
+    /// 404: there is no such thing.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
-    /// Something that should work does not.
+    /// 500: something that should work does not.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }

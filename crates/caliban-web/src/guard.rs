@@ -1,6 +1,7 @@
-//! What every request must pass before a route sees it (a13), and the headers that every answer gets.
+//! The checks that every request passes before a route sees it (a13), and the headers of every response.
 //!
-//! In this order: host, upgrade, origin, `Sec-Fetch-Site`, JSON, who it is, and for effects whose process it is.
+//! In this order: host, upgrade, origin, `Sec-Fetch-Site`, JSON, authentication, and for requests with effects the
+//! process of the peer.
 
 use std::sync::Arc;
 
@@ -16,30 +17,29 @@ use crate::peer::Seat;
 
 /// The header with the key that a page has in its `localStorage`.
 pub(crate) const PAGE_HEADER: &str = "x-caliban-page";
-/// The cookie.
 pub(crate) const COOKIE: &str = "caliban";
-/// What a page may do. It has neither inline scripts nor HTML sinks.
+/// The Content-Security-Policy. The page has neither inline scripts nor HTML sinks.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types caliban-sw";
 
-/// Who asks.
+/// The authenticated caller.
 #[derive(Debug, Clone)]
 pub(crate) enum Caller {
     /// A page in a browser.
     Page(Box<Device>),
-    /// A program with the token.
+    /// A program with the token of scripts.
     Script,
 }
 
-/// Which part of the server a path is.
+/// The part of the server that a path belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The page's files, and whether we are well: for everybody.
+    /// The page's files and the health check: open to everybody.
     Asset,
-    /// Signing in: needs no device, but everything else.
+    /// Sign-in: needs no device, but passes all other checks.
     SigningIn,
-    /// Everything that says or does something.
+    /// Everything that reads or changes state.
     Api,
 }
 
@@ -54,7 +54,7 @@ impl Part {
     }
 }
 
-/// The guard in front of all routes.
+/// The middleware in front of all routes.
 pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let part = Part::of(request.uri().path());
     let mut answer = match pass(&app, &mut request, part).await {
@@ -145,6 +145,6 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    // One that is no text fits nothing.
+    // A value that is not text matches nothing.
     headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"))
 }

@@ -4,7 +4,7 @@ use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use http::header;
 
-/// A number above this is shown as this: two digits fit.
+/// The largest number shown: two digits fit.
 const MOST: u32 = 99;
 
 const MARK: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><rect x="1" y="1" width="22" height="22" rx="6" fill="#0A5CBF"/><path d="M16 8.5a5 5 0 1 0 0 7" fill="none" stroke="#FFF" stroke-width="2.6" stroke-linecap="round"/><circle cx="16.6" cy="12" r="1.7" fill="#FFF"/>"##;

@@ -1,4 +1,4 @@
-//! What comes in: JSON bodies and queries, with our own words for what is wrong with them.
+//! JSON bodies and query strings, with our own texts for errors in them.
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -25,7 +25,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// What stands behind the question mark.
+/// The query string.
 pub(crate) struct QueryString<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryString<T> {

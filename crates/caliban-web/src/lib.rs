@@ -1,8 +1,8 @@
 //! The fleet's web application: what `caliban dashboard` and `cafleet server` serve.
 //!
-//! Owns the API (`docs/reference/web-api.md`), signing in, and what a page sees of the fleets, the broker and their past. It speaks
-//! with daemons through `caliban-control` and with the broker through `caliban-store`, like the command line. The page itself
-//! is `assets/`. It decides nothing about agents: daemons and agents judge who asks.
+//! Owns the API (`docs/reference/web-api.md`), sign-in, and the pages' view of the fleets, the broker and their past.
+//! It talks to daemons through `caliban-control` and to the broker through `caliban-store`, like the command line. The
+//! page itself is `assets/`. It makes no decisions about agents: daemons and agents check who asks.
 
 mod addresses;
 mod agent;
@@ -45,53 +45,53 @@ use crate::running::RunningRecord;
 pub use options::{DEFAULT_PORT, Exposure, Programs, Reach, Scheme, ServerOptions};
 pub use qr::Code;
 
-/// A server that is there: what its starter says to people and programs.
+/// A server that listens, for the messages of the command that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// A one-time link.
     pub url: String,
     /// The server's origin.
     pub origin: String,
-    /// Where it listens: behind a proxy the origin does not say.
+    /// The address it listens on; behind a proxy the origin does not contain it.
     pub address: SocketAddr,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Where scripts find their token.
+    /// The file from which scripts read their token.
     pub token_file: PathBuf,
-    /// Whether it was there before.
+    /// Whether the server was running already.
     pub was_running: bool,
 }
 
-/// Why there is no server.
+/// Why the server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It would be an agent's.
+    /// An agent tried to start it.
     #[error("{0} cannot serve the dashboard")]
     Agent(String),
-    /// Somebody else has the port.
+    /// Another program uses the port.
     #[error("port {0} is taken by another program")]
     Taken(u16),
-    /// It cannot listen there.
+    /// The address cannot be bound.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
-    /// Its own files cannot be used.
+    /// Its own files cannot be read or written.
     #[error("{path}: {source}", path = path.display())]
     Files {
-        /// Which.
+        /// The path that failed.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// TLS cannot be had.
+    /// The TLS certificate or key cannot be used.
     #[error("TLS cannot be used: {0}")]
     Tls(io::Error),
-    /// It broke.
+    /// The server failed while running.
     #[error("the server broke: {0}")]
     Broken(io::Error),
 }
 
 impl ServeError {
-    /// What to do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -105,7 +105,8 @@ impl ServeError {
     }
 }
 
-/// Serves until SIGINT or SIGTERM. `ready` is called when the server listens, or when it is found to run already.
+/// Serves until SIGINT or SIGTERM. `ready` is called when the server listens, or when another one turns out to be
+/// running already.
 ///
 /// # Errors
 /// See [`ServeError`].

@@ -1,8 +1,8 @@
-//! `Idempotency-Key`: two effects with one key are one.
+//! `Idempotency-Key`: two requests with the same key have one effect.
 //!
-//! Owns what was answered lately, by key, in memory. Who comes again gets the same answer, while the first request is still at
-//! work too; a request of which the client has hung up is carried out all the same. What must not happen twice after a restart of
-//! this server is the daemon's and the store's to know: the routes hand them a name for the request ([`Named`]).
+//! Owns the recent responses by key, in memory. A repetition gets the same response, also while the first request is
+//! still running; a request whose client has disconnected is carried out all the same. Deduplication across a restart
+//! of this server is up to the daemon and the store: the routes pass them a name for the request ([`Named`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -23,18 +23,18 @@ use crate::error::Problem;
 
 /// The header with the key.
 pub(crate) const HEADER: &str = "idempotency-key";
-/// What an answer has that was given before.
+/// The header of a repeated response.
 const REPLAYED: &str = "idempotency-replayed";
-/// The longest key.
+/// Maximum length of a key.
 const KEY_CAP: usize = 128;
-/// How many answers are kept; the oldest goes.
+/// Maximum number of stored responses; the oldest one is removed.
 const ANSWERS: usize = 1024;
-/// How many bytes they have together, at most.
+/// Maximum total size of the stored responses in bytes.
 const BYTES: usize = 8 * 1024 * 1024;
-/// The largest answer to an effect.
+/// Maximum size of the response to a request with an effect.
 const ANSWER_CAP: usize = 16 * 1024 * 1024;
 
-/// The name of a request for those who carry it out: the same when the same request comes again with the same key.
+/// A name for the request that daemon and store can deduplicate by: a repetition with the same key has the same name.
 #[derive(Debug, Clone)]
 pub(crate) struct Named(pub(crate) Option<String>);
 
@@ -50,7 +50,7 @@ impl Named {
     /// As a UUID, for the broker.
     pub(crate) fn uuid(&self) -> Option<String> {
         let name = self.0.as_deref()?;
-        // Its version is 8: one that somebody has computed.
+        // UUID version 8: a computed one.
         Some(format!(
             "{}-{}-8{}-a{}-{}",
             name.get(..8)?,
@@ -62,14 +62,14 @@ impl Named {
     }
 }
 
-/// What was answered, and what is being answered.
+/// Responses that were given, and requests that are running.
 #[derive(Debug, Default)]
 pub(crate) struct Once(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
     by_key: HashMap<String, Known>,
-    /// Keys with a kept answer, the oldest first, and how large each answer is.
+    /// Keys with a stored response, the oldest first, and the size of each response.
     kept: VecDeque<(String, usize)>,
     bytes: usize,
 }
@@ -81,7 +81,7 @@ struct Known {
     answer: watch::Receiver<Option<Answer>>,
 }
 
-/// An answer that can be given again.
+/// A response that can be repeated.
 #[derive(Debug, Clone)]
 struct Answer {
     status: StatusCode,
@@ -91,18 +91,18 @@ struct Answer {
 
 /// What a key means for a request.
 enum Turn {
-    /// It is the first; the answer goes here.
+    /// The first request with this key; its response goes here.
     First(watch::Sender<Option<Answer>>),
-    /// It is a repetition.
+    /// A repetition.
     Again(watch::Receiver<Option<Answer>>),
-    /// The key was another request's.
+    /// The key belongs to a different request.
     Taken,
 }
 
 impl Once {
     fn turn(&self, key: &str, name: &str) -> Turn {
         let mut table = self.lock();
-        // One without an answer whose request was given up does not count.
+        // A request that was aborted without a response does not count.
         let known = table.by_key.get(key).filter(|known| known.is_alive()).cloned();
         match known {
             Some(known) if known.name == name => Turn::Again(known.answer),
@@ -115,7 +115,7 @@ impl Once {
         }
     }
 
-    /// Keeps a success. After a refusal the same key may try again: nothing was done.
+    /// Stores a success. After a refusal the same key may try again: nothing was done.
     fn settle(&self, key: &str, answer: &Answer) {
         let mut table = self.lock();
         if !answer.status.is_success() {
@@ -167,10 +167,10 @@ impl Answer {
     }
 }
 
-/// The layer around all routes, behind the guard.
+/// The middleware around all routes, behind the guard.
 pub(crate) async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let is_effect = matches!(*request.method(), Method::POST | Method::DELETE);
-    // Signing in has its own one-time token.
+    // Signing in has a one-time token of its own.
     if !is_effect || request.uri().path().starts_with("/auth/") || !request.headers().contains_key(HEADER) {
         return next.run(request).await;
     }
@@ -216,7 +216,7 @@ async fn answer(app: Arc<App>, request: Request, next: Next) -> Result<Response,
     Ok(response)
 }
 
-/// 32 hex characters of all that makes a request this one.
+/// The name of a request: 32 hex characters of a hash over everything that identifies it.
 fn name(parts: &Parts, body: &[u8], key: &str) -> String {
     let mut digest = Sha256::new();
     let path = parts.uri.path_and_query().map(|path| path.as_str()).unwrap_or_default();
@@ -245,9 +245,9 @@ mod tests {
         let refused = answer(StatusCode::CONFLICT, 1);
         once.settle("k", &refused);
         answers.send(Some(refused)).unwrap_err();
-        // Nothing was done: it may be tried again, and changed.
+        // After a refusal the key is free, also for a different request.
         let Turn::First(answers) = once.turn("k", "other") else { panic!("again the first") };
-        // One that was given up has no answer, and nobody waits for it.
+        // An aborted request leaves no response, and does not block the key.
         drop(answers);
         assert!(matches!(once.turn("k", "one"), Turn::First(_)));
     }
@@ -263,7 +263,7 @@ mod tests {
         }
         assert!(matches!(once.turn("0", "one"), Turn::First(_)));
         assert!(matches!(once.turn("1", "one"), Turn::Again(_)));
-        // One that is as large as all others together.
+        // A response as large as the limit for all of them.
         once.settle("2", &answer(StatusCode::OK, BYTES));
         assert!(matches!(once.turn("1", "one"), Turn::First(_)));
     }

@@ -1,9 +1,9 @@
-//! `GET /openapi.json`: the routes for programs. `docs/reference/web-api.md` has their shapes.
+//! `GET /openapi.json`: the routes for programs. Their JSON shapes are in `docs/reference/web-api.md`.
 
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-/// Method, path and what it does.
+/// Method, path and summary.
 const ROUTES: &[(&str, &str, &str)] = &[
     ("post", "/auth/link", "Swap a link's token for a cookie and a page key"),
     ("post", "/auth/leave", "Sign this device out"),

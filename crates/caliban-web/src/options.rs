@@ -1,4 +1,4 @@
-//! What the binary hands in: where to listen, where things are, and which programs carry out what only they can.
+//! What the binary passes in: the address, the paths, and the programs to run.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -6,29 +6,29 @@ use std::path::PathBuf;
 use caliban_contract::PlaceSources;
 use caliban_store::StoreUrl;
 
-/// The port when nobody says otherwise.
+/// The default port.
 pub const DEFAULT_PORT: u16 = 8000;
 
-/// How a server is to be.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The address to listen on.
     pub host: IpAddr,
-    /// The port; 0 takes any that is free.
+    /// The port; 0 picks a free one.
     pub port: u16,
-    /// Who can reach it, and how that is made safe.
+    /// Who can reach the server, and what protects it.
     pub exposure: Exposure,
-    /// Where fleets keep their things.
+    /// The directories of the fleets.
     pub sources: PlaceSources,
     /// The broker's database.
     pub broker: Option<StoreUrl>,
-    /// A file with the token of scripts; one of our own when absent.
+    /// A file with the token of scripts; by default we make our own.
     pub token_file: Option<PathBuf>,
-    /// The programs beside us.
+    /// The programs that we run.
     pub programs: Programs,
 }
 
-/// The programs that carry out what only they can: a new agent takes the settings of its repo, a message is typed into a pane.
+/// The programs for what only they can do: a new agent takes the settings of its repo, a message is typed into a pane.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// `caliban`.
@@ -38,7 +38,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Those beside the own executable, else by their names, as `PATH` has them.
+    /// The programs in the directory of our own executable, else their bare names, to be found on `PATH`.
     #[must_use]
     pub fn beside(own: &std::path::Path) -> Self {
         let find = |name: &str| {
@@ -54,23 +54,23 @@ impl Programs {
 pub enum Exposure {
     /// This machine only.
     Loopback,
-    /// Others, over TLS, by the names that the certificate has.
+    /// Other machines, over TLS, under the names in the certificate.
     Tls {
-        /// The certificates, PEM; the first one is the server's own.
+        /// The certificate chain, PEM; the first certificate is the server's own.
         cert: PathBuf,
         /// The key, PEM.
         key: PathBuf,
     },
-    /// Others, through a proxy that does TLS.
+    /// Other machines, through a proxy that terminates TLS.
     Proxy {
-        /// What browsers speak with it.
+        /// The scheme that browsers use to reach the proxy.
         scheme: Scheme,
-        /// Its host, with the port if that is unusual.
+        /// The proxy's host, with the port unless it is the default one.
         host: String,
     },
 }
 
-/// How browsers speak with a proxy.
+/// The scheme that browsers use to reach a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// Plain.
@@ -80,7 +80,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// As addresses have it.
+    /// The scheme as it stands in a URL.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl Scheme {
     }
 }
 
-/// What the command line says about who can reach the server.
+/// The flags that decide who can reach the server.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     /// `--tls-cert`.
@@ -104,10 +104,10 @@ pub struct Reach {
 }
 
 impl Exposure {
-    /// Other than loopback needs a token file and TLS, or a proxy that somebody names.
+    /// An address other than loopback needs a token file, and TLS or a named proxy.
     ///
     /// # Errors
-    /// In words, with what to do about it.
+    /// A message and a hint.
     pub fn choose(host: IpAddr, reach: Reach) -> Result<Self, (&'static str, &'static str)> {
         let wrong = |message, hint| Err((message, hint));
         let proxy = match &reach.behind_proxy {

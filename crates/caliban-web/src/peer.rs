@@ -1,6 +1,7 @@
-//! Whose process is at the other end of a TCP connection on this machine: address → socket → process → what stands above it.
+//! Identifies the process at the other end of a local TCP connection: address → socket → process → its ancestors.
 //!
-//! Only for requests with effects. A peer that no process shows for (a tunnel, another user's) is not judged here: signing in decides.
+//! Only for requests with effects. A peer without a visible process (a tunnel, another user's) is not judged here:
+//! sign-in decides.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use caliban_contract::ancestry::{self, Ancestry};
 
-/// The largest table of connections that is read.
+/// Maximum size of the kernel's connection table.
 const TABLE_CAP: usize = 16 * 1024 * 1024;
 
 /// The two ends of a connection, as the server sees them.
@@ -18,8 +19,8 @@ pub(crate) struct ConnectionEnds {
     pub(crate) own: SocketAddr,
 }
 
-/// A connection, and whose it is once that was asked. The answer is kept for as long as the connection lives: the processes that
-/// hold a connected socket are its opener's.
+/// A connection, and the agent at its other end once that has been looked up. The result is cached for the life of the
+/// connection: the processes that hold a connected socket belong to the one that opened it.
 #[derive(Debug)]
 pub(crate) struct Seat {
     ends: ConnectionEnds,
@@ -31,7 +32,7 @@ impl Seat {
         Self { ends, agent: tokio::sync::OnceCell::new() }
     }
 
-    /// The agent whose process is at the other end, in words.
+    /// The agent whose process is at the other end, as text.
     pub(crate) async fn agent(&self) -> Result<Option<&str>, tokio::task::JoinError> {
         let ends = self.ends;
         let found =
@@ -40,7 +41,7 @@ impl Seat {
     }
 }
 
-/// The agent whose process is at the other end, in words; none when it is a person's or cannot be told.
+/// The agent whose process is at the other end, as text; `None` if it belongs to a person, or is unknown.
 fn agent_at(ends: ConnectionEnds) -> Option<String> {
     if !ends.peer.ip().is_loopback() {
         return None;
@@ -52,7 +53,7 @@ fn agent_at(ends: ConnectionEnds) -> Option<String> {
     })
 }
 
-/// The socket of the other end, by the kernel's table.
+/// The inode of the socket at the other end, from the kernel's table.
 fn inode(ends: ConnectionEnds) -> Option<u64> {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| {
         let text = fs::read_to_string(table).ok().filter(|text| text.len() < TABLE_CAP)?;
@@ -65,7 +66,7 @@ fn inode(ends: ConnectionEnds) -> Option<u64> {
     })
 }
 
-/// An address of the table: hexadecimal words in the machine's order.
+/// An address in the table: hexadecimal words in the machine's byte order.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -88,12 +89,12 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(plain(SocketAddr::new(host, port)))
 }
 
-/// The same address, however it is written.
+/// The canonical form: an IPv4-mapped IPv6 address becomes IPv4.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The processes that hold a socket, as far as we may see.
+/// The processes that hold a socket, as far as we may see them.
 fn holders(inode: u64) -> Vec<i32> {
     let name = format!("socket:[{inode}]");
     let holds = |pid: i32| {

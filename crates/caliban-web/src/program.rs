@@ -1,4 +1,5 @@
-//! Running the programs beside us, for what only they can do: a new agent takes the settings, trust and environment of its repo.
+//! Runs our sibling programs for what only they can do: a new agent takes the settings, trust and environment of its
+//! repo.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,17 +12,17 @@ use tokio::process::Command;
 
 use crate::error::Problem;
 
-/// How long a program may take. A resume waits for a worker, a respawn for the end of a process tree.
+/// Time limit of a program. A resume waits for a worker, a respawn for the end of a process tree.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The largest answer.
+/// Maximum size of the output.
 const CAP: usize = 16 * 1024 * 1024;
 
-/// Runs a program and takes its JSON. What it says on stderr becomes the error.
+/// Runs a program and parses its JSON. Its stderr becomes the error.
 pub(crate) async fn json(program: &Path, args: &[String], stdin: Option<&str>) -> Result<Value, Problem> {
     json_with(program, args, stdin, &[]).await
 }
 
-/// The same with further variables in its environment.
+/// Like `json`, with further environment variables.
 pub(crate) async fn json_with(
     program: &Path,
     args: &[String],
@@ -40,7 +41,7 @@ pub(crate) async fn json_with(
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
     if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
-        // One that does not read it says why.
+        // If the program does not read its stdin, its own error is reported below.
         let _said_below = pipe.write_all(text.as_bytes()).await;
     }
     let output = tokio::time::timeout(LIMIT, child.wait_with_output())
@@ -53,7 +54,7 @@ pub(crate) async fn json_with(
     serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }
 
-/// `error: …` and `hint: …` of a program of ours.
+/// The `error: …` and `hint: …` lines of one of our programs.
 fn refusal(name: &str, code: Option<i32>, stderr: &[u8]) -> Problem {
     let text = caliban_core::inert::block(&String::from_utf8_lossy(stderr)).into_owned();
     let find =

@@ -2,10 +2,10 @@
 
 use qrcodegen::{QrCode, QrCodeEcc};
 
-/// Light modules around the code, which cameras need.
+/// Width of the light margin that cameras need.
 const MARGIN: usize = 4;
 
-/// The code of a link: its dark modules, row by row.
+/// The QR code of a link: its dark modules, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Code(Vec<Vec<bool>>);
 
@@ -24,7 +24,8 @@ impl Code {
         self.0.iter().map(|row| row.iter().map(bit).collect()).collect()
     }
 
-    /// Two rows of modules in a line of text. Light modules are the drawn ones: without colours that is right in a dark terminal.
+    /// Two rows of modules per line of text. The light modules are drawn: without colours that is right in a dark
+    /// terminal.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let end = self.0.len() + 2 * MARGIN;
@@ -52,7 +53,7 @@ mod tests {
         let code = Code::of("https://fleet.test/#t=0123").unwrap();
         let rows = code.rows();
         assert_eq!(rows, KNOWN);
-        // Text and modules are the same code.
+        // The lines of text show the same code as the rows.
         let lines = code.lines();
         assert_eq!((lines.len(), lines.iter().map(|line| line.chars().count()).max()), (17, Some(33)));
         assert!(lines[0].chars().chain(lines[1].chars()).all(|char| char == '█'), "{lines:#?}");

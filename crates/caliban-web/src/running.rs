@@ -1,5 +1,5 @@
-//! A server that is there already: what it has written down of itself, and another link of it, asked for with the token that both
-//! can read. Over TLS only the certificate that it has written down is trusted.
+//! A server that is running already: the record that it has written, and a request for another link with the token that
+//! both can read. Over TLS only the certificate in the record is trusted.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -29,17 +29,17 @@ use tokio_rustls::TlsConnector;
 
 use crate::{Ready, devices};
 
-/// How long it may take.
+/// Time limit of the request.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The largest answer.
+/// Maximum size of the response.
 const CAP: usize = 64 * 1024;
 
-/// What a server writes down for the next one that finds its port taken.
+/// The record that a server leaves for the next one that finds its port in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunningRecord {
-    /// The digest of its certificate; none: it speaks plain HTTP.
+    /// The digest of its certificate; `None` for plain HTTP.
     cert: Option<String>,
-    /// Where scripts find its token.
+    /// The file from which scripts read its token.
     token_file: PathBuf,
 }
 
@@ -48,7 +48,8 @@ impl RunningRecord {
         Self { cert: cert.map(digest), token_file }
     }
 
-    /// Writes it, locked until it is dropped: what a server that was killed has left is not locked. Best effort.
+    /// Writes the record and locks it until it is dropped: the record of a server that was killed is not locked. Best
+    /// effort.
     pub(crate) fn write(&self, dir: &Path, port: u16) -> Option<WrittenRecord> {
         let path = place(dir, port);
         let write = || -> io::Result<File> {
@@ -63,7 +64,7 @@ impl RunningRecord {
         Some(WrittenRecord { path, _lock: file })
     }
 
-    /// That of a server that runs.
+    /// Reads the record of a server that is running.
     fn read(dir: &Path, port: u16) -> Option<Self> {
         let path = place(dir, port);
         let file = File::open(&path).ok()?;
@@ -72,7 +73,7 @@ impl RunningRecord {
     }
 }
 
-/// A record that goes with its server.
+/// A written record; removed when its server ends.
 #[derive(Debug)]
 pub(crate) struct WrittenRecord {
     path: PathBuf,
@@ -93,7 +94,8 @@ fn digest(cert: &CertificateDer<'_>) -> String {
     hex::encode(&Sha256::digest(cert))
 }
 
-/// A link of the server at this address; none when it is not ours: whoever has the port otherwise is not told the token.
+/// A link from the server at this address; `None` if it is not ours. A foreign program on the port never receives the
+/// token.
 pub(crate) async fn ask(dir: &Path, address: SocketAddr, own_file: &Path, token: String) -> Option<Ready> {
     let there = RunningRecord::read(dir, address.port())?;
     let token = match there.token_file == own_file {
@@ -161,7 +163,7 @@ where
     serde_json::from_slice(&body?).ok()
 }
 
-/// Trusts one certificate, whatever names it has.
+/// Trusts exactly one certificate, whatever its names.
 #[derive(Debug)]
 struct Pinned {
     cert: String,

@@ -1,6 +1,6 @@
-//! What a person has read of each agent: the last record that was on a screen. One file for all devices and servers of a user.
+//! The read marks: the last record of each agent that was on a screen. One file for all devices and servers of a user.
 //!
-//! A mark only goes forward, so that a request that comes twice, or late, changes nothing.
+//! A mark only moves forward, so a request that is repeated or late changes nothing.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices;
 
-/// How many agents have a mark; the one that was read longest ago goes.
+/// Maximum number of marks; the oldest one is removed.
 const MARKS: usize = 2000;
 
-/// How far somebody has read, and when.
+/// The last record that was read, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct SeenMark {
     seq: u64,
@@ -28,7 +28,7 @@ pub(crate) struct SeenMarks {
 }
 
 impl SeenMarks {
-    /// Reads what there is below `dir`. Marks that cannot be read are none: everything is new then.
+    /// Reads the marks below `dir`. If they cannot be read there are none, and everything counts as new.
     pub(crate) fn open(dir: &Path) -> Self {
         let file = dir.join("seen.json");
         let marks = read(&file);
@@ -40,12 +40,12 @@ impl SeenMarks {
         self.marks.get(agent).map(|mark| mark.seq)
     }
 
-    /// Somebody has read so far. How far that is in all.
+    /// Moves a mark forward; returns where it is now.
     pub(crate) fn mark(&mut self, agent: &str, seq: u64, now: u64) -> io::Result<u64> {
         if let Some(known) = self.of(agent).filter(|known| *known >= seq) {
             return Ok(known);
         }
-        // Another server may have written.
+        // Another server may have written the file.
         for (agent, mark) in read(&self.file) {
             self.put(agent, mark);
         }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(one.mark("r/1", 7, 1).unwrap(), 7);
         assert_eq!(one.mark("r/1", 7, 2).unwrap(), 7);
         assert_eq!(one.mark("r/1", 3, 3).unwrap(), 7);
-        // The other one has not heard of it, and does not take it back.
+        // The other server does not know of the mark, and still does not move it back.
         assert_eq!(other.mark("r/1", 5, 4).unwrap(), 7);
         assert_eq!(other.mark("r/2", 1, 5).unwrap(), 1);
         let again = SeenMarks::open(dir.path());

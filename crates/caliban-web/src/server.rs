@@ -1,4 +1,4 @@
-//! Listening: connections, their limits, TLS, and leaving.
+//! Listening: connections, their limits, TLS, and shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use tower::ServiceExt as _;
 
 use crate::peer::{ConnectionEnds, Seat};
 
-/// How many connections there may be at once. Others wait.
+/// Maximum number of open connections. Further ones wait.
 const CONNECTIONS: usize = 1024;
-/// How long the head of a request may take to come.
+/// Time limit for the head of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(15);
-/// The largest head.
+/// Maximum size of the head.
 const HEAD_CAP: usize = 64 * 1024;
-/// How long a handshake may take.
+/// Time limit of a TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// How long requests in flight get when the server leaves. Event streams never end by themselves.
+/// Grace period for requests in flight at shutdown. Event streams never end by themselves.
 const LEAVING: Duration = Duration::from_millis(500);
-/// The pause when the system has no more file descriptors.
+/// The pause after the system has run out of file descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// What TLS needs, from two PEM files, and the certificate that is the server's own.
+/// The TLS acceptor from two PEM files, and the server's own certificate.
 pub(crate) fn acceptor(cert: &Path, key: &Path) -> io::Result<(TlsAcceptor, CertificateDer<'static>)> {
     let unread =
         |path: &Path, error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
@@ -53,7 +53,7 @@ pub(crate) fn acceptor(cert: &Path, key: &Path) -> io::Result<(TlsAcceptor, Cert
     Ok((TlsAcceptor::from(Arc::new(config)), own))
 }
 
-/// Serves until a signal says to leave.
+/// Serves until SIGINT or SIGTERM.
 pub(crate) async fn run(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -80,7 +80,7 @@ pub(crate) async fn run(listener: TcpListener, router: Router, tls: Option<TlsAc
         let (router, tls, leaving) = (router.clone(), tls.clone(), leaving.clone());
         connections.spawn(async move {
             let _place = place;
-            // What goes wrong with one connection is that client's alone.
+            // An error of one connection concerns that client only.
             let _broken = connection(stream, peer, router, tls, leaving).await;
         });
     }

@@ -1,4 +1,4 @@
-//! What an agent changed: figures and files, and one file's rows. Read from git by ourselves, so that no daemon is needed.
+//! What an agent changed: figures, files, and the rows of one file. Reads git directly, so no daemon is needed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::error::Problem;
 use crate::input::QueryString;
 use crate::render::{self, PatchPage};
 
-/// With more changed lines a file is folded at first.
+/// A file with more changed lines is folded at first.
 const FOLDED_LINES: u64 = 1000;
-/// Files that people do not read.
+/// Generated files that nobody reviews; folded at first.
 const LOCK_FILES: [&str; 8] = [
     "Cargo.lock",
     "package-lock.json",
@@ -34,9 +34,9 @@ const LOCK_FILES: [&str; 8] = [
     "go.sum",
     "composer.lock",
 ];
-/// How many rows a page has, at most.
+/// Maximum number of rows in a page.
 const PAGE: usize = 2000;
-/// The longest patch of one file whose rows are made.
+/// The largest patch of one file that is turned into rows.
 const PATCH_CAP: usize = 16 * 1024 * 1024;
 
 /// `GET …/diff`.
@@ -98,12 +98,12 @@ pub(crate) async fn diff(
         "left": paths(&changes.left),
         "landed": has_landed,
     });
-    // A line may have become another one: the figures do not tell.
+    // The tag includes the files' mtimes: an edit can leave the line counts as they were.
     let touched = worktree.map(|root| touched(&root, &changes.uncommitted)).unwrap_or_default();
     Ok(tagged(body, &touched, &headers))
 }
 
-/// When the files that are not committed were last written, and how large they are.
+/// Modification times and sizes of the uncommitted files.
 fn touched(root: &std::path::Path, files: &[PathChange]) -> String {
     let about = |file: &PathChange| {
         let about = std::fs::symlink_metadata(root.join(&file.path)).ok()?;
@@ -112,7 +112,7 @@ fn touched(root: &std::path::Path, files: &[PathChange]) -> String {
     files.iter().map(|file| format!("{:?};", about(file))).collect()
 }
 
-/// Which file, and which of its rows.
+/// A file and a range of its rows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FilePart {
     path: String,
@@ -146,7 +146,7 @@ fn file_json(part: &FilePart, patch: &[u8]) -> Value {
         "path": inert::line(&part.path),
         "total": page.total,
         "first": from,
-        // Once is enough.
+        // Only the first page carries the hunks.
         "hunks": (from == 0).then_some(page.hunks),
         "rows": page.rows,
         "binary": is_binary,
@@ -154,7 +154,7 @@ fn file_json(part: &FilePart, patch: &[u8]) -> Value {
     })
 }
 
-/// The repo of an agent's worktree. What git does ends when the caller hangs up.
+/// Opens the repo of an agent's worktree. The git commands are cancelled when the client disconnects.
 async fn open(
     app: &App,
     hash: &str,
@@ -174,7 +174,7 @@ fn refusal(words: words::LandingError) -> Problem {
     Problem { hint: words.hint, ..Problem::new(StatusCode::CONFLICT, "conflict", words.message) }
 }
 
-/// The body with its tag, which has `more` in it, or that the caller has it.
+/// The body with its ETag, which also covers `more`; 304 if the client already has it.
 fn tagged(mut body: Value, more: &str, headers: &HeaderMap) -> Response {
     let digest = Sha256::digest(format!("{body}{more}").as_bytes());
     let tag = caliban_core::hex::encode(&digest[..12]);

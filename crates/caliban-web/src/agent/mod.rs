@@ -1,5 +1,5 @@
-//! One agent: what it is, what it changed, and what one can do to it. Effects go to the daemon of its repo, which is started for
-//! them; who may do what is judged there.
+//! One agent: its state, its changes, and the verbs on it. Effects go to the daemon of its repo, which is started if
+//! none runs; the daemon decides who may do what.
 
 mod diff;
 mod new;
@@ -42,7 +42,7 @@ pub(crate) async fn show(
     Ok(Json(shown))
 }
 
-/// What the agent's files tell.
+/// What the agent's files say.
 fn about(app: &App, row: &AgentRow) -> Value {
     let path = row.dir.join(TRANSCRIPT);
     let index = app.shelf.with(&path, |index| {
@@ -76,7 +76,7 @@ fn spec_json(spec: &SpawnSpec) -> Value {
     })
 }
 
-/// The daemon of a repo; started when there is none. `caliban` starts it, with the settings of that repo.
+/// Connects to the repo's daemon. If none runs, `caliban` starts it with the settings of that repo.
 pub(crate) async fn daemon(app: &App, view: &RepoView) -> Result<Client, Problem> {
     match Client::connect(&view.places).await {
         Err(ClientError::NotRunning(_)) => {

@@ -1,4 +1,4 @@
-//! A new agent: what a form needs to know, and the spawn itself.
+//! A new agent: the data for the form, and the spawn itself.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct Spawn {
 }
 
 impl Spawn {
-    /// As `caliban agents spawn` takes it. A value cannot be taken for a flag: it stands behind an equals sign.
+    /// The arguments of `caliban agents spawn`. Each value follows an equals sign, so it cannot be mistaken for a flag.
     fn args(&self) -> Vec<String> {
         let mut args = vec!["spawn".to_owned(), "--json".to_owned(), format!("--prompt={}", self.prompt)];
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
@@ -56,7 +56,6 @@ impl Spawn {
     }
 }
 
-/// Registers an agent.
 pub(crate) async fn spawn(
     State(app): State<Arc<App>>,
     Path(repo): Path<String>,

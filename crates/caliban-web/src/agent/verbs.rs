@@ -1,4 +1,5 @@
-//! The verbs that change something: each goes to the daemon of the agent's repo, and is answered when it is done.
+//! The verbs that change an agent. Each goes to the daemon of the agent's repo; the response follows when the effect is
+//! done.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub(crate) struct Message {
     text: String,
 }
 
-/// Says something to an agent.
+/// Sends a message to an agent.
 pub(crate) async fn send(
     State(app): State<Arc<App>>,
     Path((repo, id)): AgentPath,
@@ -72,7 +73,7 @@ pub(crate) async fn kill(
     Ok(Json(app.agent(&repo, &id)?.1))
 }
 
-/// Ends the turn of an agent; it lives on.
+/// Ends the current turn of an agent; the agent lives on.
 pub(crate) async fn cancel(State(app): State<Arc<App>>, Path((repo, id)): AgentPath) -> JsonResult {
     let (row, _) = app.agent(&repo, &id)?;
     if row.pid.is_none() {
@@ -100,7 +101,8 @@ pub(crate) struct Resume {
     max_usd: Option<f64>,
 }
 
-/// Lets an ended agent go on. `caliban` does it: secrets that are gone come from our environment, as from a terminal's.
+/// Resumes an ended agent through `caliban`: secrets that the agent no longer has are taken from our environment, as
+/// from a terminal's.
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
     Path((repo, id)): AgentPath,
@@ -117,7 +119,7 @@ pub(crate) async fn resume(
     refreshed(&app, &repo, &id).await
 }
 
-/// Starts an agent anew from its request.
+/// Starts an agent anew from its original request.
 pub(crate) async fn respawn(
     State(app): State<Arc<App>>,
     Path((repo, id)): AgentPath,
@@ -128,12 +130,12 @@ pub(crate) async fn respawn(
     agents(&app, &repo, args).await.map(Json)
 }
 
-/// What makes an effect of `caliban` happen once, though it is asked for twice.
+/// The flag that makes a repeated request to `caliban` idempotent.
 pub(super) fn request_key(named: Named) -> Option<String> {
     named.0.map(|name| format!("--request-key={name}"))
 }
 
-/// What a removal may do.
+/// Options of a removal.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Rm {
@@ -153,7 +155,7 @@ pub(crate) async fn rm(
     Ok(Json(json!(client.rm(&id, RmRequest { force, keep, purge }).await?)))
 }
 
-/// Lands an agent's work, or tries to.
+/// Merges an agent's work, or previews the merge.
 pub(crate) async fn merge(
     State(app): State<Arc<App>>,
     Path((repo, id)): AgentPath,
@@ -171,7 +173,7 @@ pub(super) async fn agents(app: &App, repo: &str, args: Vec<String>) -> Result<V
     program::json(&app.options.programs.caliban, &all, None).await
 }
 
-/// The agent as its daemon has it now.
+/// The agent's current row from its daemon.
 async fn refreshed(app: &App, repo: &str, id: &str) -> JsonResult {
     let mut client = daemon(app, &app.repo(repo)?).await?;
     app.hub.put(repo, client.show(id).await?);

@@ -1,5 +1,5 @@
-//! The way to the broker's store: one connection that reads, and one thread that writes. Messages that come at the same time are
-//! stored in one transaction; each is answered when that is on the disk.
+//! Access to the broker's store: one connection for reads, and one thread for writes. Messages that arrive at the same
+//! time are stored in one transaction; each sender gets its response when that transaction is on the disk.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
 use crate::app::App;
 use crate::error::Problem;
 
-/// How many messages wait for the writer. Further ones wait for these.
+/// Capacity of the writer's queue. When it is full, further senders wait.
 const WAITING: usize = 4096;
-/// How many messages one transaction has, at most.
+/// Maximum number of messages in one transaction.
 const GROUP: usize = 512;
-/// How often it is looked whether somebody else has written.
+/// The interval at which the store is polled for writes of other processes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A message and who waits for its answer.
+/// A message, and the channel for its result.
 struct Job {
     new: NewMessage,
     answer: oneshot::Sender<Result<Sent, BrokerError>>,
@@ -46,12 +46,12 @@ impl Desk {
         Self { url, cafleet, reader: Mutex::new(None), writer, jobs: std::sync::Mutex::new(Some(jobs)) }
     }
 
-    /// What is to be written, for the one who writes it.
+    /// The writer's end of the queue; taken once.
     fn take_jobs(&self) -> Option<mpsc::Receiver<Job>> {
         self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }
 
-    /// Whether there is a store. Reading makes none.
+    /// Whether the store exists. Reading does not create it.
     fn is_there(&self) -> bool {
         let Some(StoreUrl::Sqlite(file)) = &self.url else { return false };
         file.path().exists()
@@ -65,7 +65,7 @@ impl Desk {
         self.url.as_ref().filter(|_| self.is_there()).ok_or_else(none)
     }
 
-    /// The store, for reading; held for one question.
+    /// The store for reading; the lock is held for one query.
     pub(crate) async fn read(&self) -> Result<Reading<'_>, Problem> {
         let url = self.url()?;
         let mut held = self.reader.lock().await;
@@ -84,7 +84,7 @@ impl Desk {
         Ok(sent)
     }
 
-    /// Stores a message for everybody.
+    /// Stores a message for every agent of the session.
     pub(crate) async fn broadcast(&self, new: &NewBroadcast) -> Result<Broadcast, Problem> {
         let mut reading = self.read().await?;
         let done = reading.broker()?.broadcast(new, Stamp::now()).await.map_err(refusal)?;
@@ -92,8 +92,8 @@ impl Desk {
         Ok(done)
     }
 
-    /// Has what is stored typed into the panes of a session: wakes the deliverer, or starts one. Best effort: what is owed stays
-    /// owed.
+    /// Has the stored messages typed into the panes of a session: wakes the session's deliverer, or starts one. Best
+    /// effort: a message that is not typed now stays due.
     pub(crate) async fn deliver(&self, session: SessionId) {
         let (Ok(mut reading), Ok(StoreUrl::Sqlite(file))) = (self.read().await, self.url()) else { return };
         let Ok(broker) = reading.broker() else { return };
@@ -111,7 +111,7 @@ impl Desk {
     }
 }
 
-/// The store, held.
+/// The store with its lock held.
 pub(crate) struct Reading<'d>(MutexGuard<'d, Option<Broker>>);
 
 impl Reading<'_> {
@@ -120,13 +120,13 @@ impl Reading<'_> {
     }
 }
 
-/// Writes what comes, and tells pages when something has changed. Never returns.
+/// Runs the writer, and notifies pages of changes in the store. Never returns.
 pub(crate) async fn watch(app: Arc<App>) {
     let of_writer = Arc::clone(&app);
-    // On a thread of its own: between two statements it must not wait for requests that are being read.
+    // A thread of its own: between two statements the writer must not wait for the reads of other requests.
     let writer = std::thread::Builder::new().name("broker-writer".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        // Without one each sender hears that the writer has ended.
+        // Without a runtime, dropping the queue tells each sender that the writer has ended.
         match runtime {
             Ok(runtime) => runtime.block_on(write(&of_writer)),
             Err(_) => drop(of_writer.desk.take_jobs()),
@@ -159,11 +159,11 @@ async fn write(app: &App) {
         match answers {
             Ok(answers) => {
                 for (answer, waiting) in answers.into_iter().zip(waiting) {
-                    // Who has hung up finds it in the timeline.
+                    // A client that has disconnected finds the message in the timeline.
                     let _gone = waiting.send(answer);
                 }
             }
-            // Nothing is stored: each tries by itself, so that each hears why.
+            // The transaction stored nothing. Each message is sent on its own, so that each sender gets its own error.
             Err(_) => {
                 broker = None;
                 for (new, waiting) in all.iter().zip(waiting) {
@@ -182,7 +182,7 @@ async fn write(app: &App) {
     }
 }
 
-/// Tells pages when the store has changed.
+/// Notifies pages when the store has changed.
 async fn look(app: &App) {
     let mut before = None;
     loop {
@@ -204,7 +204,8 @@ async fn look(app: &App) {
     }
 }
 
-/// Who we are to the store: a person's, as far as that can be told; the server does not start below an agent.
+/// Our identity towards the store: a person's, as far as the process ancestry shows. The server refuses to start below
+/// an agent.
 fn speaker() -> Speaker {
     let (view, own) = view();
     match acting(&view, own, None) {
@@ -218,7 +219,7 @@ fn store(why: String) -> Problem {
     Problem::internal(format!("the broker's store cannot be used: {}", caliban_core::inert::line(&why)))
 }
 
-/// A refusal of the broker's, with the status that fits.
+/// A refusal of the broker as a problem with the fitting HTTP status.
 pub(crate) fn refusal(error: BrokerError) -> Problem {
     let words = caliban_core::inert::line(&error.to_string()).into_owned();
     let (status, code) = match &error {

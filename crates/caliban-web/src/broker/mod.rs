@@ -1,4 +1,4 @@
-//! The message broker's pages: what the original's server had (`/ui/api`), and what it had not (`/api/v1/broker`).
+//! The routes of the message broker: those of the original's server (`/ui/api`), and ours (`/api/v1/broker`).
 
 mod desk;
 mod pages;

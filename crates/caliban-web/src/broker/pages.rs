@@ -1,4 +1,4 @@
-//! A session as a page shows it: everybody in it, and its messages, broadcasts as one entry with their recipients.
+//! A session as a page shows it: its agents and its messages. A broadcast is one entry with its recipients.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::input::JsonBody;
 use crate::once::Named;
 use crate::render;
 
-/// How many tasks are read for a page.
+/// Maximum number of tasks read for a page.
 const TASKS: u32 = 400;
-/// How many entries a page has.
+/// Maximum number of entries in a page.
 const ENTRIES: usize = 200;
-/// The longest message.
+/// Maximum length of a message.
 pub(super) const TEXT_CAP: usize = 256 * 1024;
 
-/// `GET /api/v1/broker/sessions`. Without a store there are none.
+/// `GET /api/v1/broker/sessions`. Without a store the list is empty.
 pub(crate) async fn sessions(State(app): State<Arc<App>>) -> Result<Json<Value>, Problem> {
     let Ok(mut reading) = app.desk.read().await else { return Ok(Json(json!({"sessions": []}))) };
     let broker = reading.broker()?;
@@ -80,7 +80,7 @@ pub(crate) struct Compose {
     text: String,
 }
 
-/// Sends as the session's Administrator, to one or to all.
+/// Sends as the session's Administrator, to one agent or to all.
 pub(crate) async fn broadcast_or_send(
     State(app): State<Arc<App>>,
     Path(given): Path<String>,

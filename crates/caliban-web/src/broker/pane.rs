@@ -1,4 +1,4 @@
-//! What a member's pane shows just now. `cafleet member capture` looks, for the member's Director.
+//! The current screen of a member's pane. `cafleet member capture` reads it, as the member's Director.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::input::QueryString;
 use crate::program;
 use crate::render::Terminal;
 
-/// How many lines are shown when nobody says otherwise, and at most.
+/// Default and maximum number of lines.
 const LINES: u32 = 40;
 const LINES_CAP: u32 = 500;
 

@@ -20,10 +20,10 @@ use crate::error::Problem;
 use crate::input::JsonBody;
 use crate::once::Named;
 
-/// How many messages a list has.
+/// Maximum number of messages in a list.
 const MESSAGES: u32 = 200;
 
-/// An error in the words of the original.
+/// An error with the original's texts.
 pub(crate) struct Detail(StatusCode, String);
 
 impl IntoResponse for Detail {
@@ -112,7 +112,7 @@ async fn messages(app: &App, session: SessionId, of: Of) -> UiResult {
     let broker = reading.broker()?;
     let tasks = broker.timeline(session, of, MESSAGES).await.map_err(refusal)?;
     let names = names(&broker.everybody(session).await.map_err(refusal)?);
-    // A summary has no reader.
+    // Unicasts only: the summary of a broadcast has no recipient.
     let shown = tasks.iter().filter(|task| task.kind == TaskKind::Unicast).map(|task| message(task, &names));
     Ok(Json(json!({"messages": shown.collect::<Vec<_>>()})))
 }
@@ -142,14 +142,14 @@ pub(crate) struct SendBody {
     text: String,
 }
 
-/// Sends as any agent of the session, to one or to all.
+/// Sends as any agent of the session, to one agent or to all.
 pub(crate) async fn send(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     named: Named,
     JsonBody(body): JsonBody<SendBody>,
 ) -> UiResult {
-    // A whole id is believed until it is used: the transaction checks it.
+    // A whole id is not looked up here: the transaction checks it.
     let given = headers.get("x-session-id").and_then(|id| id.to_str().ok()).and_then(SessionId::parse);
     let session = match given {
         Some(session) => session,

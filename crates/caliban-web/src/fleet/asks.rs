@@ -1,4 +1,4 @@
-//! What agents ask, with the whole call.
+//! The agents' open questions, each with its whole call.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::hub::Repo;
 use crate::app::App;
 use crate::time;
 
-/// The largest call that is shown; it is inert text, so this is no danger, only a long page.
+/// Maximum size of a call that is shown. A larger one would be harmless (the text is inert), but a long page.
 const CALL_CAP: usize = 256 * 1024;
 
 /// A question.
@@ -40,7 +40,7 @@ pub(crate) struct FleetQuestion {
 }
 
 impl FleetQuestion {
-    /// The questions of an agent; `above` are the agents above it.
+    /// The questions of an agent; `above` are its ancestors.
     pub(crate) fn of(repo: &Repo, row: &AgentRow, above: &[String]) -> Vec<Self> {
         let line = |text: &str| inert::line(text).into_owned();
         let one = |ask: &records::AskRecord| Self {
@@ -95,7 +95,7 @@ impl FleetQuestion {
         })
     }
 
-    /// The same with the whole call, which a row has no room for: the transcript has it.
+    /// With the whole call from the transcript: a row holds only the beginning of a long one.
     fn whole(mut self) -> Self {
         if call_text::is_cut(&self.call)
             && let Some(call) = self.recorded()
@@ -108,7 +108,7 @@ impl FleetQuestion {
     fn recorded(&self) -> Option<String> {
         let mut found = None;
         let read = Tail::new(self.transcript.clone()).each(|line| {
-            // Cheap first: most lines are something else.
+            // The cheap test first: most lines are other records.
             if !line.contains("ask_opened") || !line.contains(&self.id) {
                 return;
             }
@@ -128,7 +128,7 @@ impl FleetQuestion {
     }
 }
 
-/// A text as lines of runs.
+/// Plain text as lines of runs.
 pub(crate) fn lines_of(text: &str) -> Vec<Value> {
     text.lines().map(|line| json!([["", line]])).collect()
 }

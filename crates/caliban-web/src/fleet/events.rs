@@ -1,5 +1,5 @@
-//! `GET /api/v1/events`: what happens, as server-sent events. Each reader has a cursor into the ring; what it watches of transcripts
-//! is read for it alone, and comes without an id.
+//! `GET /api/v1/events`: server-sent events. Each reader has a cursor into the ring. Events of the transcripts that a
+//! reader watches are read for that reader alone, and carry no id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::app::App;
 use crate::error::Problem;
 use crate::input::QueryString;
 
-/// How often the stream says that it is alive.
+/// The interval of the stream's ping events.
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// How many pieces wait for a reader that is slow. Then the writer waits, and the ring goes on.
+/// Capacity of the queue to a slow reader. When it is full the writer waits, and the ring goes on.
 const AHEAD: usize = 16;
-/// How many transcripts a stream may watch.
+/// Maximum number of transcripts that a stream may watch.
 const WATCHED: usize = 16;
-/// How many events go out in one piece.
+/// Maximum number of events in one piece.
 const BATCH: usize = 256;
 
-/// What to tell.
+/// The query: where to resume, and which transcripts to watch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct EventsQuery {
@@ -37,7 +37,6 @@ pub(crate) struct EventsQuery {
     watch: Option<String>,
 }
 
-/// The stream.
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -62,7 +61,7 @@ pub(crate) async fn events(
     Ok((kind, Body::from_stream(stream)).into_response())
 }
 
-/// The reader's end; the writer ends with it.
+/// The reader's end; dropping it aborts the writer.
 struct EventReader {
     reader: mpsc::Receiver<Bytes>,
     writer: AbortHandle,
@@ -74,11 +73,11 @@ impl Drop for EventReader {
     }
 }
 
-/// Nobody reads any more.
+/// The reader has disconnected.
 struct HungUp;
 
 async fn write(app: &Arc<App>, last: Option<&str>, watched: &[String], pieces: &mpsc::Sender<Bytes>) {
-    // How it ends does not matter: the reader is gone.
+    // The result does not matter: the reader is gone.
     let _hung_up = tell(app, last, watched, pieces).await;
 }
 
@@ -101,7 +100,7 @@ async fn tell(
     }
     let mut ping = tokio::time::interval(PING_EVERY);
     loop {
-        // What came before we looked is told at once.
+        // Marked as seen before reading the ring, so that an event that arrives meanwhile wakes us again.
         changed.borrow_and_update();
         cursor = catch_up(app, cursor, pieces).await?;
         tokio::select! {
@@ -112,7 +111,7 @@ async fn tell(
     }
 }
 
-/// Tells what the ring has behind the cursor; everything anew when it has gone past it.
+/// Sends the ring's events after the cursor, or a new snapshot if the ring no longer reaches back to it.
 async fn catch_up(app: &App, cursor: u64, pieces: &mpsc::Sender<Bytes>) -> Result<u64, HungUp> {
     let Some(news) = app.hub.after(cursor) else { return snapshot(app, true, pieces).await };
     let mut cursor = cursor;
@@ -147,7 +146,7 @@ async fn snapshot(app: &App, is_reset: bool, pieces: &mpsc::Sender<Bytes>) -> Re
     Ok(number)
 }
 
-/// An event. JSON has no line ends.
+/// One event in SSE format. The JSON contains no line breaks.
 fn piece(id: Option<&str>, name: &str, data: &str) -> String {
     match id {
         Some(id) => format!("id: {id}\nevent: {name}\ndata: {data}\n\n"),

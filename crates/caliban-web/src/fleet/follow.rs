@@ -1,5 +1,5 @@
-//! How the fleets stand, live: one task per repo, which listens to its daemon, and reads its registry where none runs. Starts
-//! no daemon and changes nothing.
+//! Follows the fleets live: one task per repo listens to the repo's daemon, or reads its registry where no daemon runs.
+//! Starts no daemon and changes nothing.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,15 +17,15 @@ use tokio::task::JoinSet;
 use super::hub::{Hub, Repo};
 use crate::app::App;
 
-/// How often repos are looked for, and registries without a daemon are read.
+/// The interval at which we look for repos, and read registries without a daemon.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Follows all fleets, those that come later too. Never returns.
+/// Follows all fleets, including those that appear later. Never returns.
 pub(crate) async fn follow(app: Arc<App>) {
     let parent = app.options.sources.data.join("repos");
     let mut followed: BTreeMap<PathBuf, tokio::task::AbortHandle> = BTreeMap::new();
     let mut tasks = JoinSet::new();
-    // Each repo of the first look holds a sender until it was read.
+    // Each repo of the first scan holds a sender until it has been read.
     let (unread, mut all_read) = mpsc::channel::<Infallible>(1);
     let mut unread = Some(unread);
     let waiting = Arc::clone(&app);
@@ -63,7 +63,7 @@ fn hash_of(base: &Path) -> String {
     base.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Dropped when a repo was read for the first time.
+/// Dropped when the repo has been read for the first time.
 type Unread = Option<mpsc::Sender<Infallible>>;
 
 /// Follows one fleet.
@@ -72,7 +72,7 @@ async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
     let mut repo = Repo::new(&hash, places.repo());
     let mut seen = None;
     loop {
-        // A directory that is not where this repo's is (a copy, say) has no daemon of its own.
+        // A directory that is not at its repo's place (a copy, say) has no daemon of its own.
         let daemon = if places.base() == base {
             listen(&app.hub, &repo, &places, &mut unread).await
         } else {
@@ -81,7 +81,7 @@ async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
         if let FollowEnd::Problem(problem) = &daemon {
             repo.problem = Some(problem.clone());
         }
-        // Read anew when somebody told of it meanwhile, or something has changed on the disk.
+        // Read again if a daemon has reported meanwhile, or if the files have changed.
         let now = Signature::of(base);
         if daemon != FollowEnd::Nobody || seen.as_ref() != Some(&now) || now.is_moving {
             match offline::read(base, &places, &places).await {
@@ -92,7 +92,7 @@ async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
                     if matches!(daemon, FollowEnd::Nobody) {
                         repo.problem = None;
                     }
-                    // A fleet that never had an agent is no fleet.
+                    // A fleet that never had an agent is not shown.
                     if !rows.is_empty() || app.hub.repo(&hash).is_some() {
                         app.hub.put_repo(repo.clone(), &places);
                         app.hub.replace(&hash, rows);
@@ -109,11 +109,11 @@ async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
     }
 }
 
-/// What tells whether a registry has changed.
+/// The state of a registry's files, to detect a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Signature {
     files: Vec<Option<(u64, std::time::SystemTime)>>,
-    /// Whether agents live that nobody keeps the books of.
+    /// Whether agents are alive without a daemon; the registry is then read each time.
     is_moving: bool,
 }
 
@@ -130,18 +130,18 @@ impl Signature {
     }
 }
 
-/// What came of listening to a daemon.
+/// How listening to a daemon ended.
 #[derive(Debug, PartialEq, Eq)]
 enum FollowEnd {
-    /// There is none.
+    /// No daemon runs.
     Nobody,
-    /// It told, and is gone.
+    /// The daemon reported, and has ended.
     Gone,
-    /// It cannot be listened to.
+    /// The daemon runs, but listening failed.
     Problem(String),
 }
 
-/// Listens to the daemon of a repo for as long as there is one.
+/// Listens to the daemon of a repo until the daemon ends.
 async fn listen(hub: &Hub, repo: &Repo, places: &Places, unread: &mut Unread) -> FollowEnd {
     let events = match Client::connect(places).await {
         Ok(client) => client.events().await,
@@ -159,7 +159,7 @@ async fn listen(hub: &Hub, repo: &Repo, places: &Places, unread: &mut Unread) ->
 
 async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut DaemonEvents, unread: &mut Unread) {
     let hash = &repo.hash;
-    // What a daemon says first is all of its agents, one by one.
+    // A daemon begins with all of its agents, one event each.
     let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
     loop {
         match events.next().await {

@@ -1,5 +1,5 @@
-//! What is known of all fleets, and the ring of what has changed. One ring, a cursor per reader: a reader that stands still costs
-//! nothing, and is told to begin anew when the ring has gone past it.
+//! The known state of all fleets, and the ring of recent events. There is one ring and a cursor per reader: an idle
+//! reader costs nothing, and a reader that the ring has overtaken gets a new snapshot.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use super::asks::FleetQuestion;
 use super::{shown, spent_today};
 use crate::time;
 
-/// How long a reader waits for the first look at all repos.
+/// Maximum time that a reader waits for the first scan of all repos.
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
-/// How many events are kept for readers that come back.
+/// Number of events kept for readers that reconnect.
 const RING: usize = 8192;
-/// How many bytes they have together, at most.
+/// Maximum total size of these events in bytes.
 const RING_BYTES: usize = 8 * 1024 * 1024;
 
 /// A repo with a fleet.
@@ -30,9 +30,9 @@ pub(crate) struct Repo {
     pub(crate) hash: String,
     pub(crate) path: PathBuf,
     pub(crate) name: String,
-    /// Whether its daemon tells.
+    /// Whether its daemon runs and reports.
     pub(crate) daemon: bool,
-    /// When what is known was read from the disk.
+    /// When the state was read from the disk, if no daemon reports it.
     pub(crate) recorded_at: Option<u64>,
     pub(crate) problem: Option<String>,
 }
@@ -61,7 +61,7 @@ impl Repo {
 struct Known {
     row: AgentRow,
     since: u64,
-    /// What was said of it last, for comparing.
+    /// The JSON that was last sent for it, to detect changes.
     said: Arc<str>,
 }
 
@@ -73,15 +73,15 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// An agent as it is shown.
+    /// An agent as pages show it.
     fn shown(&self, known: &Known, now: u64) -> Value {
         let label = |id| self.agents.get(&id)?.row.label.clone();
         shown::agent(&self.repo, &known.row, known.since, now, &label)
     }
 
-    /// What an agent asks.
+    /// The open questions of an agent.
     fn asks(&self, row: &AgentRow) -> Vec<FleetQuestion> {
-        // Most ask nothing, and have nobody above them.
+        // The common case first: most agents ask nothing, and have no ancestors.
         if row.asks.is_empty() {
             return Vec::new();
         }
@@ -96,7 +96,7 @@ impl Fleet {
     }
 }
 
-/// An event as it goes out.
+/// An event as it is sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) number: u64,
@@ -104,7 +104,7 @@ pub(crate) struct Event {
     pub(crate) data: Arc<str>,
 }
 
-/// Everything, and the number of the last event that is in it.
+/// The whole state, and the number of the last event that it includes.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) number: u64,
@@ -121,18 +121,18 @@ struct State {
     today: Value,
 }
 
-/// Everything that is known.
+/// The known state of all fleets.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    /// Tells our events from those of a server before us.
+    /// Distinguishes our events from those of an earlier server process.
     epoch: String,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
-    /// Whether every repo that was there at the start was read.
+    /// Whether every repo that was there at the start has been read.
     is_settled: watch::Sender<bool>,
 }
 
-/// A repo for a route: where its things are.
+/// A repo and its paths, for a route.
 #[derive(Debug, Clone)]
 pub(crate) struct RepoView {
     pub(crate) repo: Repo,
@@ -151,13 +151,13 @@ impl Hub {
         })
     }
 
-    /// Every repo that was there at the start was read.
+    /// Every repo that was there at the start has been read.
     pub(crate) fn settle(&self) {
         self.is_settled.send_replace(true);
     }
 
-    /// Waits for [`Hub::settle`], but not for ever: a page that comes back to a server that has
-    /// just started would be told that all agents are gone.
+    /// Waits for [`Hub::settle`], for a limited time. Without it a page that reconnects to a server that has just
+    /// started would conclude that all agents are gone.
     pub(crate) async fn settled(&self) {
         let mut settled = self.is_settled.subscribe();
         let _late = tokio::time::timeout(SETTLE_LIMIT, settled.wait_for(|is_settled| *is_settled)).await;
@@ -177,13 +177,13 @@ impl Hub {
         format!("{}-{number}", self.epoch)
     }
 
-    /// The number of an id, when it is one of ours.
+    /// The event number of an id; `None` if another server process made the id.
     pub(crate) fn number(&self, id: &str) -> Option<u64> {
         let (epoch, number) = id.split_once('-')?;
         (epoch == self.epoch).then(|| number.parse().ok()).flatten()
     }
 
-    /// The events behind a number; none when the ring does not go back so far.
+    /// The events after this number; `None` if the ring does not reach back that far.
     pub(crate) fn after(&self, number: u64) -> Option<Vec<Event>> {
         let state = self.state();
         let last = state.next.saturating_sub(1);
@@ -195,7 +195,7 @@ impl Hub {
         Some(state.ring.iter().skip(skip).cloned().collect())
     }
 
-    /// Everything, as it is now. Written agent by agent: hundreds of them as values at once take megabytes.
+    /// The current state. Serialized agent by agent: hundreds of them as JSON values at once take megabytes.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut state = self.state();
         let now = caliban_contract::wall_ms();
@@ -243,7 +243,7 @@ impl Hub {
         Some(RepoView { repo: fleet.repo.clone(), places: fleet.places.clone() })
     }
 
-    /// One agent as it is shown, by its whole id.
+    /// One agent by its whole id: its row, and the JSON that pages show.
     pub(crate) fn agent(&self, hash: &str, id: AgentId) -> Option<(AgentRow, Value)> {
         let state = self.state();
         let fleet = state.fleets.get(hash)?;
@@ -261,7 +261,7 @@ impl Hub {
         state.fleets.values().flat_map(each).collect()
     }
 
-    /// A repo is there; who tells of it may have changed.
+    /// Adds or updates a repo; whether a daemon reports it may have changed.
     pub(crate) fn put_repo(&self, repo: Repo, places: &Places) {
         let mut state = self.state();
         let data = repo.json();
@@ -273,13 +273,13 @@ impl Hub {
         }
     }
 
-    /// A repo's fleet has no agents any more, or its directory is gone.
+    /// Removes a repo: its fleet has no agents any more, or its directory is gone.
     pub(crate) fn forget(&self, hash: &str) {
         self.replace(hash, Vec::new());
         self.state().fleets.remove(hash);
     }
 
-    /// All agents of a repo, as somebody has just told.
+    /// Replaces all agents of a repo.
     pub(crate) fn replace(&self, hash: &str, rows: Vec<AgentRow>) {
         let mut state = self.state();
         let Some(fleet) = state.fleets.get(hash) else { return };
@@ -291,7 +291,7 @@ impl Hub {
         self.put_all(&mut state, hash, rows);
     }
 
-    /// An agent is there or has changed.
+    /// Adds or updates an agent.
     pub(crate) fn put(&self, hash: &str, row: AgentRow) {
         self.put_all(&mut self.state(), hash, vec![row]);
     }
@@ -299,7 +299,7 @@ impl Hub {
     fn put_all(&self, state: &mut State, hash: &str, rows: Vec<AgentRow>) {
         let now = caliban_contract::wall_ms();
         let Some(fleet) = state.fleets.get_mut(hash) else { return };
-        // Agents name each other: all of them are known before one is told of.
+        // The JSON of an agent names other agents: all rows are stored before any event is made.
         let mut before = Vec::new();
         for row in rows {
             let id = row.id;
@@ -318,7 +318,7 @@ impl Hub {
         self.count(state);
     }
 
-    /// Says what is new of an agent.
+    /// Sends the events for what has changed about an agent.
     fn tell(&self, state: &mut State, hash: &str, id: AgentId, old: Option<&Known>, now: u64) {
         let Some(fleet) = state.fleets.get_mut(hash) else { return };
         let Some(known) = fleet.agents.get(&id) else { return };
@@ -340,7 +340,7 @@ impl Hub {
         }
     }
 
-    /// An agent is gone.
+    /// Removes an agent.
     pub(crate) fn remove(&self, hash: &str, id: AgentId) {
         self.take_out(&mut self.state(), hash, id);
     }
@@ -356,19 +356,19 @@ impl Hub {
         self.count(state);
     }
 
-    /// What was spent today and may be, as it was last read.
+    /// Today's spending and limit, as last read.
     pub(crate) fn today(&self) -> Value {
         self.state().today.clone()
     }
 
-    /// What was spent today and may be.
+    /// Stores today's spending and limit.
     pub(crate) fn put_today(&self, today: Value) {
         let mut state = self.state();
         state.today = today;
         self.count(&mut state);
     }
 
-    /// Something else has happened.
+    /// Sends another kind of event.
     pub(crate) fn say(&self, name: &'static str, data: &Value) {
         self.push_json(&mut self.state(), name, data);
     }
@@ -398,7 +398,7 @@ impl Hub {
     }
 }
 
-/// When an agent that we see for the first time came into its state, as far as its row tells.
+/// The time of the last state change of an agent that is new to us, as far as its row shows it.
 fn first_since(row: &AgentRow) -> u64 {
     row.asks.first().map_or(row.updated_at.max(row.created_at), |ask| ask.opened_at)
 }
@@ -452,14 +452,14 @@ mod tests {
         hub.put(&hash, AgentRow { turns: 2, ..row.clone() });
         let names: Vec<&str> = hub.after(number).unwrap().iter().map(|event| event.name).collect();
         assert_eq!(names, ["agent"], "what has not changed is not said again");
-        // Of another server, of the future, too old.
+        // An id of another server process, of the future, and one that is too old.
         assert_eq!(hub.number("zzzz-1"), None);
         assert!(hub.after(number + 10_000).is_none());
         for turns in 0..(RING as u64 + 5) {
             hub.put(&hash, AgentRow { turns: turns + 10, ..row.clone() });
         }
         assert!(hub.after(number).is_none());
-        // Long rows: fewer of them are kept.
+        // With long rows the ring keeps fewer events.
         let text = "x".repeat(64 * 1024);
         for turns in 0..200 {
             hub.put(&hash, AgentRow { turns, last_text: Some(text.clone()), ..row.clone() });

@@ -1,5 +1,5 @@
-//! The live transcripts that a stream watches: their files are looked at, and agents at work are listened to for what the model is
-//! just saying. Nobody is woken for it.
+//! The transcripts that a stream watches live: their files are polled, and running agents are listened to for the
+//! model's partial output. No agent is woken for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,21 +17,22 @@ use crate::app::App;
 use crate::render::Terminal;
 use crate::transcript::{self, Index};
 
-/// How often transcripts are looked at.
+/// The interval at which transcripts are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How many items of one transcript are told at once; a page that is further behind asks for them.
+/// Maximum number of items of one transcript that are sent at once; a page that is further behind requests the others.
 const AT_ONCE: usize = 50;
-/// How often an agent that cannot be listened to is tried again.
+/// The interval at which a failed connection to an agent is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How many records wait for the reader. Then the file waits.
+/// Capacity of the queue of records. When it is full, reading the file pauses.
 const RECORDS_AHEAD: usize = 8;
-/// How many pieces of what is said wait for the reader; more are dropped, the record has them all.
+/// Capacity of the queue of partial output. When it is full, pieces are dropped; the record will have them all.
 const AHEAD: usize = 256;
 
 /// An event without an id.
 type News = (&'static str, Value);
 
-/// What one stream watches. What it has read of a transcript is told: nothing is lost when its reader does something else meanwhile.
+/// What one stream watches. Every record that was read is queued, so none is lost while the reader is busy with
+/// something else.
 pub(super) struct Live {
     records: mpsc::Receiver<News>,
     said: mpsc::Receiver<News>,
@@ -40,7 +41,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Begins, and says from where on each transcript is told: who has asked for less of it asks again.
+    /// Begins to watch, and returns the length at which each transcript begins; a client that has loaded less requests
+    /// the rest.
     pub(super) async fn begin(app: &Arc<App>, keys: &[String]) -> (Self, Vec<News>) {
         let (sender, said) = mpsc::channel(AHEAD);
         let (teller, records) = mpsc::channel(RECORDS_AHEAD);
@@ -62,7 +64,7 @@ impl Live {
         (Self { records, said, is_empty: begun.is_empty(), _tasks: tasks }, begun)
     }
 
-    /// What is new. Waits for ever when nothing is watched. Safe to drop while it waits.
+    /// The next event. Waits for ever if nothing is watched. Cancel-safe.
     pub(super) async fn next(&mut self) -> News {
         if self.is_empty {
             return std::future::pending().await;
@@ -75,7 +77,7 @@ impl Live {
     }
 }
 
-/// Tells what is new in a transcript, as fast as it is taken.
+/// Polls a transcript and queues new items; waits while the queue is full.
 async fn look(key: String, path: PathBuf, mut index: Index, teller: mpsc::Sender<News>) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -97,7 +99,7 @@ async fn look(key: String, path: PathBuf, mut index: Index, teller: mpsc::Sender
     }
 }
 
-/// The items that are new or have changed; the last ones, when there are many.
+/// The new and changed items; only the last `AT_ONCE` of them if there are more.
 fn news_of(path: &std::path::Path, index: &mut Index) -> Vec<Value> {
     let changed = index.update(path).unwrap_or_default();
     let skip = changed.len().saturating_sub(AT_ONCE);
@@ -105,7 +107,7 @@ fn news_of(path: &std::path::Path, index: &mut Index) -> Vec<Value> {
     each.flat_map(|n| transcript::items(path, index, *n..n + 1).unwrap_or_default()).collect()
 }
 
-/// Listens to an agent whenever it is at work.
+/// Listens to an agent whenever it runs.
 async fn listen(app: Arc<App>, key: String, said: mpsc::Sender<News>) {
     let Some((repo, id)) = key.split_once('/').map(|(repo, id)| (repo.to_owned(), id.to_owned())) else {
         return;
@@ -128,9 +130,9 @@ async fn listen(app: Arc<App>, key: String, said: mpsc::Sender<News>) {
     }
 }
 
-/// Passes on what an agent says until it hangs up.
+/// Forwards what an agent says until the connection ends.
 async fn hear(mut link: Link, key: &str, said: &mpsc::Sender<News>) {
-    // To take part without being told everything that was: the page has the transcript.
+    // Joins the session without a replay of its history: the page has the transcript.
     let params = json!({"sessionId": link.session, "cwd": link.cwd, "mcpServers": []});
     let peer = link.client.peer().clone();
     let joining = async move { peer.call::<Value>(AGENT_METHOD_NAMES.session_resume, &params).await };
@@ -148,7 +150,7 @@ async fn hear(mut link: Link, key: &str, said: &mpsc::Sender<News>) {
             }
         };
         let Ok(Some(event)) = event else { return };
-        // A question stays open: pages answer through the daemon.
+        // Questions are left open here: pages answer them through the daemon.
         let ClientEvent::Update(update) = event else { continue };
         let news = match update.update {
             SessionUpdate::AgentMessageChunk(chunk) => delta(key, "text", chunk.content),
@@ -157,7 +159,7 @@ async fn hear(mut link: Link, key: &str, said: &mpsc::Sender<News>) {
             _ => None,
         };
         if let Some(news) = news {
-            // A reader that is too slow gets the record.
+            // A piece is dropped when the reader is too slow: the record will have it.
             let _dropped = said.try_send(news);
         }
     }
@@ -168,7 +170,7 @@ fn delta(key: &str, kind: &str, content: ContentBlock) -> Option<News> {
     Some(("delta", json!({"key": key, "kind": kind, "text": inert::block(&text.text)})))
 }
 
-/// What a running command has printed so far.
+/// The output of a running command so far.
 fn output(key: &str, update: &caliban_acp::v1::ToolCallUpdate) -> Option<News> {
     let texts: Vec<&str> = update
         .fields

@@ -1,4 +1,4 @@
-//! The fleets of all repos: what is known of them, who tells it, and the routes that say it.
+//! The fleets of all repos: their known state, the tasks that keep it up to date, and the routes that serve it.
 
 mod asks;
 mod events;

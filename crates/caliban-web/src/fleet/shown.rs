@@ -1,4 +1,4 @@
-//! One agent as a page shows it: the row of the list, and everything that a page would otherwise have to derive. Pure.
+//! One agent as a page shows it: its row, and everything that a page would otherwise have to derive. Pure.
 
 use caliban_control::protocol::AgentRow;
 use caliban_control::words;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::hub::Repo;
 use crate::{render, time};
 
-/// How an agent stands, in one word, with its mark and its colour.
+/// An agent's status as one word, with its glyph and its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) word: &'static str,
@@ -22,7 +22,7 @@ const fn status(word: &'static str, glyph: &'static str, tone: &'static str, gro
     Status { word, glyph, tone, group }
 }
 
-/// The table of states: the same in the terminal.
+/// The table of statuses; the terminal uses the same.
 pub(crate) fn status_of(row: &AgentRow) -> Status {
     if !row.asks.is_empty() {
         return status("asks", "!", "attn", "needs_you");
@@ -47,7 +47,7 @@ pub(crate) fn status_of(row: &AgentRow) -> Status {
     }
 }
 
-/// The agent as JSON. `since` is its last state change, `label` knows the agents of its repo.
+/// The agent as JSON. `since` is the time of its last state change; `label` looks up the labels of the repo's agents.
 pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &words::Labels<'_>) -> Value {
     let how = status_of(row);
     let mut value = serde_json::to_value(words::ShownAgent::new(row, now)).unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
     if let Value::Object(extra) = extra {
         fields.extend(extra);
     }
-    // Questions have a route of their own, with the whole call.
+    // Questions have a route of their own with the whole call.
     fields.insert("asks".into(), json!(row.asks.iter().map(|ask| &ask.id).collect::<Vec<_>>()));
     fields.remove("age_ms");
     value

@@ -1,4 +1,4 @@
-//! What was spent today and may be, as the ledger has it: what `caliban budget show` says, kept up to date in the top bar.
+//! Today's spending and limit from the ledger, as in `caliban budget show`, kept up to date for the top bar.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::program;
 
-/// How often it is looked whether the ledger has changed.
+/// The interval at which the ledger is checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
-/// How old what the settings say may get, while agents spend.
+/// Maximum age of the limits read from the settings, while agents spend.
 const SETTINGS_AGE: Duration = Duration::from_secs(60);
 
-/// Before the ledger was read.
+/// The value before the ledger has been read.
 pub(super) fn unknown() -> Value {
     told(&Meter::default(), Limits::NONE)
 }
@@ -36,7 +36,7 @@ fn told(meter: &Meter, most: Limits) -> Value {
     })
 }
 
-/// Keeps it true.
+/// Keeps the hub's value up to date. Never returns.
 pub(crate) async fn follow(app: Arc<App>) {
     let file = app.options.sources.data.join(FILE);
     let mut seen = None;
@@ -48,7 +48,7 @@ pub(crate) async fn follow(app: Arc<App>) {
                 of_settings = Some((Instant::now(), settings(&app).await));
             }
             let most = of_settings.map_or(Limits::NONE, |(_, most)| most);
-            // One that cannot be read just now is read again: the bar shows what it was.
+            // On a read error the bar keeps the old value, and the next round tries again.
             if let Ok(today) = read(&file, now.0, most).await {
                 app.hub.put_today(today);
                 seen = Some(now);
@@ -58,7 +58,7 @@ pub(crate) async fn follow(app: Arc<App>) {
     }
 }
 
-/// When the ledger or its log was last written.
+/// Modification times of the ledger and its write-ahead log.
 fn written(file: &Path) -> [Option<SystemTime>; 2] {
     let at = |path: &Path| std::fs::metadata(path).and_then(|about| about.modified()).ok();
     let mut log = file.as_os_str().to_owned();
@@ -67,7 +67,7 @@ fn written(file: &Path) -> [Option<SystemTime>; 2] {
 }
 
 async fn read(file: &Path, day: Date, of_settings: Limits) -> Result<Value, StoreError> {
-    // Reading makes no ledger.
+    // Reading does not create a ledger.
     if !file.exists() {
         return Ok(told(&Meter::default(), of_settings));
     }
@@ -78,11 +78,11 @@ async fn read(file: &Path, day: Date, of_settings: Limits) -> Result<Value, Stor
     Ok(told(&pool.meter, pool.limits.unwrap_or(of_settings)))
 }
 
-/// What the user's own settings say. Only `caliban` reads them; outside of a repo those of no repo count.
+/// The limits in the user's own settings. Only `caliban` reads settings; outside a repo, no repo's settings apply.
 async fn settings(app: &App) -> Limits {
     let data = app.options.sources.data.to_string_lossy().into_owned();
     let args = ["-C", &data, "budget", "show", "--json"].map(str::to_owned);
-    // Without it there is a sum without a budget beside it.
+    // Best effort: without limits the bar shows only the sum.
     let pools = program::json(&app.options.programs.caliban, &args, None).await.unwrap_or_default();
     let day = pools.as_array().into_iter().flatten().find(|pool| pool["pool"] == "all agents today");
     let amount = |name: &str| day.and_then(|pool| pool[name].as_u64());

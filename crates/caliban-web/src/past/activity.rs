@@ -1,4 +1,4 @@
-//! When each agent worked, waited and asked. One fold for each transcript, brought up to date by what was appended since.
+//! When each agent worked, waited and asked: one fold per transcript, updated with the lines appended since.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::transcript::{NewLines, ReadTo};
 
-/// How many changes of state of one conversation are kept.
+/// Maximum number of state changes kept per conversation.
 const CHANGES: usize = 5000;
 
-/// What an agent is doing from a moment on.
+/// What an agent does from a point in time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doing {
     Works,
@@ -25,9 +25,9 @@ pub(crate) enum Doing {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fold {
     pub(super) read: ReadTo,
-    /// From when on what, in milliseconds since 1970.
+    /// State changes with their times in milliseconds since 1970.
     pub(crate) changes: Vec<(u64, Doing)>,
-    /// The last moment that is recorded.
+    /// The time of the last record.
     pub(crate) last: u64,
     pub(super) open_asks: u64,
 }
@@ -41,7 +41,7 @@ impl ActivityFolds {
     pub(crate) fn fold(&self, path: &Path) -> Fold {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
         let mut fold = before.unwrap_or_default();
-        // One that cannot be read just now counts as it was.
+        // If the file cannot be read now, the old fold is used.
         let _as_it_was = fold.update(path);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), fold.clone());
         fold

@@ -14,7 +14,7 @@ use crate::error::Problem;
 use crate::fleet;
 use crate::guard::Caller;
 
-/// The route.
+/// The route; refuses browsers.
 pub(crate) async fn metrics(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -52,7 +52,7 @@ fn text(app: &App) -> String {
         *turns.entry(repo.name.clone()).or_default() += row.turns;
     }
     let mut family = |name: &str, help: &str, lines: Vec<(Vec<(&str, String)>, f64)>| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
         for (labels, value) in lines {
             let labels: Vec<String> =

@@ -1,5 +1,5 @@
-//! Looking back: what was spent, a fleet's evening, full text search, and figures for Prometheus. All of it is a fold over
-//! transcripts, and can be made anew from them.
+//! Looking back: spending, the timeline of a fleet, full text search, and figures for Prometheus. All of it is derived
+//! from transcripts, and can be rebuilt from them.
 
 mod activity;
 mod metrics;

@@ -1,5 +1,5 @@
-//! `GET /api/v1/search`: full text over transcripts and messages. The index is brought up to date by whoever asks; what it has not
-//! read in time it reads for the next one.
+//! `GET /api/v1/search`: full text search over transcripts and messages. Each request updates the index; what it cannot
+//! read within the time limit is left to the next request.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,19 +23,19 @@ use crate::input::QueryString;
 use crate::render::Run;
 use crate::transcript::{NewLines, ReadTo};
 
-/// How long one question may read on before it answers with what there is.
+/// Maximum time that a request spends on the index before it answers with what the index has.
 const READING: Duration = Duration::from_secs(2);
-/// How much of a transcript is taken in at once.
+/// Maximum number of bytes of a transcript indexed in one transaction.
 const CHUNK: u64 = 4 * 1024 * 1024;
-/// How much of one text is taken in.
+/// Maximum number of bytes of one text that are indexed.
 const TEXT_CAP: usize = 16 * 1024;
-/// How many hits are told when nobody says otherwise, and at most.
+/// Default and maximum number of hits in an answer.
 const HITS: u32 = 100;
 const HITS_CAP: u32 = 500;
-/// How many hits of one agent are told.
+/// Maximum number of hits of one agent in an answer.
 const PER_AGENT: usize = 3;
 
-/// The index; opened when somebody asks for the first time.
+/// The index; opened at the first request.
 pub(crate) struct Library {
     file: PathBuf,
     index: Mutex<Option<SearchIndex>>,
@@ -47,7 +47,7 @@ impl Library {
     }
 }
 
-/// What to look for.
+/// The query.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SearchQuery {
     q: String,
@@ -108,7 +108,7 @@ pub(crate) async fn search(
     Ok(Json(json!({"q": inert::line(&part.q), "agents": shown, "messages": messages, "indexing": is_behind})))
 }
 
-/// An index that cannot be used is made anew: everything in it is elsewhere.
+/// An index that cannot be opened is rebuilt: all of its content is stored elsewhere.
 async fn open(file: &Path) -> Result<SearchIndex, Problem> {
     let url = StoreUrl::sqlite(file.to_owned());
     match SearchIndex::open(&url).await {
@@ -124,7 +124,7 @@ async fn open(file: &Path) -> Result<SearchIndex, Problem> {
     }
 }
 
-/// Takes in what a transcript has more; whether that was all of it in time.
+/// Indexes the new part of a transcript; `false` if time ran out before the end.
 async fn read(index: &mut SearchIndex, path: &Path, give_up: Instant) -> Result<bool, Problem> {
     let source = path.to_string_lossy().into_owned();
     let mut position = index.position(&source).await.map_err(failed)?;
@@ -145,7 +145,7 @@ async fn read(index: &mut SearchIndex, path: &Path, give_up: Instant) -> Result<
 
 /// The next texts of a transcript. Blocks.
 fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<SearchEntry>)> {
-    // The store has signed numbers; these are the same bits.
+    // The store's numbers are signed; the bits are the same.
     let known = ReadTo { inode: from.inode.cast_unsigned(), offset: from.read_to.cast_unsigned() };
     let mut lines = NewLines::open(path, known)?;
     let start = lines.position.offset;
@@ -184,7 +184,7 @@ fn said(record: &Value) -> String {
     texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// All texts in a value.
+/// All strings in a JSON value.
 fn strings(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -198,13 +198,13 @@ fn strings(value: &Value) -> String {
     }
 }
 
-/// A snippet as runs; what was found has the class `hit`.
+/// A snippet as runs; matches have the class `hit`.
 fn runs(snippet: &str) -> Vec<Run> {
     let mut runs = Vec::new();
     for piece in snippet.split_inclusive([MARKS.0, MARKS.1]) {
         let class = if piece.ends_with(MARKS.1) { "hit" } else { "" };
         let text = piece.trim_end_matches([MARKS.0, MARKS.1]);
-        // The lines of a text stand beside each other here.
+        // Lines are joined into one.
         let text = text.replace(['\n', '\t', '\r'], " ");
         Run::put(&mut runs, Run::new(class, inert::line(&text)));
     }

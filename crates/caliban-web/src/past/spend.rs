@@ -1,4 +1,4 @@
-//! `GET /api/v1/spend`: tokens by kind and cost, by day, agent and model, as the ledger has them: what `caliban budget` shows, too.
+//! `GET /api/v1/spend`: tokens by kind and cost, by day, agent and model, from the same ledger as `caliban budget`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::app::App;
 use crate::error::Problem;
 use crate::input::QueryString;
 
-/// How many days are told when nobody says otherwise, and at most.
+/// Default and maximum number of days.
 const DAYS: u16 = 30;
 const DAYS_CAP: u16 = 366;
-/// How many agents are told.
+/// Maximum number of agents in an answer.
 const AGENTS: usize = 200;
 
-/// How far back.
+/// The query.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SpendQuery {
     days: Option<u16>,
 }
 
-/// Requests and what they took.
+/// A number of requests, and what they spent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     requests: u64,
     spent: Spent,
 }
 
-/// An agent with its helpers.
+/// An agent, including its helpers.
 #[derive(Debug, Default)]
 struct SpendingAgent {
     sum: Sum,
@@ -52,7 +52,7 @@ pub(crate) async fn spend(
 ) -> Result<Json<Value>, Problem> {
     let days = part.days.unwrap_or(DAYS).clamp(1, DAYS_CAP);
     let file = app.options.sources.data.join(FILE);
-    // Reading makes no ledger.
+    // Reading does not create a ledger.
     if !file.exists() {
         return Ok(Json(answer(&app, &LedgerRead::default())));
     }
@@ -63,13 +63,12 @@ pub(crate) async fn spend(
     Ok(Json(answer(&app, &read)))
 }
 
-/// What the ledger says.
+/// What was read from the ledger.
 #[derive(Debug, Default)]
 struct LedgerRead {
     today: Sum,
     week: Sum,
     total: Sum,
-    /// What all agents may spend today, where a person has set that.
     days: Vec<SpendingSum>,
     models: Vec<SpendingSum>,
     agents: Vec<SpendingSum>,
@@ -103,7 +102,7 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
     let model = |line: &SpendingSum| inert::line(line.model.as_deref().unwrap_or("unknown")).into_owned();
     let models: Vec<Value> =
         read.models.iter().map(|line| with(&sum(line), json!({"model": model(line)}))).collect();
-    // An agent counts with the helpers below it.
+    // Helpers count for the agent that they belong to.
     let mut agents: BTreeMap<String, SpendingAgent> = BTreeMap::new();
     for line in &read.agents {
         let Some(account) = &line.agent else { continue };
@@ -166,7 +165,7 @@ fn with(sum: &Sum, more: Value) -> Value {
     shown
 }
 
-/// Tokens and cost. A cost of which a part has no price is unknown, never 0.
+/// Tokens and cost. If the price of any part is unknown the whole cost is unknown, never 0.
 fn figures(sum: &Sum) -> Value {
     let spent = &sum.spent;
     json!({

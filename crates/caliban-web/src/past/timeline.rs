@@ -1,4 +1,4 @@
-//! `GET /api/v1/timeline`: who worked, waited for whom, asked and failed, as spans of time.
+//! `GET /api/v1/timeline`: when each agent worked, waited (and for which agent), asked and failed, as spans of time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::fleet;
 use crate::input::QueryString;
 use crate::time;
 
-/// How long a daemon may take to answer; its agents are told from their transcripts then.
+/// Maximum time for a daemon's answer; after it, its agents' spans are derived from their transcripts.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What a daemon records (`caliban_store::fleet::StateChange`).
+/// The statuses that a daemon records (`caliban_store::fleet::StateChange`).
 const STATUSES: [&str; 10] =
     ["queued", "running", "asks", "waits", "limited", "idle", "done", "failed", "killed", "crashed"];
-/// How many messages of a session are looked at.
+/// Maximum number of messages read per session.
 const MESSAGES: u32 = 1000;
-/// How far back when nobody says otherwise.
+/// The default length of the time range.
 const BACK_MS: u64 = 12 * 60 * 60 * 1000;
 
-/// From when to when.
+/// The time range.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TimeRange {
     from: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) async fn timeline(
         let agents: Vec<Value> = seen
             .map(|(repo, row)| {
                 let key = format!("{}/{}", repo.hash, row.id);
-                // What a daemon without a history, or none at all, cannot tell, the transcript tells in part.
+                // Without a history from a daemon, the transcript gives an incomplete one.
                 let spans = match history.get(&key) {
                     Some(changes) => recorded(changes),
                     None => spans(&row, &app.book.fold(&row.dir.join(TRANSCRIPT)), now),
@@ -96,14 +96,14 @@ pub(crate) async fn timeline(
     Ok(Json(made.map_err(|error| Problem::internal(error.to_string()))?))
 }
 
-/// Those for whom it waited, or waits still. A row has only those who have not ended.
+/// The agents that it waited or waits for. The row names only those that have not ended.
 fn after(row: &AgentRow) -> Vec<AgentId> {
     let spec = std::fs::read_to_string(row.dir.join(SPEC)).ok();
     let spec = spec.and_then(|text| SpawnSpec::from_json(&text).ok());
     spec.map_or_else(|| row.after.clone(), |spec| spec.after)
 }
 
-/// What agents of fleets wrote to each other through the broker: when, and the keys of both. Without a broker nothing.
+/// Messages between fleet agents through the broker: the time, and the keys of both agents. Empty without a broker.
 async fn messages(app: &App, from: u64, to: u64) -> Vec<Value> {
     let owners: Vec<(Owner, String)> = app
         .hub
@@ -120,7 +120,7 @@ async fn messages(app: &App, from: u64, to: u64) -> Vec<Value> {
         let key_of = |owner: &Owner| owners.iter().find(|(known, _)| known == owner).map(|(_, key)| key);
         let keys: HashMap<_, _> =
             everybody.iter().filter_map(|agent| Some((agent.id, key_of(agent.owner.as_ref()?)?))).collect();
-        // Two of us must be there to write to each other.
+        // A message needs two fleet agents in the session.
         if keys.len() < 2 {
             continue;
         }
@@ -138,10 +138,10 @@ async fn messages(app: &App, from: u64, to: u64) -> Vec<Value> {
     found
 }
 
-/// From when on an agent stood how.
+/// Statuses and when each began.
 type Changes = Vec<(u64, &'static str)>;
 
-/// The changes of state by agent, as far as daemons run that tell them.
+/// The state changes by agent, from the daemons that run and record them.
 async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
     let mut all: BTreeMap<String, Changes> = BTreeMap::new();
     for view in app.hub.repos() {
@@ -156,12 +156,12 @@ async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
     all
 }
 
-/// The spans of changes that were recorded; after an end there is none until it goes on.
+/// Recorded changes as spans. After an end there is no span until the agent goes on.
 fn recorded(changes: &[(u64, &'static str)]) -> Vec<TimeSpan> {
     let each = changes.iter().enumerate().filter_map(|(at, (from, status))| {
         let status = match *status {
             "done" | "failed" | "killed" | "crashed" => return None,
-            // It rests until somebody speaks to it.
+            // Idle: it waits for a message.
             "idle" => "waits",
             other => other,
         };
@@ -174,12 +174,12 @@ fn recorded(changes: &[(u64, &'static str)]) -> Vec<TimeSpan> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TimeSpan {
     from: u64,
-    /// None goes on.
+    /// `None` while it goes on.
     to: Option<u64>,
     status: &'static str,
 }
 
-/// The life of an agent, from its spawn on.
+/// The life of an agent from its spawn on, derived from its transcript.
 fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<TimeSpan> {
     let mut starts: Vec<(u64, &'static str)> = vec![(row.created_at, "queued")];
     starts.extend(fold.changes.iter().map(|(at, doing)| {
@@ -193,14 +193,14 @@ fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<TimeSpan> {
     let status = fleet::status_of(row);
     let has_ended = words::has_ended(row.state);
     let end = has_ended.then(|| row.updated_at.max(fold.last));
-    // What it does now, its row knows better than its transcript.
+    // For the present state the row is more reliable than the transcript.
     if !has_ended && starts.len() > 1 && starts.last().is_some_and(|(_, last)| *last != status.word) {
         starts.push((row.updated_at.max(fold.last).min(now), status.word));
     }
     let mut spans: Vec<TimeSpan> = Vec::new();
     for (at, (from, status)) in starts.iter().enumerate() {
         let to = starts.get(at + 1).map(|(next, _)| *next).or(end);
-        // A turn that ends with the agent is no waiting.
+        // The pause between the end of the last turn and the end of the agent is not shown as waiting.
         if has_ended && *status == "waits" && at + 1 == starts.len() {
             continue;
         }

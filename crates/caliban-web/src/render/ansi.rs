@@ -1,13 +1,13 @@
-//! Terminal output as lines of runs: colours and weights become classes, everything else that a terminal would do is dropped.
+//! Terminal output as lines of runs: colours and weights become classes, all other control sequences are dropped.
 
 use caliban_core::inert;
 
 use super::Run;
 
-/// A longer line is cut.
+/// Longer lines are cut.
 const LINE_BYTES: usize = 16 * 1024;
 
-/// What the next character looks like. It goes on from line to line.
+/// The current text attributes. They carry over from line to line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Terminal {
     bold: bool,
@@ -26,7 +26,7 @@ impl Terminal {
         text.lines().map(|line| terminal.line(line)).collect()
     }
 
-    /// The next line. What stands before a carriage return was overwritten.
+    /// The next line. Text before a carriage return was overwritten, so it is dropped.
     pub(crate) fn line(&mut self, line: &str) -> Vec<Run> {
         let line = line.trim_end_matches('\r');
         let shown = line.rsplit('\r').next().unwrap_or_default();
@@ -46,7 +46,7 @@ impl Terminal {
         runs
     }
 
-    /// Takes one escape sequence; what is behind it.
+    /// Parses one escape sequence; returns the text after it.
     fn escape<'t>(&mut self, text: &'t str) -> &'t str {
         let body = text.get(1..).unwrap_or_default();
         let skip = |count: usize| body.get(count..).unwrap_or_default();
@@ -60,7 +60,7 @@ impl Terminal {
                 }
                 parameters.get(end + 1..).unwrap_or_default()
             }
-            // A title, a link: up to a bell or the string terminator.
+            // A title or a link: ends with BEL or the string terminator.
             Some(b']' | b'P' | b'_' | b'^' | b'X') => {
                 let end = body.find(['\u{7}', '\u{1b}']);
                 match end {
@@ -117,7 +117,7 @@ impl Terminal {
     }
 }
 
-/// A colour of 256 or of all, as the nearest of the sixteen.
+/// A 256-colour or RGB value as the nearest of the 16 colours.
 fn wide(numbers: &mut impl Iterator<Item = u16>) -> Option<u8> {
     match numbers.next()? {
         5 => match numbers.next()? {
@@ -186,7 +186,7 @@ mod tests {
                 assert_eq!(found, [runs]);
             }
         }
-        // A colour goes on in the next line.
+        // A colour carries over to the next line.
         assert_eq!(Terminal::lines("\u{1b}[32ma\nb")[1], [run("fg2", "b")]);
     }
 }

@@ -1,4 +1,4 @@
-//! Code as runs, a line at a time.
+//! Highlighted code as runs, line by line.
 
 use caliban_highlight::Meaning;
 pub(crate) use caliban_highlight::language_of;
@@ -9,12 +9,12 @@ use super::Run;
 pub(crate) struct Highlighter(caliban_highlight::Highlighter);
 
 impl Highlighter {
-    /// For code in this language, as a fence or a file name's ending names it.
+    /// `language` is that of a code fence, or a file name extension.
     pub(crate) fn new(language: &str) -> Self {
         Self(caliban_highlight::Highlighter::new(language))
     }
 
-    /// The next line, without its end; it must be inert.
+    /// The next line, without its line end. The text must be inert already.
     pub(crate) fn line(&mut self, line: &str) -> Vec<Run> {
         self.0.line(line).into_iter().map(|(meaning, text)| Run::new(class(meaning), text)).collect()
     }

@@ -1,4 +1,5 @@
-//! Changes as rows: a patch of git's, or two texts. Line numbers before and after, highlighted, with the changed words marked.
+//! Changes as rows, from a git patch or from two texts: line numbers before and after, highlighted, with the changed
+//! words marked.
 
 use caliban_core::inert;
 use serde_json::{Value, json};
@@ -6,16 +7,16 @@ use similar::{ChangeTag, TextDiff};
 
 use super::{Highlighter, Run, language_of};
 
-/// Texts that are longer are not compared.
+/// Larger texts are not compared.
 const CHANGE_BYTES: usize = 512 * 1024;
-/// Lines that are longer have no words marked.
+/// Words are not marked in longer lines.
 const WORDS_BYTES: usize = 1000;
-/// Changed lines around a page that are looked at for it.
+/// Maximum number of changed lines before and after a page that are compared with it.
 const AROUND: usize = 1000;
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// The rows of a change that a call makes; none when it is too large.
+/// The rows of the change that a tool call makes; `None` if the texts are too large.
 pub(crate) fn change(path: &str, old: &str, new: &str) -> Option<Vec<Value>> {
     if old.len() + new.len() > CHANGE_BYTES {
         return None;
@@ -35,7 +36,7 @@ pub(crate) fn change(path: &str, old: &str, new: &str) -> Option<Vec<Value>> {
     Some(writer.rows)
 }
 
-/// A line of a patch, and its numbers before and after.
+/// A line of a patch with its old and new line numbers.
 struct PatchLine<'a> {
     kind: Kind,
     old: u64,
@@ -50,24 +51,24 @@ enum Kind {
     Remark,
 }
 
-/// Some rows of one file's patch.
+/// A range of rows of one file's patch.
 #[derive(Debug, Default)]
 pub(crate) struct PatchPage {
-    /// How many there are in all.
+    /// The total number of rows.
     pub(crate) total: usize,
-    /// At which rows of all hunks begin.
+    /// The rows at which hunks begin.
     pub(crate) hunks: Vec<usize>,
     pub(crate) rows: Vec<Value>,
 }
 
-/// Some rows of one file's patch, as git writes it. Only these are highlighted: a page of a long patch costs what a page of a
-/// short one does.
+/// A range of rows of one file's git patch. Only these are highlighted, so a page costs the same however long the patch
+/// is.
 pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>) -> PatchPage {
     let lines = patch_lines(patch);
     let hunks =
         lines.iter().enumerate().filter(|(_, line)| line.kind == Kind::Hunk).map(|(n, _)| n).collect();
     let window = window.start.min(lines.len())..window.end.min(lines.len());
-    // Words are compared within whole groups of changed lines.
+    // Words are compared within whole groups of changed lines, which may reach beyond the page.
     let is_changed =
         |line: &&PatchLine<'_>| matches!(line.kind, Kind::Line(ChangeTag::Insert | ChangeTag::Delete));
     let (before, behind) = lines.split_at(window.start);
@@ -80,7 +81,7 @@ pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>
             Kind::Hunk => {
                 writer.flush();
                 writer.rows.push(json!({"t": "@", "in": [Run::new("", inert::line(line.text))]}));
-                // What stands between is not known.
+                // The text between two hunks is unknown, so highlighting starts afresh.
                 writer.highlighter = Highlighter::new(language_of(path));
             }
             Kind::Line(tag) => {
@@ -100,7 +101,7 @@ pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>
     PatchPage { total: lines.len(), hunks, rows }
 }
 
-/// The lines of all hunks; each is a row.
+/// The lines of all hunks; each becomes a row.
 fn patch_lines(patch: &str) -> Vec<PatchLine<'_>> {
     let mut lines = Vec::new();
     let (mut old, mut new, mut is_in_hunk) = (0_u64, 0_u64, false);
@@ -130,7 +131,7 @@ fn patch_lines(patch: &str) -> Vec<PatchLine<'_>> {
     lines
 }
 
-/// `@@ -12,3 +14,4 @@ …`: where a hunk begins.
+/// `@@ -12,3 +14,4 @@ …`: the first line numbers of a hunk.
 fn hunk(line: &str) -> Option<(u64, u64)> {
     let rest = line.strip_prefix("@@ -")?;
     let (old, rest) = rest.split_once(" +")?;
@@ -177,7 +178,7 @@ impl Writer {
         }
     }
 
-    /// Writes the changed lines that wait. Where as many go as come, their words are compared.
+    /// Writes the pending changed lines. If as many were deleted as inserted, their words are compared pairwise.
     fn flush(&mut self) {
         let (mut deleted, mut inserted) =
             (std::mem::take(&mut self.deleted), std::mem::take(&mut self.inserted));
@@ -200,7 +201,7 @@ fn mark_words(old: &mut Line, new: &mut Line) {
         return;
     }
     let diff = TextDiff::from_words(old.text.as_str(), new.text.as_str());
-    // Lines that have little in common are not changed, but others.
+    // Lines with little in common count as replaced, not as changed.
     if diff.ratio() < 0.4 {
         return;
     }
@@ -224,7 +225,7 @@ fn mark_words(old: &mut Line, new: &mut Line) {
     new.runs = marked(&new.runs, &come, "add");
 }
 
-/// The runs, with a further class within the ranges.
+/// The runs, with another class added within the ranges.
 fn marked(runs: &[Run], ranges: &[std::ops::Range<usize>], class: &str) -> Vec<Run> {
     let mut out = Vec::new();
     let mut from = 0;
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(rows[2]["in"], json!([["", "the "], ["del", "old"], ["", " word"]]));
         assert_eq!(rows[3]["in"], json!([["", "the "], ["add", "new"], ["", " word"]]));
         assert_eq!((rows.len(), total), (6, 6));
-        // Any part of it is the same rows.
+        // Every page shows the same rows as the whole.
         for (from, to) in [(0, 2), (2, 3), (3, 4), (3, 6), (5, 9), (7, 9)] {
             let page = patch_rows("x.txt", patch, from..to);
             let end = to.min(rows.len());

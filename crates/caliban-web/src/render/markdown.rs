@@ -1,4 +1,4 @@
-//! Markdown as blocks and runs. HTML in it is text like any other.
+//! Markdown as blocks and runs. HTML in it is shown as text.
 
 use caliban_core::inert;
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use super::{Highlighter, Run};
 
-/// A longer text is cut.
+/// Longer texts are cut.
 const CAP: usize = 256 * 1024;
-/// What of a text fits into a line, and more.
+/// How much of a text `plain` reads: more than fits into a line.
 const PLAIN_CAP: usize = 2000;
 const OPTIONS: Options =
     Options::ENABLE_TABLES.union(Options::ENABLE_STRIKETHROUGH).union(Options::ENABLE_TASKLISTS);
-/// How deep lists and quotes may be in each other.
+/// Maximum nesting of lists and quotes.
 const DEPTH: usize = 16;
-/// Addresses that a link may have.
+/// The schemes that a link may have.
 const SCHEMES: [&str; 3] = ["http://", "https://", "mailto:"];
 
 /// The blocks of a text.
@@ -30,7 +30,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Value> {
     blocks
 }
 
-/// The beginning of a text as one line, without its marks. A row has its line ends as signs.
+/// The beginning of a text as one line without Markdown marks. A row's text has `␊` for line ends.
 pub(crate) fn plain(text: &str) -> String {
     let cut = (0..=PLAIN_CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let shown = text.get(..cut).unwrap_or_default().replace('␊', "\n");
@@ -41,7 +41,7 @@ pub(crate) fn plain(text: &str) -> String {
             Event::Text(text) | Event::Code(text) | Event::Html(text) | Event::InlineHtml(text) => {
                 words.push_str(&text);
             }
-            // Marks within a line.
+            // Marks within a line add no space.
             Event::Start(tag) if is_inline_tag(&tag) => {}
             Event::End(
                 TagEnd::Strong | TagEnd::Emphasis | TagEnd::Strikethrough | TagEnd::Link | TagEnd::Image,
@@ -59,14 +59,14 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Blocks until the end of what they are in.
+    /// The blocks up to the end of the enclosing element.
     fn blocks(&mut self) -> Vec<Value> {
         let mut blocks = Vec::new();
         let mut loose = Vec::new();
         self.depth += 1;
         while let Some(event) = self.events.next() {
             if !matches!(event, Event::Start(_) | Event::End(_)) || is_inline(&event) {
-                // Of a tight list: its items have no paragraphs.
+                // In a tight list: its items have no paragraphs.
                 self.inline(event, &mut loose, &mut Style::default());
                 continue;
             }
@@ -170,7 +170,7 @@ impl<'t> Reader<'t> {
         json!({"b": "table", "align": align, "head": head, "rows": rows})
     }
 
-    /// Runs until the end of what they are in.
+    /// The runs up to the end of the enclosing element.
     fn runs(&mut self) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut style = Style::default();
@@ -183,7 +183,7 @@ impl<'t> Reader<'t> {
         runs
     }
 
-    /// One inline event; a span takes everything up to its end.
+    /// One inline event; a span consumes everything up to its end.
     fn inline(&mut self, event: Event<'t>, runs: &mut Vec<Run>, style: &mut Style) {
         match event {
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => style.put(runs, &text),
@@ -204,7 +204,7 @@ impl<'t> Reader<'t> {
                     Tag::Emphasis => inner.words.push("i"),
                     Tag::Strikethrough => inner.words.push("s"),
                     Tag::Link { dest_url, .. } => inner.link(&dest_url),
-                    // A picture is its words: nothing is fetched from outside.
+                    // An image becomes a link with its alt text: nothing is fetched from outside.
                     Tag::Image { dest_url, .. } => inner.link(&dest_url),
                     _ => {}
                 }
@@ -218,7 +218,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The bare text until the end of what it is in.
+    /// The bare text up to the end of the enclosing element.
     fn flat(&mut self) -> String {
         let (mut text, mut depth) = (String::new(), 0_usize);
         for event in self.events.by_ref() {
@@ -318,7 +318,7 @@ mod tests {
             !found.contains('\u{1b}') && !found.contains("\\u001b") && !found.contains('\u{202e}'),
             "{found}"
         );
-        // However deep, it ends.
+        // The nesting is bounded.
         let deep = "> ".repeat(500) + "x";
         assert!(json!(blocks(&deep)).to_string().len() < 100_000);
     }

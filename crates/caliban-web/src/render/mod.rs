@@ -1,5 +1,5 @@
-//! Foreign text as meaning: Markdown becomes blocks, code and terminal output become runs, changes become rows. A page makes text
-//! nodes of them and nothing else. Everything is made inert first; no markup of theirs survives.
+//! Renders untrusted text as data: Markdown becomes blocks, code and terminal output become runs, changes become rows.
+//! A page turns these into text nodes only. All text is made inert first; no markup survives.
 
 mod ansi;
 mod code;
@@ -26,7 +26,7 @@ impl Run {
         Self { class: class.into(), text: text.into(), href: None }
     }
 
-    /// Adds a run, joined with the one before it when both look alike.
+    /// Appends a run; joined with the last one if class and link are the same.
     pub(crate) fn put(runs: &mut Vec<Self>, run: Self) {
         match runs.last_mut() {
             _ if run.text.is_empty() => {}

@@ -1,4 +1,5 @@
-//! From an item's position to the bytes of its records. Grows with the file; a file that was begun anew is read anew.
+//! Maps an item's position to the bytes of its records. Grows with the file; a file that was replaced is read from its
+//! start.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,28 +12,28 @@ use serde_json::Value;
 
 use super::{NewLines, ReadTo};
 
-/// How many points of usage are kept; then every second one goes.
+/// Maximum number of usage points; above it every second one is dropped.
 const POINTS: usize = 2000;
 
-/// Where a line is.
+/// The byte range of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LineSpan {
     pub(crate) at: u64,
     pub(crate) bytes: u32,
 }
 
-/// An item: its record, and the one that ends it.
+/// An item: its record, and the record that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TranscriptEntry {
     pub(crate) seq: u64,
     pub(crate) record: LineSpan,
-    /// The end of a call, the answer to a question; for a queued message that it was heard.
+    /// The record of a call's end, of the answer to a question, or of the delivery of a queued message.
     pub(crate) end: Option<LineSpan>,
-    /// Whether a call without an end has none because its worker is gone.
+    /// Whether a call has no end because its worker is gone.
     pub(crate) is_interrupted: bool,
 }
 
-/// What a model request took.
+/// The usage of one model request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Point {
     pub(crate) at: String,
@@ -44,7 +45,7 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     read: ReadTo,
-    /// How many items come before the first of `entries`, and those of them that have no end yet.
+    /// The number of items before the first of `entries`, and those of them that have no end yet.
     base: usize,
     before: HashMap<usize, TranscriptEntry>,
     entries: Vec<TranscriptEntry>,
@@ -53,11 +54,11 @@ pub(crate) struct Index {
     /// The last todo list.
     pub(crate) todo: Option<Value>,
     pub(crate) points: Vec<Point>,
-    /// Counts up when an item before the last one changes.
+    /// Positions of the items that are new or changed since the last `update`.
     changed: Vec<u64>,
 }
 
-/// What of a record the index needs.
+/// The fields of a record that the index needs.
 #[derive(Debug, Deserialize)]
 struct Head<'a> {
     seq: u64,
@@ -81,7 +82,7 @@ struct Head<'a> {
     message: Option<MessageHead<'a>>,
 }
 
-/// A call has a text, a background agent a number.
+/// The id of a call is text, that of a background agent a number.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum IdOf<'a> {
@@ -110,7 +111,8 @@ struct BlockHead<'a> {
 }
 
 impl Index {
-    /// An index that knows only what can still change, and takes in what comes: for one that follows the end.
+    /// An index that starts at the end of this one and knows only the items that can still change: for a stream that
+    /// follows the file.
     pub(crate) fn follower(&self) -> Self {
         let is_open = |n: &usize| Some((*n, self.entry(*n as u64)?));
         Self {
@@ -122,7 +124,7 @@ impl Index {
         }
     }
 
-    /// Takes in what has come since the last time. The items that are new or have changed, in order.
+    /// Indexes what was appended since the last time; returns the new and changed items in order.
     pub(crate) fn update(&mut self, path: &Path) -> io::Result<Vec<u64>> {
         let mut lines = match NewLines::open(path, self.read) {
             Ok(lines) => lines,
@@ -134,7 +136,7 @@ impl Index {
         }
         while let Some(line) = lines.next_line()? {
             let bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
-            // A line that is no record is nobody's item.
+            // A line that is no record makes no item.
             if let Ok(head) = serde_json::from_slice::<Head<'_>>(line) {
                 self.take(&head, LineSpan { at: self.read.offset, bytes }, line);
             }
@@ -154,7 +156,7 @@ impl Index {
         match head.event.as_ref() {
             "started" => self.push(head.seq, span, None),
             "resumed" => {
-                // What its worker left open before, nobody ends any more.
+                // What the previous worker left open will never get an end.
                 let open: Vec<usize> =
                     self.open.drain().filter(|(key, _)| !key.starts_with("q:")).map(|(_, n)| n).collect();
                 for n in open {
@@ -244,17 +246,17 @@ impl Index {
         }
     }
 
-    /// How many items somebody has read who has read up to this record.
+    /// The number of items that begin at or before this record.
     pub(crate) fn read_to(&self, seq: u64) -> u64 {
         self.entries.partition_point(|entry| entry.seq <= seq) as u64
     }
 
-    /// The record that the last item begins with.
+    /// The first record of the last item.
     pub(crate) fn last_seq(&self) -> Option<u64> {
         self.entries.last().map(|entry| entry.seq)
     }
 
-    /// The item that a record belongs to, or the next one.
+    /// The item that a record belongs to.
     pub(crate) fn item_of(&self, seq: u64) -> u64 {
         self.read_to(seq).saturating_sub(1)
     }
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!((follower.update(&path).unwrap(), whole.update(&path).unwrap()), (vec![2, 3], vec![2, 3]));
         assert_eq!((follower.entry(2), follower.entry(3)), (whole.entry(2), whole.entry(3)));
         assert!(follower.entry(2).unwrap().end.is_some());
-        // Begun anew, it is read anew.
+        // A file that was replaced is read from its start.
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "{\"seq\": 1, \"at\": \"2026-11-18T00:00:00Z\", \"event\": \"started\"}\n")
             .unwrap();

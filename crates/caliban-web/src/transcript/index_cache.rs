@@ -1,17 +1,18 @@
-//! The indexes that were used last. Each is behind a lock of its own, held while the file is read, in blocking threads only.
+//! The recently used indexes. Each has a lock of its own, which is held while the file is read, in blocking threads
+//! only.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Index;
 
-/// How many indexes are kept.
+/// Maximum number of indexes.
 const KEPT: usize = 32;
 
 /// An index that several readers share.
 pub(crate) type SharedIndex = Arc<Mutex<Index>>;
 
-/// The indexes that were used last, the newest at the end.
+/// The recently used indexes, the newest at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf(Mutex<Vec<(PathBuf, SharedIndex)>>);
 
@@ -28,7 +29,7 @@ impl Shelf {
         index
     }
 
-    /// Does something with the index of a transcript, brought up to date. Blocks.
+    /// Calls `what` with the up-to-date index of a transcript. Blocks.
     pub(crate) fn with<T>(
         &self,
         path: &Path,

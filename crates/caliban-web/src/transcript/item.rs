@@ -1,4 +1,4 @@
-//! One item, made from the bytes of its records.
+//! Builds one item from the bytes of its records.
 
 use std::fs::File;
 use std::io;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::index::{LineSpan, TranscriptEntry};
 use crate::render::{self, Terminal};
 
-/// How much of a body goes into an item.
+/// Maximum number of bytes of a body in an item.
 const BODY_CAP: usize = 256 * 1024;
-/// How many lines of an output go into an item.
+/// Maximum number of lines of output in an item.
 pub(crate) const OUTPUT_LINES: usize = 200;
-/// How many characters of a call its title has.
+/// Maximum number of characters in the title of a call.
 const TITLE: usize = 240;
 
 /// The item at a position.
@@ -30,7 +30,7 @@ pub(super) fn item(file: &mut File, n: u64, entry: TranscriptEntry) -> io::Resul
     Ok(item)
 }
 
-/// A record. One that cannot be read (somebody changed the file meanwhile) is nothing.
+/// Reads a record; null if the file was changed meanwhile and it cannot be read.
 pub(super) fn read(file: &File, span: LineSpan) -> io::Result<Value> {
     let mut bytes = vec![0; usize::try_from(span.bytes).unwrap_or(0)];
     match file.read_exact_at(&mut bytes, span.at) {
@@ -106,7 +106,7 @@ fn author(record: &Value) -> &str {
     }
 }
 
-/// The blocks of a message's parts of one kind.
+/// The blocks of those parts of a message that are of one kind.
 fn message(record: &Value, skip: usize, kind: &str) -> Vec<Value> {
     let parts = record["message"]["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut blocks = Vec::new();
@@ -158,7 +158,7 @@ fn call(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
 fn title(whole: &str, name: &str) -> String {
     let rest = whole.strip_prefix(name).unwrap_or(whole).trim_start();
     let first = rest.lines().next().unwrap_or_default();
-    // The first argument tells more than its name.
+    // The value of the first argument alone, without its name.
     let first = ["command: ", "file_path: ", "path: ", "pattern: ", "url: ", "description: "]
         .iter()
         .find_map(|field| first.strip_prefix(field))
@@ -172,7 +172,7 @@ fn title(whole: &str, name: &str) -> String {
     title
 }
 
-/// What a call changed or gave back.
+/// What a call changed or returned.
 fn body(name: &str, input: &Value, end: Option<&Value>) -> Option<Value> {
     let text = |field: &str| input.get(field).and_then(Value::as_str);
     let change = match name {
@@ -204,7 +204,7 @@ fn body(name: &str, input: &Value, end: Option<&Value>) -> Option<Value> {
     })
 }
 
-/// The end of an output.
+/// The last lines of an output.
 fn output(text: &str, has_whole: bool) -> Value {
     let total = text.lines().count();
     let mut lines: Vec<_> = text.lines().skip(total.saturating_sub(OUTPUT_LINES)).collect();

@@ -1,5 +1,5 @@
-//! What an agent did, as pages of items that a page can show: an index from positions to bytes, and items made when they are
-//! asked for. The truth is `transcript.jsonl`; nothing is stored.
+//! Transcripts as pages of items: an index from positions to bytes, and items that are built on request. The truth is
+//! `transcript.jsonl`; nothing else is stored.
 
 mod index;
 mod index_cache;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// How many items a page has when nobody says otherwise, and at most.
+/// Default and maximum number of items in a page.
 const PAGE: u64 = 100;
 const PAGE_CAP: u64 = 500;
 
@@ -26,9 +26,9 @@ const PAGE_CAP: u64 = 500;
 pub(crate) enum From {
     /// At this item.
     Item(u64),
-    /// At the item that has this record.
+    /// At the item that contains this record.
     Record(u64),
-    /// So that the page ends with the last item.
+    /// Such that the page ends with the last item.
     End,
 }
 

@@ -19,12 +19,12 @@ use crate::error::Problem;
 use crate::input::{JsonBody, QueryString};
 use crate::render::Terminal;
 
-/// The largest output that is read.
+/// Maximum size of an output that is read.
 const OUTPUT_CAP: u64 = 64 * 1024 * 1024;
-/// How many lines of an output a page has.
+/// Maximum number of lines of output in a page.
 const OUTPUT_PAGE: usize = 1000;
 
-/// Which part of a transcript.
+/// A range of a transcript.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TranscriptRange {
     from: Option<u64>,
@@ -62,7 +62,7 @@ pub(crate) struct SeenRequest {
     seq: u64,
 }
 
-/// Keeps how far somebody has read. The answer says how far that is on all devices.
+/// Moves the read mark forward; the response has the mark that holds for all devices.
 pub(crate) async fn seen(
     State(app): State<Arc<App>>,
     Path((repo, id)): Path<(String, String)>,
@@ -71,7 +71,7 @@ pub(crate) async fn seen(
     let (row, _) = app.agent(&repo, &id)?;
     let path = row.dir.join(TRANSCRIPT);
     let kept = blocking(app, move |app| {
-        // Nobody has read what is not there yet.
+        // A mark cannot lie beyond the last record.
         let Some(last) = app.shelf.with(&path, |index| Ok(index.last_seq()))? else { return Ok(None) };
         let agent = format!("{repo}/{}", row.id);
         app.seen().mark(&agent, seq.min(last), caliban_contract::wall_ms()).map(Some)
@@ -79,7 +79,7 @@ pub(crate) async fn seen(
     Ok(Json(json!({ "seq": kept.await? })))
 }
 
-/// Which part of an output.
+/// A range of an output.
 #[derive(Debug, Deserialize)]
 pub(crate) struct OutputPart {
     from: Option<usize>,
@@ -88,7 +88,7 @@ pub(crate) struct OutputPart {
     raw: bool,
 }
 
-/// `GET …/output/{call}`: what a call gave back, all of it.
+/// `GET …/output/{call}`: the whole output of a call.
 pub(crate) async fn output(
     State(app): State<Arc<App>>,
     Path((repo, id, call)): Path<(String, String, String)>,
@@ -130,7 +130,7 @@ fn find_end(path: &std::path::Path, index: &index::Index, call: &str) -> std::io
     Ok(None)
 }
 
-/// The whole output: in a file of its own below the agent's directory, else in the record.
+/// The whole output: from a file of its own below the agent's directory, else from the record.
 fn whole(dir: &std::path::Path, end: &Value) -> std::io::Result<String> {
     if let Some(file) = end["whole"].as_str().map(PathBuf::from).filter(|file| file.starts_with(dir)) {
         let mut bytes = Vec::new();
@@ -174,7 +174,7 @@ pub(crate) async fn usage(
     Ok(Json(json!({"points": shown, "window": window})))
 }
 
-/// Runs what reads files in a thread of its own.
+/// Runs code that reads files on a blocking thread.
 async fn blocking<T: Send + 'static>(
     app: Arc<App>,
     what: impl FnOnce(&App) -> std::io::Result<T> + Send + 'static,
