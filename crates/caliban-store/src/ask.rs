@@ -1,4 +1,4 @@
-//! Statements are asked of a [`Db`] or of a transaction [`Tx`]; an error names the file of the store.
+//! Runs statements on a [`Db`] or in a transaction [`Tx`]; an error names the file of the store.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use sqlx::{Error, FromRow, Sqlite};
 use crate::StoreError;
 use crate::open::{Db, Tx};
 
-/// Whoever has a connection.
+/// A source of a connection.
 pub(crate) trait Source: Send {
     fn connection(&mut self) -> impl Future<Output = Result<&mut SqliteConnection, StoreError>> + Send;
     fn failure(&self, error: Error) -> StoreError;
@@ -35,7 +35,7 @@ impl Source for Tx<'_> {
     }
 }
 
-/// A statement with rows as its answer.
+/// A statement that returns rows.
 pub(crate) trait Ask: Sized + Send {
     type Row: Send;
 
@@ -48,7 +48,7 @@ pub(crate) trait Ask: Sized + Send {
         of: &mut S,
     ) -> impl Future<Output = Result<Option<Self::Row>, StoreError>> + Send;
 
-    /// The one row that there is.
+    /// Exactly one row.
     fn one<S: Source>(self, of: &mut S) -> impl Future<Output = Result<Self::Row, StoreError>> + Send;
 }
 
@@ -81,7 +81,7 @@ ask!([F: FnMut(SqliteRow) -> Result<O, Error> + Send, O: Send + Unpin] Map<'q, S
 
 /// A statement that changes rows.
 pub(crate) trait Change: Sized + Send {
-    /// Carries it out; how many rows it changed.
+    /// Runs the statement; returns the number of changed rows.
     fn run<S: Source>(self, of: &mut S) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
@@ -92,7 +92,7 @@ impl Change for Query<'_, Sqlite, SqliteArguments> {
     }
 }
 
-/// A statement whose rows are read by a function.
+/// A statement whose rows are mapped by a function.
 pub(crate) trait ReadAs<'q> {
     fn read_as<T: Send + Unpin>(
         self,

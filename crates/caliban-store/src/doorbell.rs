@@ -1,11 +1,10 @@
 //! Doorbells: a reader that waits for a message sleeps until the writer rings after its commit.
 //!
-//! Each waiting reader has a FIFO of its own in a private directory beside the database, below the
-//! name of the agent it waits for (ADR 0020). Ringing is best effort and costs one failed
-//! `open` when nobody waits. What a killed reader leaves behind is removed by the next ring.
+//! Each waiting reader has a FIFO of its own in a private directory beside the database, below the name of the agent it
+//! waits for (ADR 0020). Ringing is best effort and costs one failed `open` if no reader waits. The FIFO of a killed
+//! reader is removed by the next ring.
 //!
-//! Refuses: carrying data, or being relied on. The store is the truth; a waiter also looks at it
-//! by itself every [`SLOW_CHECK`].
+//! Refuses: carrying data, or being relied on. The store is the truth; a waiter also polls it every [`SLOW_CHECK`].
 
 use std::fs;
 use std::io;
@@ -16,10 +15,10 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio::net::unix::pipe;
 
-/// How often a waiter looks at the store although nobody rang.
+/// The interval at which a waiter polls the store without a ring.
 pub const SLOW_CHECK: Duration = Duration::from_secs(1);
 
-/// How often a waiter makes its directory again when others remove it.
+/// How many times a waiter makes its directory again if other processes remove it.
 const ATTEMPTS: u32 = 10;
 
 /// The doorbells of one store.
@@ -29,7 +28,7 @@ pub struct Bells {
 }
 
 impl Bells {
-    /// The doorbells in this directory; it is made when somebody waits.
+    /// The doorbells in this directory, which the first waiter makes.
     #[must_use]
     pub fn at(dir: PathBuf) -> Self {
         Self { dir }
@@ -38,7 +37,7 @@ impl Bells {
     /// Starts to listen for `who`. Rings from now on are kept until [`Bell::rung`] sees them.
     ///
     /// # Errors
-    /// When the FIFO cannot be made, or the directory belongs to somebody else.
+    /// When the FIFO cannot be made, or the directory belongs to another user.
     pub fn listen(&self, who: &str) -> io::Result<Bell> {
         let room = self.dir.join(who);
         let hang = || {
@@ -46,14 +45,14 @@ impl Bells {
             private_dir(&room)?;
             Bell::hang(&room)
         };
-        // Another waiter that left may just have removed the empty directory.
+        // Another waiter may just have removed the empty directory on leaving.
         let is_gone = |hung: &io::Result<Bell>| {
             hung.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
         (0..ATTEMPTS).map(|_| hang()).find(|hung| !is_gone(hung)).unwrap_or_else(hang)
     }
 
-    /// Rings for `who`. Best effort: a bell that cannot be rung is made up for by the slow check.
+    /// Rings for `who`. Best effort: the slow check makes up for a lost ring.
     pub fn ring(&self, who: &str) {
         let Ok(entries) = fs::read_dir(self.dir.join(who)) else { return };
         for entry in entries.flatten() {
@@ -76,7 +75,7 @@ pub struct Bell {
 impl Bell {
     fn hang(room: &Path) -> io::Result<Self> {
         let name = format!("{}-{:08x}", std::process::id(), fastrand::u32(..));
-        // Made under a hidden name: a FIFO that has no reader yet would look like a dead one.
+        // Made under a hidden name: a FIFO that has no reader yet would look like that of a dead reader.
         let hidden = room.join(format!(".{name}"));
         rustix::fs::mknodat(CWD, &hidden, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         let path = room.join(&name);
@@ -93,7 +92,7 @@ impl Bell {
         }
     }
 
-    /// Waits until somebody has rung since the last call.
+    /// Waits until there has been a ring since the last call.
     ///
     /// # Errors
     /// When the FIFO fails.
@@ -112,7 +111,7 @@ impl Bell {
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        // Best effort: what stays is removed by the next ring.
+        // Best effort: the next ring removes what stays.
         let _ = fs::remove_file(&self.path);
         if let Some(room) = self.path.parent() {
             let _ = fs::remove_dir(room);
@@ -123,14 +122,14 @@ impl Drop for Bell {
 fn ring_one(path: &Path) {
     let flags = [OFlags::WRONLY, OFlags::NONBLOCK, OFlags::CLOEXEC, OFlags::NOFOLLOW].into_iter().collect();
     match rustix::fs::open(path, flags, Mode::empty()) {
-        // A full FIFO has been rung often enough.
+        // A full FIFO: enough rings are pending.
         Ok(fifo) => drop(rustix::io::write(&fifo, b"!")),
         Err(rustix::io::Errno::NXIO) => drop(fs::remove_file(path)),
         Err(_) => {}
     }
 }
 
-/// Makes a directory that only this user can enter; refuses one that others could have prepared.
+/// Makes a directory that only this user can enter; refuses one that another user could have prepared.
 pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => return Ok(()),
@@ -160,7 +159,7 @@ mod tests {
         bells.ring("a");
         one.rung().await.expect("one hears");
         two.rung().await.expect("two hears");
-        // Each ring is heard once.
+        // Each ring is seen once.
         let again = tokio::time::timeout(Duration::from_millis(50), one.rung()).await;
         assert!(again.is_err(), "nobody rang: {again:?}");
         let mode = fs::metadata(&one.path).expect("fifo").permissions().mode();

@@ -1,4 +1,4 @@
-//! What can go wrong with a store as such, in words that a person can act on.
+//! Failures of the store itself, in words that a person can act on.
 //!
 //! Owns the translation of database codes. Refuses: domain errors (those are in [`crate::broker`]).
 
@@ -10,7 +10,7 @@ pub enum StoreError {
     /// Another process held the write lock for longer than we wait.
     #[error("the database {0} is busy: another process has been writing to it for too long; try again")]
     Busy(PathBuf),
-    /// The file has tables, but none of them is ours.
+    /// The file has tables of another program.
     #[error(
         "{0} has tables but no schema version of this program; it was made by another program \
          (set CAFLEET_DATABASE_URL to another file)"
@@ -27,7 +27,7 @@ pub enum StoreError {
         found: i64,
         /// The version that this build knows.
         known: i64,
-        /// The oldest that it upgrades.
+        /// The oldest version that this build upgrades.
         oldest: i64,
     },
     /// Written by a newer program.
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// Why not.
         detail: String,
     },
-    /// Anything else the database said.
+    /// Any other error of the database.
     #[error("{file}: {source}")]
     Sql {
         /// The database file.
@@ -80,7 +80,7 @@ pub enum StoreError {
     },
 }
 
-/// Primary result codes of SQLite that have words of their own.
+/// Primary result codes of SQLite that have variants of their own.
 mod code {
     pub(super) const BUSY: i64 = 5;
     pub(super) const LOCKED: i64 = 6;
@@ -91,12 +91,12 @@ mod code {
     pub(super) const CANTOPEN: i64 = 14;
     pub(super) const PROTOCOL: i64 = 15;
     pub(super) const NOTADB: i64 = 26;
-    /// The shared index could not be made larger, which is what a full disk does first.
+    /// The shared-memory index could not grow; a full disk shows up here first.
     pub(super) const IOERR_SHMSIZE: i64 = 4874;
 }
 
 impl StoreError {
-    /// Puts a driver's error into words.
+    /// Translates an error of the database driver.
     #[must_use]
     pub fn from_sqlx(file: &Path, source: sqlx::Error) -> Self {
         let file = file.to_owned();
@@ -124,7 +124,7 @@ impl StoreError {
         }
     }
 
-    /// Puts a failed file operation beside the database into words.
+    /// Translates a failed file operation beside the database.
     #[must_use]
     pub fn from_io(file: &Path, error: &std::io::Error) -> Self {
         let file = file.to_owned();
@@ -141,14 +141,14 @@ impl StoreError {
         matches!(self, Self::Busy(_))
     }
 
-    /// Whether the write may nevertheless be found later (a failed sync says nothing about what the disk has).
+    /// Whether the write may turn up later nevertheless (after a failed sync the content of the disk is unknown).
     #[must_use]
     pub fn is_unconfirmed(&self) -> bool {
         matches!(self, Self::Io { .. })
     }
 }
 
-/// Some I/O errors of SQLite (mapping the shared index, making a file) hide a full disk.
+/// Whether the disk is full: some I/O errors of SQLite (mapping the shared index, making a file) hide that.
 fn no_room(file: &Path) -> bool {
     file.parent().and_then(|dir| rustix::fs::statvfs(dir).ok()).is_some_and(|fs| fs.f_bavail == 0)
 }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn codes_of_sqlite_become_words() {
         let dir = tempfile::tempdir().expect("temp dir");
-        // There is never room in /proc.
+        // /proc never has free space.
         let (roomy, full) = (dir.path().join("a.db"), Path::new("/proc/a.db"));
         for (code, here, without_room) in [
             (5, "Busy", "Busy"),

@@ -1,22 +1,22 @@
 //! Which machine a row belongs to.
 //!
-//! A pane, a process id and a worktree mean something on one machine only. Rows that name one carry the machine's id, so
-//! that several machines can share a store. Refuses: finding out what machine this is; the caller says it.
+//! A pane, a process id and a worktree exist on one machine only. Rows that name one carry the machine's id, so that
+//! several machines can share a store. Refuses: finding out which machine this is; the caller says it.
 
 use std::fmt;
 
 use caliban_core::hex;
 use sha2::{Digest, Sha256};
 
-/// How many hexadecimal digits an id has.
+/// Number of hexadecimal digits of an id.
 const DIGITS: usize = 16;
 
-/// A machine: a hash of what it calls itself, because a machine's own id is not for others to see.
+/// A machine: a hash of its name, because the machine id itself should not be disclosed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostId(String);
 
 impl HostId {
-    /// The machine that calls itself `name` (its machine id, or its host name where it has none).
+    /// The machine with this `name` (its machine id, or its host name if it has none).
     #[must_use]
     pub fn of(name: &str) -> Self {
         let digest = Sha256::new().chain_update("caliban host\0").chain_update(name).finalize();

@@ -1,15 +1,15 @@
-//! All SQL of Caliban. Domain types go in and come out; nobody else knows a table.
+//! All SQL of Caliban. Domain types go in and come out; no other crate knows a table.
 //!
-//! Owns the database: where it is ([`url`]), how it is opened and given its tables ([`open`]), what can go wrong with
-//! it ([`error`]), and what its users tell each other beside it ([`signals`], [`doorbell`]). [`broker`] is the message
-//! broker's part, [`fleet`] the registry of the fleet's agents, [`ledger`] what all agents of the machine spend,
-//! [`search`] an index of what was said.
+//! Owns the database: its location ([`url`]), opening it and making its tables ([`open`]), its failures ([`error`]),
+//! and the signals between its users ([`signals`], [`doorbell`]). [`broker`] is the message broker's part, [`fleet`]
+//! the registry of the fleet's agents, [`ledger`] the spending of all agents of the machine, [`search`] a full text
+//! index of transcripts.
 //!
 //! PostgreSQL plugs in at three places: a variant of [`StoreUrl`], the connection in [`open`], an implementation of
-//! [`signals::Signals`]. Rows that mean something on one machine only carry a [`HostId`] already.
+//! [`signals::Signals`]. Rows that are valid on one machine only carry a [`HostId`] already.
 //!
-//! Refuses: printing, reading the environment, reading the clock for order. Every write takes
-//! `now` from its caller and the order of things is the store's own sequence.
+//! Refuses: printing, reading the environment, reading the clock for order. Every write takes `now` from its caller,
+//! and the order is the store's own sequence.
 
 mod ask;
 pub mod broker;

@@ -1,17 +1,17 @@
 //! Opening a store: one connection, durable settings, the tables.
 //!
-//! Owns the order of first use. Opening a store that has its tables costs one cheap read. Only when that read finds no
-//! tables is a file lock taken, the version read again, and the tables are made in one transaction. So any number of
-//! processes may come first at once.
+//! Owns the order of first use. Opening a store that has its tables costs one cheap read. Only if that read finds no
+//! tables, a file lock is taken, the version is read again, and the tables are made in one transaction. So any number
+//! of processes may race to be the first.
 //!
 //! The connection is single and has no pool: a short command pays for one thread and nothing else.
-//! A command that ends calls [`Db::leave`], which skips SQLite's checkpoint at close; instead the
-//! writer that finds the log grown past [`WAL_LIMIT`] folds it back (see `Db::tidy`).
+//! A command that ends calls [`Db::leave`], which skips SQLite's checkpoint at close; instead the writer that finds the
+//! log larger than [`WAL_LIMIT`] checkpoints it (see `Db::tidy`).
 //!
-//! After a commit that failed the connection is not used again, because the state of its transaction is unknown. The next
+//! After a failed commit the connection is not used again, because the state of its transaction is unknown. The next
 //! use opens another connection (r12).
 //!
-//! A file of an older version gets the steps that it lacks in the same way: one lock, one transaction (r22).
+//! A file of an older version is upgraded in the same way: one lock, one transaction for the missing steps (r22).
 //!
 //! Refuses: downgrading, upgrading from before the first version with steps, guessing about files of other programs,
 //! retrying a failed commit.
@@ -29,27 +29,26 @@ use crate::ask::Change;
 use crate::url::SqliteFile;
 use crate::{StoreError, StoreUrl};
 
-/// How long to wait for a lock that somebody else holds.
+/// Maximum time to wait for a lock that another process holds.
 const BUSY_LIMIT: Duration = Duration::from_secs(30);
-/// The log is folded back into the database when it is larger than this. This bounds what a process has to read when it
-/// opens a store that nobody else has open (3 µs for each 4 KiB, so 0.1 ms on average). Folding back costs two syncs, here
-/// once in sixteen messages.
+/// The log is checkpointed when it is larger than this. This bounds what a process has to read when it opens a store
+/// that no other process has open (3 µs for each 4 KiB, so 0.1 ms on average). A checkpoint costs two syncs, here once
+/// in sixteen messages.
 pub const WAL_LIMIT: u64 = 256 * 1024;
-/// A process that stays lets the log grow to this many times the limit before it folds it back
-/// in the middle of its work.
+/// A long-lived process lets the log grow to this many times the limit before it checkpoints in the middle of its work.
 const WAL_PATIENCE: u64 = 4;
-/// Under a storm of writes the log has the same pages again and again. A process then folds it back once in this time ...
+/// Under many writes the log has the same pages again and again. A process then checkpoints once in this time ...
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 /// ... or when the log is larger than this.
 const WAL_CAP: u64 = 16 * 1024 * 1024;
-/// How many rows the connection's thread may be ahead of the reader.
+/// Maximum number of rows that the connection's thread may be ahead of the reader.
 const ROWS_AT_ONCE: usize = 2048;
-/// How long folding back may wait for readers before it is left to the next writer.
+/// Maximum time that a checkpoint waits for readers before it is left to the next writer.
 const TIDY_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Repeats an operation while the store is busy: recovering a log after a crash and changing the
-/// journal's mode need locks that SQLite does not wait for itself. (A macro, because a function that
-/// takes an async closure would make futures that cannot be sent to another thread.)
+/// Repeats an operation while the store is busy: recovering a log after a crash and changing the journal's mode need
+/// locks that SQLite does not wait for by itself. (A macro, because a function that takes an async closure would make
+/// futures that are not `Send`.)
 macro_rules! patiently {
     ($file:expr, $work:expr) => {{
         let give_up = Instant::now() + BUSY_LIMIT;
@@ -64,22 +63,22 @@ macro_rules! patiently {
     }};
 }
 
-/// The tables of one part of the project.
+/// The tables of one part of the store.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema {
-    /// SQLite's mark in the file header that tells our files from others'.
+    /// The mark in SQLite's file header that identifies our files.
     pub application_id: i64,
-    /// Which tables `tables` makes. Another number is another shape.
+    /// The version of `tables`. A different number means different tables.
     pub base: i64,
     /// The statements that make them.
     pub tables: &'static str,
-    /// What has changed since, in order: each one makes the next version out of the one before. A new file gets all of
-    /// them, so that there is one way to every version. A step that was released never changes.
+    /// The changes since, in order: each step turns one version into the next. A new file gets all of them, so that
+    /// there is one path to every version. A released step never changes.
     pub steps: &'static [&'static str],
 }
 
 impl Schema {
-    /// The version that this build makes and knows.
+    /// The version that this build makes and understands.
     #[must_use]
     pub const fn version(&self) -> i64 {
         self.base + self.steps.len() as i64
@@ -93,7 +92,7 @@ pub enum OpenReport {
     Current,
     /// The tables were made.
     Created,
-    /// The tables were of this older version.
+    /// The tables were upgraded from this older version.
     Upgraded(i64),
 }
 
@@ -105,18 +104,19 @@ pub struct Db {
     schema: Schema,
     prepared: OpenReport,
     trust: ConnectionTrust,
-    /// What the connection does at a commit.
+    /// The connection's present setting.
     durability: Durability,
-    /// When this process folded the log back last.
+    /// When this process last checkpointed the log.
     tidied_at: Option<Instant>,
 }
 
-/// How safe a transaction is when its commit returns.
+/// How durable a transaction is when its commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// On the disk: survives a power cut.
     Synced,
-    /// Handed to the kernel: survives the end of every process, and a power cut from the next synced commit of anybody on.
+    /// Handed to the kernel: survives the end of every process, and after the next synced commit of any process also a
+    /// power cut.
     Written,
 }
 
@@ -132,9 +132,9 @@ impl Durability {
 /// Whether the connection may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionTrust {
-    /// It may.
+    /// Yes.
     Good,
-    /// It may not: the outcome of its last transaction is unknown.
+    /// No: the outcome of its last transaction is unknown.
     Lost,
 }
 
@@ -172,7 +172,7 @@ impl Db {
         }
     }
 
-    /// What opening had to do.
+    /// What opening the store did.
     #[must_use]
     pub fn prepared(&self) -> OpenReport {
         self.prepared
@@ -183,7 +183,7 @@ impl Db {
         &self.file
     }
 
-    /// The connection, for reads; a new one after a commit that failed.
+    /// The connection for reads; a new one after a failed commit.
     ///
     /// # Errors
     /// When a new connection cannot be opened.
@@ -201,7 +201,7 @@ impl Db {
         StoreError::from_sqlx(self.file.path(), error)
     }
 
-    /// Begins a write transaction: nobody else writes until it ends. A transaction that is not
+    /// Begins a write transaction: no other process writes until it ends. A transaction that is not
     /// [finished](Tx::finish) is rolled back.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl Db {
         self.begin_as(Durability::Synced).await
     }
 
-    /// The same, with a commit that is as safe as this.
+    /// Like [`Db::begin`], with this durability.
     ///
     /// # Errors
     /// As for [`Db::begin`].
@@ -221,7 +221,7 @@ impl Db {
         let begin = if self.durability == durability { "BEGIN IMMEDIATE" } else { durability.begin() };
         let file = self.file.path();
         let begun = self.conn.begin_with(begin).await;
-        // The setting is made before the lock is asked for.
+        // The pragma takes effect even if the lock is not granted.
         self.durability = durability;
         match begun {
             Ok(inner) => Ok(Tx { inner, file, trust: &mut self.trust }),
@@ -229,11 +229,11 @@ impl Db {
         }
     }
 
-    /// Runs `work` between [`Db::begin`] and [`Tx::finish`]. This future cannot move to another thread; where it has to,
-    /// call those two instead.
+    /// Runs `work` between [`Db::begin`] and [`Tx::finish`]. The future is not `Send`; where it has to be, call those
+    /// two instead.
     ///
     /// # Errors
-    /// What `work` returns, or the store's own failure. After an error nothing is acknowledged.
+    /// What `work` returns, or a failure of the store. After an error nothing is acknowledged.
     pub(crate) async fn write<T, E: From<StoreError>>(
         &mut self,
         mut work: impl AsyncFnMut(&mut Tx<'_>) -> Result<T, E>,
@@ -243,19 +243,19 @@ impl Db {
         tx.finish(outcome).await
     }
 
-    /// Carries one statement out as a transaction of its own; how many rows it changed. A guarded update has won when that
-    /// is one.
+    /// Runs one statement as a transaction of its own; returns the number of changed rows. A guarded update has won if
+    /// that is one.
     ///
     /// # Errors
-    /// The store's. Then nothing is acknowledged.
+    /// When the store fails; then nothing is acknowledged.
     pub(crate) async fn run(&mut self, statement: Statement<'_>) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = statement.run(&mut tx).await;
         tx.finish(outcome).await
     }
 
-    /// Best effort: folds a log larger than `limit` back into the database. Commits are durable without it, so after a
-    /// failure the next writer tries again.
+    /// Best effort: checkpoints a log larger than `limit`. Commits are durable without it, so after a failure the next
+    /// writer tries again.
     pub(crate) async fn tidy(&mut self, limit: u64) {
         let grown = fs::metadata(self.file.wal_file()).is_ok_and(|log| log.len() > limit);
         if !grown {
@@ -269,8 +269,8 @@ impl Db {
         self.tidied_at = Some(Instant::now());
     }
 
-    /// Ends the use of the store in a process that has answered and is about to exit. Acknowledged writes are safe in the
-    /// log, as after a crash. The log is folded back only when it has grown.
+    /// Ends the use of the store in a process that has given its answer and is about to exit. Acknowledged writes are
+    /// safe in the log, as after a crash. The log is checkpointed only if it has grown.
     pub async fn leave(mut self) {
         self.tidy(WAL_LIMIT).await;
         // Dropping would close the connection on its thread while the process exits.
@@ -292,7 +292,7 @@ impl Db {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(words)?;
         }
         let _lock = lock_first_use(file).await?;
-        // Made here so that it is private whatever the umask; SQLite gives log and index the same mode.
+        // Created here so that it is private whatever the umask; SQLite gives log and index the same mode.
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file.path()) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -353,7 +353,7 @@ impl Tx<'_> {
     /// failed sync the content of the disk is unknown.
     ///
     /// # Errors
-    /// The outcome's own, or the commit's.
+    /// The error of `outcome`, or of the commit.
     pub(crate) async fn finish<T, E: From<StoreError>>(self, outcome: Result<T, E>) -> Result<T, E> {
         match outcome {
             Ok(value) => match self.inner.commit().await {
@@ -380,34 +380,34 @@ async fn connect(file: &SqliteFile) -> Result<SqliteConnection, StoreError> {
         .create_if_missing(false)
         .busy_timeout(BUSY_LIMIT)
         .foreign_keys(true)
-        // A long answer is handed over in few pieces: each one wakes the other thread.
+        // A long result is passed on in few pieces: each piece wakes the other thread.
         .row_buffer_size(ROWS_AT_ONCE)
         .synchronous(SqliteSynchronous::Full)
-        // A checkpoint of SQLite's own starts over in the next process; `tidy` finishes.
+        // SQLite's own checkpoint would start over in every process; `tidy` finishes it.
         .pragma("wal_autocheckpoint", "0")
-        // A statement that writes many rows keeps what it must be able to undo; that need not go through a file.
+        // A statement that writes many rows keeps a journal to undo them, which need not go through a file.
         .pragma("temp_store", "MEMORY")
-        // What is deleted shall not be read in the file any more.
+        // Deleted content must not be readable in the file any more.
         .pragma("secure_delete", "ON")
         .disable_statement_logging();
     patiently!(file, options.connect())
 }
 
 async fn close(conn: SqliteConnection) {
-    // Best effort: the log has every commit, and whoever opens the store next reads it.
+    // Best effort: the log has every commit, and the next process that opens the store reads it.
     let _ = conn.close().await;
 }
 
-/// What a file has of a schema.
+/// The schema found in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FoundSchema {
     Nothing,
-    /// An older version, which has steps to the present one.
+    /// An older version that can be upgraded.
     Older(i64),
     Current,
 }
 
-/// What the file has. Anything that is neither empty nor a version with steps to the present one is an error.
+/// The schema in the file. Anything but an empty file, the present version or one that can be upgraded is an error.
 async fn found(
     conn: &mut SqliteConnection,
     file: &SqliteFile,
@@ -430,7 +430,7 @@ async fn found(
     }
 }
 
-/// Waits for the lock of first use without blocking the runtime's timers.
+/// Waits for the first-use lock without blocking the runtime's timers.
 async fn lock_first_use(file: &SqliteFile) -> Result<File, StoreError> {
     let words = |error: io::Error| StoreError::from_io(file.path(), &error);
     let lock = OpenOptions::new()
@@ -477,8 +477,8 @@ mod tests {
         sqlx::query_scalar("SELECT COUNT(*) FROM a").fetch_one(conn).await.expect("count")
     }
 
-    /// A reference to nothing, looked at when the transaction ends, makes the commit itself fail and leaves the
-    /// transaction open. The driver gets over this one by itself; tests/it/faults.rs has the one that it does not.
+    /// A deferred foreign key that points nowhere makes the commit itself fail and leaves the transaction open. The
+    /// driver recovers from this one by itself; tests/it/faults.rs has the case in which it does not.
     #[tokio::test]
     async fn r12_after_a_commit_that_failed_nothing_of_it_is_seen_and_the_next_write_works() {
         let dir = tempfile::tempdir().expect("temp dir");

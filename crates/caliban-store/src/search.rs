@@ -1,7 +1,7 @@
-//! Full text search over what was said: SQLite's FTS5 in a file of its own. It holds nothing that is not elsewhere, so a file that
-//! is lost, damaged or of another version is made anew.
+//! Full text search over transcripts: SQLite's FTS5 in a file of its own. All of its content is stored elsewhere, too,
+//! so a file that is lost, damaged or of another version is rebuilt.
 //!
-//! Refuses: knowing what a text is from. A source is a name with a position up to which it was read.
+//! Refuses: knowing where a text comes from. A source is a name with a position up to which it was read.
 
 use sqlx::Row as _;
 
@@ -30,9 +30,9 @@ CREATE VIRTUAL TABLE texts USING fts5 (
 );
 ";
 
-/// How many words of a text stand around a hit.
+/// Number of words around a hit in a snippet.
 const SNIPPET_WORDS: i64 = 24;
-/// What stands before and behind the words that were found, in a snippet.
+/// The characters before and after the matching words in a snippet.
 pub const MARKS: (char, char) = ('\u{1}', '\u{2}');
 
 /// An open index.
@@ -41,29 +41,29 @@ pub struct SearchIndex {
     db: Db,
 }
 
-/// How far a source was read.
+/// The position up to which a source was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Which file it was.
+    /// The inode of the file.
     pub inode: i64,
     /// Up to which byte.
     pub read_to: i64,
 }
 
-/// A text to be found.
+/// A text to index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchEntry {
     /// Its place in the source.
     pub seq: i64,
     /// When it was said.
     pub at: String,
-    /// What it is, in a word.
+    /// What it is, as one word.
     pub kind: String,
     /// The text.
     pub text: String,
 }
 
-/// A text that was found.
+/// A text that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
     /// Its source.
@@ -87,10 +87,10 @@ impl SearchIndex {
         Ok(Self { db: Db::open(url, &SCHEMA).await? })
     }
 
-    /// How far a source was read; the beginning when it is not known.
+    /// The position up to which a source was read; the beginning if the source is new.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn position(&mut self, source: &str) -> Result<Position, StoreError> {
         let found: Option<(i64, i64)> = sqlx::query_as("SELECT inode, read_to FROM sources WHERE name = $1")
             .bind(source)
@@ -99,10 +99,11 @@ impl SearchIndex {
         Ok(found.map(|(inode, read_to)| Position { inode, read_to }).unwrap_or_default())
     }
 
-    /// Takes in texts of a source, which is read up to `to` now. A source that is another file than before loses its old texts.
+    /// Indexes texts of a source, which has now been read up to `to`. If the source is a different file than before,
+    /// its old texts are removed.
     ///
     /// # Errors
-    /// The store's; then nothing is taken in.
+    /// When the store fails; then nothing is indexed.
     pub async fn add(
         &mut self,
         source: &str,
@@ -145,11 +146,11 @@ impl SearchIndex {
         tx.finish(outcome).await
     }
 
-    /// The texts that have all words of a query, the best first. Words in quotes stand together; the last word may be a
-    /// beginning.
+    /// The texts that contain all words of a query, the best first. Words in quotes must be adjacent; the last word may
+    /// be a prefix.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn search(&mut self, query: &str, limit: u32) -> Result<Vec<Hit>, StoreError> {
         let Some(query) = fts_query(query) else { return Ok(Vec::new()) };
         let hit = |row: &sqlx::sqlite::SqliteRow| {
@@ -176,7 +177,7 @@ impl SearchIndex {
     }
 }
 
-/// What somebody typed, in FTS5's language: each word quoted, so that nothing in it is an operator.
+/// What a user typed as an FTS5 query: each word is quoted, so that none is taken for an operator.
 fn fts_query(typed: &str) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     for (at, piece) in typed.split('"').enumerate() {

@@ -1,8 +1,8 @@
-//! What processes that share a store tell each other beside it: "look now", and "I am typing into this pane".
+//! Signals between processes that share a store: "look now", and "I am typing into this pane".
 //!
-//! Owns the seam between the broker and the means: files beside a SQLite database today (`BesideFile`), `LISTEN`,
-//! `NOTIFY` and advisory locks with PostgreSQL. Everything here is a convenience that may fail. The store is the truth:
-//! a lost ring costs a waiter at most [`SLOW_CHECK`](crate::doorbell::SLOW_CHECK), and a message is claimed in the store
+//! Owns the interface between the broker and the mechanism: files beside a SQLite database today (`BesideFile`),
+//! `LISTEN`, `NOTIFY` and advisory locks with PostgreSQL. All signals are best effort. The store is the truth: a lost
+//! ring costs a waiter at most [`SLOW_CHECK`](crate::doorbell::SLOW_CHECK), and a message is claimed in the store
 //! before it is typed.
 
 use std::fmt;
@@ -16,34 +16,34 @@ use caliban_core::BoxFuture;
 use crate::doorbell::{Bells, private_dir};
 use crate::url::{SqliteFile, StoreUrl};
 
-/// The means of one store. Names are ids of broker agents.
+/// The signals of one store. Names are ids of broker agents.
 pub trait Signals: fmt::Debug + Send + Sync {
-    /// Wakes everybody who listens for `who`. Best effort.
+    /// Wakes every process that listens for `who`. Best effort.
     fn ring<'a>(&'a self, who: &'a str) -> BoxFuture<'a, ()>;
 
     /// Starts to listen for `who`. Rings from now on are kept until [`Bell::rung`] sees them.
     ///
     /// # Errors
-    /// When the means fail; the caller then looks at the store from time to time.
+    /// When listening fails; the caller then polls the store.
     fn listen<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Bell>>>;
 
-    /// Takes the right to type into the pane of `who`, if nobody has it.
+    /// Takes the lock for typing into the pane of `who`, if it is free.
     ///
     /// # Errors
-    /// When the means fail; then nobody types.
+    /// When locking fails; then the caller must not type.
     fn try_lock_pane<'a>(&'a self, who: &'a str) -> BoxFuture<'a, io::Result<Option<PaneLock>>>;
 }
 
 /// One listener.
 pub trait Bell: fmt::Debug + Send {
-    /// Waits until somebody has rung since the last call.
+    /// Waits until there has been a ring since the last call.
     ///
     /// # Errors
-    /// When the means fail.
+    /// When the mechanism fails.
     fn rung(&mut self) -> BoxFuture<'_, io::Result<()>>;
 }
 
-/// The right to type into a pane, until it is dropped.
+/// The lock for typing into a pane, until it is dropped.
 pub struct PaneLock(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send>);
 
 impl PaneLock {
@@ -59,7 +59,7 @@ impl fmt::Debug for PaneLock {
     }
 }
 
-/// The means that go with a store.
+/// The signals that go with a store.
 pub(crate) fn of(url: &StoreUrl) -> Box<dyn Signals> {
     match url {
         StoreUrl::Sqlite(file) => Box::new(BesideFile::of(file)),

@@ -11,7 +11,7 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(Timestamp);
 
-/// The text is not a time that we understand.
+/// The text is not a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an ISO 8601 time such as 2026-03-28T12:00:00+00:00")]
 pub struct StampError(pub String);
@@ -46,7 +46,7 @@ impl Stamp {
         self.0.as_microsecond()
     }
 
-    /// The time that many microseconds after 1970; out of range becomes 1970.
+    /// The time so many microseconds after 1970; 1970 if out of range.
     #[must_use]
     pub fn from_micros(micros: i64) -> Self {
         Self(Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH))
@@ -55,7 +55,8 @@ impl Stamp {
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Written out: a mailbox of ten thousand messages has as many of these, and a pattern costs ten times as much.
+        // Formatted by hand: a mailbox of ten thousand messages has as many of these, and a format pattern costs ten
+        // times as much.
         let at = TimeZone::UTC.to_datetime(self.0);
         write!(
             f,

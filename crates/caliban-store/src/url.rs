@@ -1,34 +1,34 @@
-//! Where a store is: the parsed form of `CAFLEET_DATABASE_URL` and its kin.
+//! The location of a store: the parsed form of `CAFLEET_DATABASE_URL` and similar settings.
 //!
-//! Owns the reading of the URL and the names of the files beside a SQLite database. [`StoreUrl`] is an enum with one
-//! variant on purpose: a second kind of database (PostgreSQL) becomes a second variant, and the compiler then names
-//! every place that has to tell the two apart.
-//! Refuses: the home directory (the caller knows it), relative guesses about `~`, databases in memory.
+//! Owns the parsing of the URL and the names of the files beside a SQLite database. [`StoreUrl`] is an enum with one
+//! variant on purpose: a second kind of database (PostgreSQL) becomes a second variant, and the compiler then points
+//! out every place that has to distinguish the two. Refuses: the home directory (the caller knows it), relative guesses
+//! about `~`, databases in memory.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A store that this build can open. Displays as the URL that [`StoreUrl::parse`] reads.
+/// A store that this build can open. Displays as a URL that [`StoreUrl::parse`] accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// A SQLite database.
     Sqlite(SqliteFile),
 }
 
-/// A SQLite database file, and what stands beside it.
+/// A SQLite database file, and the files beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteFile(PathBuf);
 
-/// The URL names no store that this build can open. An unsupported URL is not repeated: it may hold a password.
+/// The URL names no store that this build can open. An unsupported URL is not quoted: it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// `sqlite://`, `sqlite::memory:` and the like.
     #[error("no file path in the database URL '{0}'; write sqlite:////absolute/path/registry.db")]
     NoFile(String),
-    /// SQLite would take `~` for a directory of that name, which nobody wants.
+    /// SQLite would take `~` for the name of a directory, which is never intended.
     #[error("'~' is not expanded in the database URL '{0}'; write the whole path")]
     Tilde(String),
-    /// `sqlite:////p?mode=rwc`: taken for a name, it would be another database than `sqlite:////p`.
+    /// `sqlite:////p?mode=rwc`: taken as a file name, it would be another database than `sqlite:////p`.
     #[error(
         "the database URL '{0}' has a query or a fragment, which is not supported; leave out '?' and '#'"
     )]
@@ -48,8 +48,8 @@ impl StoreUrl {
         Self::Sqlite(SqliteFile(file.into()))
     }
 
-    /// Reads a URL. `sqlite:////p`, `sqlite:///p` and `sqlite:/p` are the file `/p`;
-    /// `sqlite:p` and `sqlite://p` are taken from `here`, the current directory.
+    /// Parses a URL. `sqlite:////p`, `sqlite:///p` and `sqlite:/p` are the file `/p`; `sqlite:p` and `sqlite://p` are
+    /// relative to `here`, the current directory.
     ///
     /// # Errors
     /// When it names no file or another kind of database.

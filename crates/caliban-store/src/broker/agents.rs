@@ -15,10 +15,10 @@ use crate::ask::{Ask, Change, ReadAs};
 use crate::open::Tx;
 
 impl Broker {
-    /// Registers an agent in a living session. It belongs to the fleet agent that the speaker is, if it is one.
+    /// Registers an agent in a living session. If the speaker is a fleet agent, it becomes the owner.
     ///
     /// # Errors
-    /// `SessionNotFound`, `SessionDeleted`, `ReservedName`, or the store's; for processes of fleet agents also
+    /// `SessionNotFound`, `SessionDeleted`, `ReservedName`, or a failure of the store; for processes of fleet agents also
     /// `NameTaken`, `TooManyIdentities`, `TooFast`, `NotYours`.
     pub async fn register(
         &mut self,
@@ -67,7 +67,7 @@ impl Broker {
     /// The active agents of a session, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn agents(&mut self, session: SessionId) -> Result<Vec<Agent>, BrokerError> {
         Ok(sqlx::query(concat!(
             "SELECT ",
@@ -83,7 +83,7 @@ impl Broker {
     /// One active agent of a session.
     ///
     /// # Errors
-    /// `AgentNotFound`, `Ambiguous`, or the store's.
+    /// `AgentNotFound`, `Ambiguous`, or a failure of the store.
     pub async fn agent(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
         let not_found = || BrokerError::AgentNotFound(given.given().to_owned());
         let found = find_agent(&mut self.db, session, given).await?;
@@ -91,10 +91,10 @@ impl Broker {
         if agent.status == AgentStatus::Active { Ok(agent) } else { Err(not_found()) }
     }
 
-    /// An agent of any session, by its whole id; none when there is none.
+    /// An agent of any session, by its whole id.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn agent_of_any(&mut self, id: AgentId) -> Result<Option<Agent>, BrokerError> {
         Ok(agent_by_id(&mut self.db, id).await?)
     }
@@ -102,7 +102,7 @@ impl Broker {
     /// Deregisters an agent. Its messages stay.
     ///
     /// # Errors
-    /// `NotAMember`, `NotYours`, `RootDirector`, `Administrator`, `AlreadyDeregistered`, or the store's.
+    /// `NotAMember`, `NotYours`, `RootDirector`, `Administrator`, `AlreadyDeregistered`, or a failure of the store.
     pub async fn deregister(
         &mut self,
         session: SessionId,
@@ -151,7 +151,7 @@ impl Broker {
     }
 }
 
-/// An agent of the fleet does not take a name that somebody has: others are addressed by it.
+/// A fleet agent may not take a name that is in use: other agents are addressed by it.
 async fn refuse_taken(tx: &mut Tx<'_>, session: SessionId, name: &str) -> Result<(), BrokerError> {
     let taken: Vec<String> =
         sqlx::query_scalar("SELECT name FROM agents WHERE session_id = $1 AND status = 'active'")
@@ -165,7 +165,7 @@ async fn refuse_taken(tx: &mut Tx<'_>, session: SessionId, name: &str) -> Result
     }
 }
 
-/// Writes an agent and its placement, and gives it its number.
+/// Inserts an agent and its placement, and assigns its number.
 pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, BrokerError> {
     let number: i64 = sqlx::query_scalar(
         "UPDATE sessions SET last_agent = last_agent + 1 WHERE session_id = $1 RETURNING last_agent",
@@ -196,7 +196,7 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, 
     Ok(number)
 }
 
-/// Writes where an agent is, in place of where it was.
+/// Inserts an agent's placement, replacing the former one.
 pub(super) async fn insert_placement(
     tx: &mut Tx<'_>,
     agent: AgentId,

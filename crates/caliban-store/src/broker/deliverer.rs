@@ -1,4 +1,4 @@
-//! Which process types for a session. The lock is the truth; the row says who has it.
+//! Which process types for a session. The lock is the truth; the row only names the holder.
 
 use sqlx::Row;
 
@@ -11,14 +11,14 @@ use crate::signals::PaneLock;
 /// The process that types for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deliverer {
-    /// The process, in a form that names it and no later one.
+    /// The process, in a form that no later process with the same pid shares.
     pub process: String,
     /// Since when.
     pub since: Stamp,
 }
 
 impl Broker {
-    /// Takes the right to be the deliverer of a session; `None` when another process has it, or nobody can.
+    /// Takes the lock of a session's deliverer; `None` if another process has it, or locking fails.
     pub async fn lock_deliverer(&self, session: SessionId) -> Option<PaneLock> {
         self.signals.try_lock_pane(&bell_of(session)).await.ok().flatten()
     }
@@ -33,10 +33,10 @@ impl Broker {
         self.signals.listen(&bell_of(session)).await.ok()
     }
 
-    /// Writes down who the deliverer is, for people.
+    /// Records which process is the deliverer, for people to read.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn record_deliverer(
         &mut self,
         session: SessionId,
@@ -56,10 +56,10 @@ impl Broker {
         Ok(())
     }
 
-    /// The last process that was the deliverer; whether it still is, the lock says.
+    /// The last process that was the deliverer. Only the lock shows whether it still is.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn deliverer(&mut self, session: SessionId) -> Result<Option<Deliverer>, BrokerError> {
         let read = |row: &sqlx::sqlite::SqliteRow| -> Result<Deliverer, sqlx::Error> {
             let since: String = row.try_get(1)?;

@@ -1,7 +1,7 @@
-//! What became of typing messages into panes.
+//! Typing messages into panes, and its outcome.
 //!
-//! Owns the claim: a message is marked before the first key is sent, so that no crash and no second
-//! deliverer types it twice, and one that was acknowledged or cancelled first is never typed.
+//! Owns the claim: a message is marked before the first key is sent, so that neither a crash nor a second deliverer
+//! types it twice, and a message that was acknowledged or cancelled before is never typed.
 
 use super::ids::{AgentId, SessionId, TaskId};
 use super::row::{self, task_columns};
@@ -9,24 +9,24 @@ use super::types::{Delivery, DeliveryState, Task};
 use super::{Broker, BrokerError};
 use crate::ask::{Ask, Change, ReadAs};
 
-/// How many undelivered messages one look takes.
+/// Maximum number of undelivered messages read at once.
 const BATCH: i64 = 100;
 
-/// How many messages that were typed are looked for on a screen.
+/// Maximum number of typed messages that are looked for on a screen.
 const UNCONFIRMED: i64 = 5;
 
-/// The note of a message whose typing began and whose end nobody recorded.
+/// The note of a message whose typing began, with no recorded end.
 const INTERRUPTED: &str = "interrupted while typing";
 
-/// The note of a message that was typed into a pane that is gone now. It is not typed again: it may have been taken.
+/// The note of a message that was typed into a pane that is now gone. It is not typed again: the program may have
+/// received it.
 const END_UNSEEN: &str = "typed, and not seen to be taken before the pane was gone";
 
 impl Broker {
-    /// The messages for this agent that are still to be typed, in order. What an agent sends to
-    /// itself is not typed.
+    /// The messages for this agent that are still to be typed, in order. Messages of an agent to itself are not typed.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn undelivered(&mut self, agent: AgentId) -> Result<Vec<Task>, BrokerError> {
         Ok(sqlx::query(concat!(
             "SELECT ",
@@ -45,7 +45,7 @@ impl Broker {
     /// the latest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn unconfirmed(&mut self, agent: AgentId) -> Result<Vec<Task>, BrokerError> {
         Ok(sqlx::query(concat!(
             "SELECT ",
@@ -62,10 +62,11 @@ impl Broker {
         .await?)
     }
 
-    /// The member is in another pane now: what its former pane could not take is typed into the new one.
+    /// The member is in another pane now: messages that its former pane could not take are to be typed into the new
+    /// one.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn hold_again(&mut self, agent: AgentId) -> Result<(), BrokerError> {
         self.db
             .run(
@@ -82,10 +83,10 @@ impl Broker {
         Ok(())
     }
 
-    /// The agent's pane is gone: what was typed into it and not seen to be taken has failed.
+    /// The agent's pane is gone: messages that were typed into it without confirmation have failed.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn give_up_typed(&mut self, agent: AgentId) -> Result<(), BrokerError> {
         self.db
             .run(
@@ -100,11 +101,11 @@ impl Broker {
         Ok(())
     }
 
-    /// How much is still to be done for the panes of a session: messages that are not typed or not seen to be taken, and
-    /// commands that have not ended.
+    /// The amount of work left for the panes of a session: messages that are not typed or not confirmed, and commands
+    /// that have not ended.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn owed(&mut self, session: SessionId) -> Result<u64, BrokerError> {
         let count: i64 = sqlx::query_scalar(
             "SELECT (SELECT COUNT(*) FROM agents a JOIN agent_placements p ON p.agent_id = a.agent_id \
@@ -118,11 +119,11 @@ impl Broker {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// Claims a message for typing. Until [`Broker::record_delivery`] it counts as failed halfway.
-    /// `false` when it has been acknowledged, cancelled or typed in the meantime.
+    /// Claims a message for typing. Until [`Broker::record_delivery`] its state is failed, as interrupted. `false` if
+    /// it has been acknowledged, cancelled or typed in the meantime.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn claim_delivery(&mut self, task: TaskId) -> Result<bool, BrokerError> {
         Ok(self
             .db
@@ -138,10 +139,10 @@ impl Broker {
             == 1)
     }
 
-    /// Records how a claimed message ended.
+    /// Records the outcome of typing a claimed message.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn record_delivery(&mut self, task: TaskId, delivery: &Delivery) -> Result<(), BrokerError> {
         self.db
             .run(
@@ -154,11 +155,11 @@ impl Broker {
         Ok(())
     }
 
-    /// Records that these messages wait for a free pane, or that their pane is gone. Messages that
-    /// somebody else has claimed are left alone.
+    /// Records that these messages wait for a free pane, or that their pane is gone. Messages that another process has
+    /// claimed are left alone.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn put_off(&mut self, tasks: &[TaskId], delivery: &Delivery) -> Result<(), BrokerError> {
         debug_assert!(matches!(delivery.state, DeliveryState::Held | DeliveryState::Failed));
         let mut tx = self.db.begin().await?;

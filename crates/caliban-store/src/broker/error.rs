@@ -1,4 +1,4 @@
-//! What the broker refuses, as data. The binary turns each into its documented words.
+//! The refusals of the broker, as data. The binary turns each into its documented text.
 //!
 //! Refuses: knowing how a caller spelled an id.
 
@@ -10,7 +10,7 @@ use super::speaker::Owner;
 use super::types::TaskState;
 use crate::StoreError;
 
-/// Why the broker did not do it.
+/// Why the broker refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
     /// The store failed.
@@ -27,10 +27,10 @@ pub enum BrokerError {
     NotAMember {
         /// As the caller wrote it.
         agent: String,
-        /// The session looked in.
+        /// The session that was searched.
         session: SessionId,
     },
-    /// Nothing matches the recipient.
+    /// No agent matches the recipient.
     #[error("destination agent not found: {0}")]
     DestinationNotFound(String),
     /// The recipient is in another session.
@@ -75,34 +75,36 @@ pub enum BrokerError {
     /// The id of a retry belongs to a different message.
     #[error("task id {0} is already used by a different message")]
     IdTaken(TaskId),
-    /// A process of a fleet agent acts as somebody else, or one that cannot be told acts at all.
+    /// A process of a fleet agent acts under an identity that is not its own, or a process of unknown origin acts at
+    /// all.
     #[error("that is somebody else's identity")]
     NotYours {
-        /// Whom it wanted to be; none when it wanted to be somebody new.
+        /// The identity that the process claimed; none if it wanted to register a new one.
         agent: Option<AgentId>,
-        /// The fleet agent that it belongs to, if that can be told.
+        /// The fleet agent that the process belongs to, if known.
         by: Option<Owner>,
-        /// Whom that one may be in the session, at most a handful.
+        /// The identities of that fleet agent in the session, at most a handful.
         own: Vec<AgentId>,
     },
-    /// A process in a pid namespace wants to be the root Director or the Administrator of a session that was made elsewhere.
+    /// A process in a pid namespace claims to be the root Director or the Administrator of a session that was made
+    /// elsewhere.
     #[error("nobody can tell who stands above a process in a pid namespace: it cannot be {0}")]
     Unproven(AgentId),
-    /// A process in a member's pane acts as somebody else.
+    /// A process in a member's pane acts under another identity.
     #[error("the pane of member {member} cannot act as {agent}")]
     NotThisMember {
-        /// Whom it wanted to be.
+        /// The identity that the process claimed.
         agent: AgentId,
-        /// Whose pane it is in.
+        /// The member whose pane the process is in.
         member: AgentId,
     },
-    /// A process of a fleet agent reads a message that its identity neither sent nor got.
+    /// A process of a fleet agent reads a message that its identity neither sent nor received.
     #[error("message {0} is not yours")]
     TaskNotYours(TaskId),
-    /// An agent of the session has the name that a fleet agent wants.
+    /// An agent of the session already has the name that a fleet agent wants.
     #[error("an agent of the session is called '{0}' already")]
     NameTaken(String),
-    /// A fleet agent does too much in too short a time.
+    /// A fleet agent exceeds its rate limit.
     #[error(
         "nothing was sent: at most {BURST} messages at once, then one every {} s; wait {} s, and say more in fewer \
          messages",
@@ -110,13 +112,13 @@ pub enum BrokerError {
         .0.as_secs() + 1
     )]
     TooFast(Duration),
-    /// Fleet agents have answered each other for too long.
+    /// Fleet agents have answered each other too many times in a row.
     #[error(
         "nothing was sent: {HOPS} messages of agents have answered each other, and this would be one more; it goes on \
          when a person says something"
     )]
     TooManyHops,
-    /// A fleet agent has as many identities as one may have.
+    /// A fleet agent has the maximum number of identities.
     #[error("an agent has at most {IDENTITIES} identities at a time")]
     TooManyIdentities,
     /// A prefix matches more than one id.
@@ -124,7 +126,7 @@ pub enum BrokerError {
     Ambiguous {
         /// As the caller wrote it.
         given: String,
-        /// What it could mean, at most a handful.
+        /// The candidates, at most a handful.
         candidates: Vec<String>,
     },
 }

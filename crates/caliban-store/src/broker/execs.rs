@@ -1,7 +1,7 @@
-//! Commands that a Director has a member run.
+//! Commands that a member runs for its Director.
 //!
-//! Owns their states as guarded writes: `queued` (to be typed), `typed`, `running` (its runner has begun), and one of two
-//! ends, `done` or `lost`. A command begins at most once, and not after it was called lost.
+//! Owns their states as guarded writes: `queued` (to be typed), `typed`, `running` (its runner has begun), and one of
+//! two ends, `done` or `lost`. A command begins at most once, and not after it was declared lost.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ pub struct NewExec {
     pub id: ExecId,
     /// The session.
     pub session: SessionId,
-    /// Who runs it.
+    /// The member that runs it.
     pub member: AgentId,
-    /// Who wants it.
+    /// The Director that requested it.
     pub director: AgentId,
     /// What to run.
     pub command: String,
@@ -45,7 +45,7 @@ pub enum ExecState {
 }
 
 impl ExecState {
-    /// The word for it in the database and in JSON.
+    /// The name in the database and in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,30 +76,30 @@ impl fmt::Display for ExecState {
     }
 }
 
-/// A command and what became of it.
+/// A command and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
     /// Its id.
     pub id: ExecId,
     /// The session.
     pub session: SessionId,
-    /// Who runs it.
+    /// The member that runs it.
     pub member: AgentId,
-    /// Who wants it.
+    /// The Director that requested it.
     pub director: AgentId,
     /// What to run.
     pub command: String,
     /// How far it got.
     pub state: ExecState,
-    /// When it was asked for.
+    /// When it was requested.
     pub created_at: Stamp,
-    /// When that last changed.
+    /// When its state last changed.
     pub changed_at: Stamp,
     /// The process that runs it.
     pub runner: Option<String>,
     /// Its exit code.
     pub exit_code: Option<i64>,
-    /// The end of what it printed.
+    /// The last part of its output.
     pub output: Option<String>,
     /// Why it waits or is lost.
     pub note: Option<String>,
@@ -112,10 +112,10 @@ pub enum ExecEnd {
     Done {
         /// Its exit code.
         exit_code: i64,
-        /// The end of what it printed.
+        /// The last part of its output.
         output: String,
     },
-    /// Nobody knows, for this reason.
+    /// Unknown, for this reason.
     Lost(String),
 }
 
@@ -141,10 +141,10 @@ fn exec(row: &SqliteRow) -> Result<Exec, sqlx::Error> {
 }
 
 impl Broker {
-    /// Stores a command that is to be typed.
+    /// Stores a command to be typed.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn queue_exec(&mut self, new: &NewExec, now: Stamp) -> Result<(), BrokerError> {
         self.db.run(sqlx::query(
                 "INSERT INTO execs (exec_id, session_id, member_agent_id, director_agent_id, command, state, \
@@ -162,7 +162,7 @@ impl Broker {
     /// One command.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn exec(&mut self, id: ExecId) -> Result<Option<Exec>, BrokerError> {
         Ok(sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM execs WHERE exec_id = $1")))
             .bind(id.to_string())
@@ -171,10 +171,10 @@ impl Broker {
             .await?)
     }
 
-    /// The commands of a Director whose id begins so.
+    /// The commands of a Director whose id has this prefix.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn execs_like(&mut self, director: AgentId, begins: &str) -> Result<Vec<Exec>, BrokerError> {
         Ok(sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM execs WHERE director_agent_id = $1 AND substr(exec_id, 1, length($2)) = $2 \
@@ -187,7 +187,7 @@ impl Broker {
     /// The commands of a session that have not ended, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn open_execs(&mut self, session: SessionId) -> Result<Vec<Exec>, BrokerError> {
         Ok(sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM execs WHERE session_id = $1 AND state IN ('queued', 'typed', 'running') \
@@ -199,10 +199,10 @@ impl Broker {
         .await?)
     }
 
-    /// Claims a command for typing; `false` when it is not waiting any more.
+    /// Claims a command for typing; `false` if it is no longer queued.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn claim_exec(&mut self, id: ExecId, now: Stamp) -> Result<bool, BrokerError> {
         self.change(
             "UPDATE execs SET state = 'typed', changed_at = $2 WHERE exec_id = $1 AND state = 'queued'",
@@ -213,10 +213,10 @@ impl Broker {
         .await
     }
 
-    /// A command that was claimed and could not be typed waits again.
+    /// Puts a command that was claimed but could not be typed back into the queue.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn unclaim_exec(&mut self, id: ExecId, why: &str, now: Stamp) -> Result<bool, BrokerError> {
         self.change(
             "UPDATE execs SET state = 'queued', changed_at = $2, note = $3 WHERE exec_id = $1 AND state = 'typed'",
@@ -227,10 +227,10 @@ impl Broker {
         .await
     }
 
-    /// Its runner begins; `false` when it has begun before, or is called lost.
+    /// Records that the command's runner begins; `false` if it has begun before, or was declared lost.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn begin_exec(&mut self, id: ExecId, runner: &str, now: Stamp) -> Result<bool, BrokerError> {
         self.change(
             "UPDATE execs SET state = 'running', changed_at = $2, runner = $3, note = NULL \
@@ -245,7 +245,7 @@ impl Broker {
     /// Records the end of a command; `false` when it had ended before.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn end_exec(&mut self, id: ExecId, end: &ExecEnd, now: Stamp) -> Result<bool, BrokerError> {
         let ended = match end {
             ExecEnd::Done { exit_code, output } => {
@@ -270,7 +270,7 @@ impl Broker {
                 .await?
             }
         };
-        // Whoever waits for the end listens for the command's id.
+        // Processes that wait for the end listen for the command's id.
         self.signals.ring(&id.to_string()).await;
         Ok(ended)
     }

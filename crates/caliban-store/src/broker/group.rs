@@ -1,6 +1,6 @@
-//! Many messages in one transaction: they become durable together, so that the disk is asked once for all of them.
+//! Many messages in one transaction: one sync makes all of them durable.
 //!
-//! A message that is refused keeps no other from being stored. When the store fails, none is stored.
+//! A message that is refused does not keep the others from being stored. If the store fails, none is stored.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,18 +16,18 @@ use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
 
-/// Who is who within one transaction.
+/// The agents that were resolved within one transaction.
 #[derive(Default)]
 struct Known {
-    /// By session and what was given.
+    /// By session, and by the id or prefix as given.
     senders: HashMap<(SessionId, String), Agent>,
     recipients: HashMap<(SessionId, String), Agent>,
-    /// Those that are named by a whole id, read by one statement.
+    /// The agents that are named by a whole id, read with one statement.
     by_id: HashMap<AgentId, Agent>,
 }
 
 impl Known {
-    /// Reads everybody whom the messages name by a whole id.
+    /// Reads all agents that the messages name by a whole id.
     async fn of(tx: &mut Tx<'_>, all: &[NewMessage]) -> Result<Self, BrokerError> {
         let named = all.iter().flat_map(|new| [&new.from, &new.to]).filter_map(IdPrefix::whole);
         let named = named.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
@@ -51,7 +51,7 @@ impl Known {
         }
     }
 
-    /// What is to be stored of a message, and for whom.
+    /// Checks a message; returns the row to store, and its recipient.
     async fn judge(
         &mut self,
         tx: &mut Tx<'_>,
@@ -86,10 +86,11 @@ impl Known {
 }
 
 impl Broker {
-    /// Stores messages in one transaction, and rings the bells of their recipients. Each gets its own answer, in the same order.
+    /// Stores messages in one transaction, and rings the bells of their recipients. Returns one result per message, in
+    /// the same order.
     ///
     /// # Errors
-    /// The store's: then nothing is stored.
+    /// When the store fails; then nothing is stored.
     pub async fn send_all(
         &mut self,
         all: &[NewMessage],
@@ -121,7 +122,8 @@ impl Broker {
                         None => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
                     },
                     Err(refusal @ BrokerError::NotYours { .. }) => Err(refusal),
-                    // A retry is a retry even if sender or recipient has left in the meantime, or the sender may send no more.
+                    // A retry succeeds even if the sender or recipient has left in the meantime, or the sender may not
+                    // send any more.
                     Err(refusal) => known_message(&mut tx, id, new, refusal).await,
                 });
             }

@@ -1,6 +1,7 @@
-//! Identities of the broker: sessions, agents, tasks, prefixes of them, and numbers beside them.
+//! Ids of the broker: of sessions, agents and tasks, their prefixes, and the numbers beside them.
 //!
-//! Owns what an id looks like, and what can be a number: up to seven digits, because ids are shown with eight characters. `broker::AgentId` is a mailbox, not a supervised run.
+//! Owns the syntax of ids and numbers. A number has up to seven digits, because ids are shown with eight characters.
+//! `broker::AgentId` is a mailbox, not a supervised run.
 
 use std::fmt;
 
@@ -21,7 +22,7 @@ macro_rules! id {
                 Self(Uuid::new_v4())
             }
 
-            /// Reads a whole id.
+            /// Parses a whole id.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 Uuid::try_parse(text).ok().map(Self)
@@ -55,20 +56,20 @@ id!(
     TaskId
 );
 id!(
-    /// One command that a Director has a member run.
+    /// A command that a member runs for its Director.
     ExecId
 );
 
-/// An id as somebody typed it: the whole, enough of its beginning, or the number that an agent or a task has in its session.
+/// An id as typed: whole, a prefix of at least four characters, or the number of an agent or a task in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdPrefix {
     given: String,
-    /// The beginning of an id, unless it is too short for one.
+    /// The prefix of an id, unless it is too short for one.
     low: Option<String>,
     number: Option<i64>,
 }
 
-/// The text cannot be the beginning of an id.
+/// The text cannot be the prefix of an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is neither an id, nor the first {min} or more characters of one, nor a number", min = IdPrefix::MIN_LEN)]
 pub struct IdPrefixError(pub String);
@@ -76,10 +77,11 @@ pub struct IdPrefixError(pub String);
 impl IdPrefix {
     /// The shortest prefix accepted; fewer characters are more likely a mistake.
     pub const MIN_LEN: usize = 4;
-    /// The longest number. An id that is shown with eight characters is never taken for one.
+    /// Maximum number of digits of a number, so that an id shown with eight characters is never taken for one.
     const MAX_DIGITS: usize = 7;
 
-    /// Reads a whole id, a prefix or a number. Four digits and more can be both; then the store says which there is.
+    /// Parses a whole id, a prefix or a number. Four digits and more can be both; then the store decides by what
+    /// exists.
     ///
     /// # Errors
     /// When it is neither a number nor the beginning of any id.
@@ -103,13 +105,13 @@ impl IdPrefix {
         }
     }
 
-    /// As it was typed.
+    /// The text as typed.
     #[must_use]
     pub fn given(&self) -> &str {
         &self.given
     }
 
-    /// The id of an agent, when it is a whole one.
+    /// The agent id, if it is a whole one.
     pub(crate) fn whole(&self) -> Option<AgentId> {
         AgentId::parse(self.low())
     }
@@ -120,7 +122,7 @@ impl IdPrefix {
             || (self.number.is_some() && self.number == agent.number)
     }
 
-    /// The smallest id that it can mean. What is no beginning of an id means none: `g` sorts after all of them.
+    /// The smallest id that it can mean. If it cannot be a prefix of an id: `g`, which sorts after all ids.
     pub(crate) fn low(&self) -> &str {
         self.low.as_deref().unwrap_or("g")
     }
@@ -130,7 +132,7 @@ impl IdPrefix {
         format!("{}g", self.low())
     }
 
-    /// The number that it can mean; nothing has a number below 1.
+    /// The number that it can mean; 0 for none, since numbers begin at 1.
     pub(crate) fn number(&self) -> i64 {
         self.number.unwrap_or_default()
     }

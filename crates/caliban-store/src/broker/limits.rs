@@ -12,31 +12,32 @@ use crate::Stamp;
 use crate::ask::{Ask, Change};
 use crate::open::Tx;
 
-/// How many messages an agent may send at once ...
+/// The number of messages that an agent may send in a burst ...
 pub const BURST: u32 = 20;
-/// ... and how long it takes to be allowed one more. A broadcast, a registration and a new session count as one each.
+/// ... and the time until it may send one more. A broadcast, a registration and a new session count as one message
+/// each.
 pub const EVERY: Duration = Duration::from_secs(3);
-/// How many messages of agents may answer each other before a person has to say something.
+/// Maximum length of a chain of messages in which agents answer each other, before a person has to write one.
 pub const HOPS: u32 = 32;
-/// How many active identities an agent may have, in all sessions.
+/// Maximum number of active identities of an agent, in all sessions.
 pub const IDENTITIES: u32 = 8;
-/// How many open messages of each mailbox are looked at for their hops.
+/// Maximum number of open messages per mailbox that are checked for their hops.
 const OPEN: i64 = 100;
 
-/// Takes one message from the allowance: the new `used_until`, or how long to wait.
+/// Takes one message from the allowance; returns the new `used_until`, or the time to wait.
 ///
 /// `used_until` is the time at which the allowance will be full again.
 fn allow(used_until: i64, now: i64) -> Result<i64, Duration> {
     let every = i64::try_from(EVERY.as_micros()).unwrap_or(i64::MAX);
     let whole = every.saturating_mul(i64::from(BURST));
-    // A clock that was set back must not make anybody wait for it.
+    // A clock that was set back must not extend the wait.
     let used_until = used_until.clamp(now, now.saturating_add(whole));
     let next = used_until.saturating_add(every);
     let over = next.saturating_sub(now.saturating_add(whole));
     if over <= 0 { Ok(next) } else { Err(Duration::from_micros(over.unsigned_abs())) }
 }
 
-/// Takes one of the agent's allowance.
+/// Takes one message from the agent's allowance.
 pub(super) async fn take_one(tx: &mut Tx<'_>, speaker: &Speaker, now: Stamp) -> Result<(), BrokerError> {
     let Some(owner) = speaker.limited() else { return Ok(()) };
     let used_until: Option<i64> = sqlx::query_scalar("SELECT used_until FROM owners WHERE owner = $1")
@@ -53,7 +54,7 @@ pub(super) async fn take_one(tx: &mut Tx<'_>, speaker: &Speaker, now: Stamp) -> 
     Ok(())
 }
 
-/// Refuses one identity too many.
+/// Refuses if the agent has the maximum number of identities already.
 pub(super) async fn one_more_identity(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<(), BrokerError> {
     let Speaker::Only(above) = speaker else { return Ok(()) };
     let Some(owner) = above.last() else { return Ok(()) };
@@ -64,8 +65,8 @@ pub(super) async fn one_more_identity(tx: &mut Tx<'_>, speaker: &Speaker) -> Res
     if count >= i64::from(IDENTITIES) { Err(BrokerError::TooManyIdentities) } else { Ok(()) }
 }
 
-/// How many hops a message of this speaker has: none when it answers nothing, else one more than what it answers. An
-/// agent answers what it has heard in its turn, and whatever lies open in its mailboxes.
+/// The number of hops of this speaker's next message: 0 if it answers nothing, else one more than the message it
+/// answers. An agent answers the messages it has received in its turn, and all open messages in its mailboxes.
 pub(super) async fn hops(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<u32, BrokerError> {
     let Some(owner) = speaker.limited() else { return Ok(0) };
     let answered: Option<i64> = sqlx::query_scalar(
@@ -80,7 +81,7 @@ pub(super) async fn hops(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<u32, Brok
     if hops > HOPS { Err(BrokerError::TooManyHops) } else { Ok(hops) }
 }
 
-/// Records that the agent has taken in a message with so many hops. A message of a person starts a new chain.
+/// Records that the agent has received a message with so many hops. A message of a person starts a new chain.
 pub(super) async fn heard(
     tx: &mut Tx<'_>,
     speaker: &Speaker,
@@ -113,10 +114,10 @@ async fn forget(tx: &mut Tx<'_>, owner: &Owner) -> Result<(), BrokerError> {
 }
 
 impl super::Broker {
-    /// The worker's agent is done with what it has heard: its next message answers nothing.
+    /// The worker's agent has dealt with the messages it received: its next message answers nothing.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn answered(&mut self) -> Result<(), BrokerError> {
         let Some(owner) = self.speaker.limited().cloned() else { return Ok(()) };
         let mut tx = self.db.begin().await?;
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(allow(used, start + every / 3), Err(EVERY - EVERY / 3));
         assert_eq!(taken(&mut used, start + 3 * every), 3);
         assert_eq!(taken(&mut used, start + 10_000 * every), BURST as usize);
-        // r15: a clock that is set back a day makes nobody wait for a day.
+        // r15: after the clock was set back a day, nobody has to wait for a day.
         let back = start - 30_000 * every;
         assert_eq!(allow(used, back), Err(EVERY));
     }

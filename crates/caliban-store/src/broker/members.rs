@@ -1,9 +1,9 @@
 //! Members: agents that a Director started in a pane.
 //!
-//! Owns what makes `member create` atomic. The agent is written with a pending placement and the name of the process that
-//! makes it. The pane's own first process claims the placement; it starts its program only if that succeeded. A pending
-//! member whose maker is gone is undone by whoever sees it next. So there is never a program without a member, and a
-//! member without a program does not stay.
+//! Owns what makes `member create` atomic. The agent is written with a pending placement and the name of the process
+//! that makes it. The pane's first process claims the placement, and starts its program only if that succeeded. A
+//! pending member whose maker has died is undone by the next process that sees it. So there is never a program without
+//! a member, and a member without a program does not stay.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use crate::open::Tx;
 /// What is needed to make a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMember {
-    /// Its id, chosen before so that its prompt can name it.
+    /// Its id, chosen in advance so that its prompt can name it.
     pub id: AgentId,
     /// Its session.
     pub session: SessionId,
@@ -29,35 +29,35 @@ pub struct NewMember {
     pub name: String,
     /// What it is for.
     pub description: String,
-    /// Where it will be; the pane is still to come.
+    /// Its placement; the pane does not exist yet.
     pub placement: Placement,
-    /// How its program is started, for the pane and for a recovery.
+    /// The command that starts its program, for the pane and for a recovery.
     pub launch: String,
     /// The process that makes it.
     pub maker: String,
 }
 
-/// When an agent last did something.
+/// When an agent was last active.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// It sent a message, or one that it sent changed.
+    /// When it last sent a message, or one that it sent changed.
     pub sent: Option<Stamp>,
-    /// It got a message, or one that it got changed.
+    /// When it last received a message, or one that it received changed.
     pub received: Option<Stamp>,
-    /// It acknowledged one.
+    /// When it last acknowledged a message.
     pub acked: Option<Stamp>,
-    /// How many messages it has not acknowledged.
+    /// The number of messages it has not acknowledged.
     pub unread: u64,
-    /// How many of those are still to be typed into its pane.
+    /// The number of those that are still to be typed into its pane.
     pub held: u64,
 }
 
 impl Broker {
-    /// Writes a member whose pane is still to be made.
+    /// Writes a member whose pane does not exist yet.
     ///
     /// # Errors
     /// `SessionNotFound`, `SessionDeleted`, `ReservedName`, `SenderNotActive` when the Director may not be one, `NotYours`,
-    /// or the store's.
+    /// or a failure of the store.
     pub async fn create_member(&mut self, new: &NewMember, now: Stamp) -> Result<Agent, BrokerError> {
         refuse_reserved(&new.name)?;
         let speaker = self.speaker.clone();
@@ -109,11 +109,11 @@ impl Broker {
         tx.finish(outcome).await
     }
 
-    /// A member that lost its pane is to get another one: its placement is pending again. If that comes to nothing, it is
-    /// where it was.
+    /// Marks the placement of a member that lost its pane as pending again, for a new pane. If that fails, the former
+    /// placement is restored.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn place_again(&mut self, agent: AgentId, maker: &str, now: Stamp) -> Result<(), BrokerError> {
         let mut tx = self.db.begin().await?;
         let outcome: Result<(), BrokerError> = async {
@@ -139,21 +139,21 @@ impl Broker {
         tx.finish(outcome).await
     }
 
-    /// Moves an agent to a pane that is there.
+    /// Moves an agent to an existing pane.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn move_to(&mut self, agent: AgentId, placement: &Placement) -> Result<(), BrokerError> {
         let mut tx = self.db.begin().await?;
         let outcome = insert_placement(&mut tx, agent, placement).await;
         tx.finish(outcome).await
     }
 
-    /// The pane's first process takes its place: how to start the program, or nothing when the member was undone or has a
-    /// pane already.
+    /// Claims the placement for the pane's first process; returns the command that starts the program, or `None` if the
+    /// member was undone or has a pane already.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn claim_placement(
         &mut self,
         agent: AgentId,
@@ -192,25 +192,25 @@ impl Broker {
         }
         .await;
         let launch = tx.finish(outcome).await?;
-        // The maker waits for this.
+        // The maker waits for this ring.
         self.signals.ring(&agent.to_string()).await;
         Ok(launch)
     }
 
-    /// How a member's program is started, and the process that made it.
+    /// The command that starts a member's program, and the process that made the member.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn launch(&mut self, agent: AgentId) -> Result<Option<(String, String)>, BrokerError> {
         let launch = sqlx::query_as("SELECT launch, maker FROM members WHERE agent_id = $1");
         Ok(launch.bind(agent.to_string()).maybe(&mut self.db).await?)
     }
 
-    /// Undoes a member that has no pane; `false` when it has one by now, or is gone. One that was to get another pane is
-    /// back in its former one.
+    /// Undoes a member without a pane; `false` if it has a pane by now, or is gone. A member that was to get another
+    /// pane is restored to its former one.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn undo_member(&mut self, agent: AgentId, now: Stamp) -> Result<bool, BrokerError> {
         let mut tx = self.db.begin().await?;
         let outcome = undo(&mut tx, agent, now).await;
@@ -219,10 +219,10 @@ impl Broker {
         Ok(undone)
     }
 
-    /// The program of a member could not be started in its pane: the member is undone.
+    /// Undoes a member whose program could not be started in its pane.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn unplace_member(&mut self, agent: AgentId, now: Stamp) -> Result<bool, BrokerError> {
         let mut tx = self.db.begin().await?;
         let outcome: Result<bool, BrokerError> = async {
@@ -239,10 +239,11 @@ impl Broker {
         Ok(undone)
     }
 
-    /// Deregisters a member whose pane is closed. Its Director, or whoever may act as that, does it.
+    /// Deregisters a member whose pane is closed. Allowed to its Director, and to any process that may act as the
+    /// Director.
     ///
     /// # Errors
-    /// `NotYours`, or the store's.
+    /// `NotYours`, or a failure of the store.
     pub async fn remove_member(
         &mut self,
         director: &Agent,
@@ -277,7 +278,7 @@ impl Broker {
     /// The active members of a Director, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn members(
         &mut self,
         session: SessionId,
@@ -298,7 +299,7 @@ impl Broker {
     /// One active agent of a session by its whole id or a prefix; `None` when there is none.
     ///
     /// # Errors
-    /// `Ambiguous`, or the store's.
+    /// `Ambiguous`, or a failure of the store.
     pub async fn find_member(
         &mut self,
         session: SessionId,
@@ -312,10 +313,10 @@ impl Broker {
         }
     }
 
-    /// When an agent last did something.
+    /// When an agent was last active.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn activity(&mut self, agent: AgentId) -> Result<Activity, BrokerError> {
         type Row = (Option<String>, Option<String>, Option<String>, i64, i64);
         let (sent, received, acked, unread, held): Row = sqlx::query_as(
@@ -342,10 +343,10 @@ impl Broker {
         })
     }
 
-    /// Waits until somebody rings for this agent, or `limit` is over.
+    /// Waits until a process rings for this agent, or until `limit` has passed.
     pub async fn listen_for(&mut self, who: &str, limit: std::time::Duration) {
         match self.signals.listen(who).await {
-            // A bell that fails is as good as none: the caller looks at the store.
+            // A failed bell counts as a ring: the caller looks at the store.
             Ok(mut bell) => drop(tokio::time::timeout(limit, bell.rung()).await),
             Err(_) => tokio::time::sleep(limit).await,
         }

@@ -1,10 +1,10 @@
 //! The message broker's store: sessions, agents, placements, tasks.
 //!
-//! Owns the broker's rules as guarded writes: who may acknowledge, cancel, send; what a broadcast is; what a repeated id
-//! means; as whom a process may act ([`Speaker`]). Each operation is one transaction. A message is committed before its
-//! bell is rung, and before anybody types it anywhere.
+//! Owns the broker's rules as guarded writes: who may acknowledge, cancel and send; what a broadcast is; what a
+//! repeated id means; under which identity a process may act ([`Speaker`]). Each operation is one transaction. A
+//! message is committed before its bell is rung, and before it is typed into a pane.
 //!
-//! Refuses: words for people (the binary has them), tmux, the clock.
+//! Refuses: texts for people (the binary has them), tmux, the clock.
 
 mod agents;
 mod deliverer;
@@ -54,12 +54,12 @@ use crate::open::{Db, OpenReport};
 use crate::signals::{self, PaneLock, Signals};
 use crate::{StoreError, StoreUrl};
 
-/// The built-in agent's name, which nobody else may have.
+/// The name of the built-in agent, which no other agent may have.
 pub const ADMINISTRATOR: &str = "Administrator";
 /// The root Director's name.
 pub const DIRECTOR: &str = "Director";
 
-/// How often a pane that is locked is tried again.
+/// The interval at which a locked pane is tried again.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An open broker store.
@@ -68,12 +68,12 @@ pub struct Broker {
     db: Db,
     signals: Box<dyn Signals>,
     speaker: Speaker,
-    /// Where sessions are made, for [`Speaker::Within`].
+    /// The place recorded for new sessions, for [`Speaker::Within`].
     place: Option<String>,
 }
 
 impl Broker {
-    /// Opens the store for whoever `speaker` is, and makes the tables if there are none.
+    /// Opens the store for `speaker`, and makes the tables if there are none.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -81,7 +81,7 @@ impl Broker {
         Self::open_with(url, speaker, signals::of(url)).await
     }
 
-    /// The same with other means of signalling.
+    /// Like [`Broker::open`], with other signals.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -93,14 +93,14 @@ impl Broker {
         Ok(Self { db: Db::open(url, &SCHEMA).await?, signals, speaker, place: None })
     }
 
-    /// What opening had to do.
+    /// What opening the store did.
     #[must_use]
     pub fn prepared(&self) -> OpenReport {
         self.db.prepared()
     }
 
-    /// Takes the right to type into a pane, which is named by what tells it from every other; waits up to `limit` for whoever has it. `None` when it cannot
-    /// be had: then the caller must not type.
+    /// Takes the lock for typing into a pane, which is given by a unique name; waits up to `limit` for the present
+    /// holder. `None` if the lock cannot be had: then the caller must not type.
     pub async fn lock_pane(&self, pane: &str, limit: Duration) -> Option<PaneLock> {
         let (who, give_up) = (pane, Instant::now() + limit);
         loop {
@@ -112,7 +112,7 @@ impl Broker {
         }
     }
 
-    /// Ends the use of the store in a process that has answered and is about to exit.
+    /// Ends the use of the store in a process that has given its answer and is about to exit.
     pub async fn leave(self) {
         self.db.leave().await;
     }

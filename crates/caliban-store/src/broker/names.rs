@@ -1,17 +1,17 @@
-//! When two names are one name to a reader.
+//! When a reader would take two names for the same.
 //!
-//! Owns the only comparison of names: case, characters that look alike in Unicode's list (UTS 39) and characters that nobody
-//! sees make no difference. Refuses: a list of our own.
+//! Owns the only comparison of names. It ignores case, confusable characters by Unicode's list (UTS 39) and invisible
+//! characters. Refuses: a list of our own.
 
 use unicode_security::general_security_profile::IdentifierType;
 use unicode_security::{GeneralSecurityProfile, skeleton};
 
 use super::{ADMINISTRATOR, BrokerError};
 
-/// Whether a reader can take one for the other.
+/// Whether a reader can mistake one name for the other.
 pub(super) fn alike(one: &str, other: &str) -> bool {
     let (one, other) = (visible(one), visible(other));
-    // Which letters look alike depends on their case: a small L is a capital I.
+    // Which letters look alike depends on their case: a small L looks like a capital I.
     type Case = fn(&str) -> String;
     let cases: [Case; 3] = [str::to_owned, str::to_lowercase, str::to_uppercase];
     let looks = |text: &str| cases.map(|case| skeleton(&case(text)).collect::<String>().to_lowercase());
@@ -19,7 +19,7 @@ pub(super) fn alike(one: &str, other: &str) -> bool {
     one.iter().any(|look| other.contains(look))
 }
 
-/// Refuses what looks like the name of a built-in agent.
+/// Refuses a name that looks like that of a built-in agent.
 pub(super) fn refuse_reserved(name: &str) -> Result<(), BrokerError> {
     if alike(name, ADMINISTRATOR) { Err(BrokerError::ReservedName(name.to_owned())) } else { Ok(()) }
 }

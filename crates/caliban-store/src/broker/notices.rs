@@ -1,4 +1,4 @@
-//! Notices: what the broker itself reports, once for each subject.
+//! Notices: reports of the broker itself, one for each subject.
 //!
 //! A notice is a message from the Administrator. It goes to a Director, and to the Administrator's own mailbox, where
 //! the user finds it.
@@ -11,26 +11,26 @@ use super::{Broker, BrokerError};
 use crate::Stamp;
 use crate::ask::{Ask, Change};
 
-/// What to report.
+/// A report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// The session.
     pub session: SessionId,
     /// What it is about; the same subject is reported once.
     pub subject: String,
-    /// The Director to tell.
+    /// The Director that gets it.
     pub director: Option<AgentId>,
-    /// Whether the user is told, too.
+    /// Whether the user gets it, too.
     pub to_user: bool,
-    /// The words.
+    /// The text.
     pub text: String,
 }
 
 impl Broker {
-    /// Reports something, if it was not reported before; says whether it was new.
+    /// Reports something unless it was reported before; returns whether it was new.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn notice(&mut self, notice: &Notice, now: Stamp) -> Result<bool, BrokerError> {
         let mut tx = self.db.begin().await?;
         let outcome: Result<Vec<AgentId>, BrokerError> = async {

@@ -1,8 +1,8 @@
-//! Reading a mailbox, now or when something comes.
+//! Reading a mailbox, at once or when a message arrives.
 //!
-//! Owns the order: the store's sequence, never a clock. A mailbox is read newest first; with
-//! `after` the reader walks forward, oldest first. Waiting is a bell plus a slow check, which looks at the mailbox only
-//! when somebody has written to the store since; the time limit is measured on the monotonic clock.
+//! Owns the order: the store's sequence, never a clock. A mailbox is read newest first; with `after` the reader walks
+//! forward, oldest first. Waiting uses a bell and a slow check, which reads the mailbox only if the store has been
+//! written to since; the time limit is measured on the monotonic clock.
 
 use std::time::Duration;
 
@@ -16,41 +16,41 @@ use crate::Stamp;
 use crate::ask::{Ask, ReadAs};
 use crate::doorbell::SLOW_CHECK;
 
-/// How many messages a poll returns when it does not say.
+/// Default number of messages in a page.
 pub const DEFAULT_PAGE: u32 = 1_000;
-/// How many messages a poll can ask for.
+/// Maximum number of messages in a page.
 pub const MAX_PAGE: u32 = 10_000;
 
-/// Which messages of a mailbox.
+/// Which messages of a mailbox to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailboxScope {
-    /// Those that nobody has acknowledged or cancelled.
+    /// Those that are neither acknowledged nor cancelled.
     Open,
     /// All of them.
     All,
 }
 
-/// A question to a mailbox.
+/// A query of a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PollQuery {
-    /// Whose mailbox.
+    /// The owner of the mailbox.
     pub agent: AgentId,
     /// Which messages.
     pub scope: MailboxScope,
     /// Only those whose status changed at or after this time.
     pub since: Option<Stamp>,
-    /// Only those after this place in the order, oldest first.
+    /// Only those after this sequence number, oldest first.
     pub after: Option<i64>,
-    /// At most so many.
+    /// Maximum number of messages.
     pub page_size: u32,
 }
 
-/// An answer from a mailbox.
+/// A page of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailboxPage {
     /// The messages.
     pub tasks: Vec<Task>,
-    /// Whether there are more that the page size cut off.
+    /// Whether the page size cut off further messages.
     pub more: bool,
 }
 
@@ -69,10 +69,10 @@ macro_rules! poll_sql {
 }
 
 impl Broker {
-    /// What is in the mailbox now.
+    /// The messages that are in the mailbox now.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn poll(&mut self, query: &PollQuery) -> Result<MailboxPage, BrokerError> {
         let sql = match (query.scope, query.after) {
             (MailboxScope::Open, None) => poll_sql!(" AND status_state = 'input_required'", " DESC"),
@@ -95,13 +95,13 @@ impl Broker {
         Ok(MailboxPage { tasks, more })
     }
 
-    /// What is in the mailbox, or what comes into it within `limit`. Returns at once when the agent is deregistered,
-    /// because its mailbox gets nothing more.
+    /// The messages in the mailbox, or those that arrive within `limit`. Returns at once if the agent is deregistered,
+    /// because its mailbox gets no more messages.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn wait(&mut self, query: &PollQuery, limit: Duration) -> Result<MailboxPage, BrokerError> {
-        // Listens before the first look, so that no message can come between look and sleep. Best effort:
+        // Listen before the first look, so that no message can arrive unnoticed between look and sleep. Best effort:
         // without a bell the slow check remains.
         let mut bell = self.signals.listen(&query.agent.to_string()).await.ok();
         let deadline = Instant::now() + limit;
@@ -118,7 +118,7 @@ impl Broker {
                 let rung = match &mut bell {
                     Some(ear) => match tokio::time::timeout(nap, ear.rung()).await {
                         Ok(Ok(())) => true,
-                        // A bell that fails is not listened to again.
+                        // A failed bell is not used again.
                         Ok(Err(_)) => {
                             bell = None;
                             true
@@ -137,10 +137,10 @@ impl Broker {
         }
     }
 
-    /// Another number whenever somebody else has written to the store. Costs next to nothing.
+    /// A number that changes whenever another connection writes to the store. Costs next to nothing.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn data_version(&mut self) -> Result<i64, BrokerError> {
         Ok(sqlx::query_scalar("PRAGMA data_version").one(&mut self.db).await?)
     }

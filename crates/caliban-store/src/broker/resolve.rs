@@ -1,8 +1,8 @@
-//! From what somebody typed to the one thing it means.
+//! Resolves what a user typed to the one thing it means.
 //!
-//! Owns: a prefix means an id when it is the beginning of exactly one that the caller may name; a number means what has it in
-//! the session. What is one thing's number and the beginning of another one's id is ambiguous.
-//! Refuses: guessing. An ambiguous prefix is an error that lists what it could mean.
+//! Owns: a prefix means an id if it is the beginning of exactly one that the caller may name; a number means what has
+//! that number in the session. A text that is both the number of one thing and the beginning of another one's id is
+//! ambiguous. Refuses: guessing. An ambiguous prefix is an error that lists the candidates.
 
 use sqlx::QueryBuilder;
 
@@ -14,10 +14,10 @@ use crate::StoreError;
 use crate::ask::{Ask, ReadAs, Source};
 use crate::open::Statement;
 
-/// How many candidates an ambiguous prefix shows.
+/// Maximum number of candidates that the error lists.
 const CANDIDATES: i64 = 5;
 
-/// What a prefix turned out to mean.
+/// The result of resolving a prefix.
 pub(super) enum PrefixMatch<T> {
     None,
     One(T),
@@ -25,7 +25,7 @@ pub(super) enum PrefixMatch<T> {
 }
 
 impl<T> PrefixMatch<T> {
-    /// The one, or the error for none, or the error for many.
+    /// The only match, or the error for none or for several.
     pub(super) fn one(self, given: &IdPrefix, none: impl FnOnce() -> BrokerError) -> Result<T, BrokerError> {
         match self {
             Self::None => Err(none()),
@@ -41,7 +41,7 @@ impl Broker {
     /// The session, deleted or not.
     ///
     /// # Errors
-    /// `SessionNotFound`, `Ambiguous`, or the store's.
+    /// `SessionNotFound`, `Ambiguous`, or a failure of the store.
     pub async fn session(&mut self, given: &IdPrefix) -> Result<Session, BrokerError> {
         let found = find_session(&mut self.db, given).await?;
         found.one(given, || BrokerError::SessionNotFound(given.given().to_owned()))
@@ -50,16 +50,16 @@ impl Broker {
     /// The acting agent: any agent of the session, active or not.
     ///
     /// # Errors
-    /// `NotAMember`, `Ambiguous`, or the store's.
+    /// `NotAMember`, `Ambiguous`, or a failure of the store.
     pub async fn member(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
         let found = find_agent(&mut self.db, session, given).await?;
         found.one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })
     }
 
-    /// A task with an end in the session.
+    /// A task whose sender or recipient is in the session.
     ///
     /// # Errors
-    /// `TaskNotFound`, `Ambiguous`, or the store's.
+    /// `TaskNotFound`, `Ambiguous`, or a failure of the store.
     pub async fn task(&mut self, session: SessionId, given: &IdPrefix) -> Result<Task, BrokerError> {
         let found = find_task(&mut self.db, session, given).await?;
         found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))
@@ -143,7 +143,7 @@ pub(super) async fn agent_by_id(of: &mut impl Source, id: AgentId) -> Result<Opt
         .await
 }
 
-/// The agents with exactly these ids. The statement is one of as many as `ids` can be long.
+/// The agents with exactly these ids. Each number of `ids` makes a different statement, which the connection caches.
 pub(super) async fn agents_by_id(of: &mut impl Source, ids: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
     let mut query = QueryBuilder::new(concat!("SELECT ", agent_columns!(), " WHERE a.agent_id IN ("));
     let mut list = query.separated(", ");
@@ -154,7 +154,7 @@ pub(super) async fn agents_by_id(of: &mut impl Source, ids: &[AgentId]) -> Resul
     query.build().read_as(row::agent).all(of).await
 }
 
-/// The rows whose id begins as given, or that have the given number: `$1` to `$5` of `sql`.
+/// The statement for rows whose id begins with `given`, or that have the given number: `$1` to `$5` of `sql`.
 fn candidates<'q>(sql: &'static str, session: SessionId, given: &'q IdPrefix) -> Statement<'q> {
     let query = sqlx::query(sql).bind(given.low()).bind(given.high()).bind(session.to_string());
     query.bind(CANDIDATES).bind(given.number())

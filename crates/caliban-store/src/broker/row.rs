@@ -1,4 +1,4 @@
-//! Rows to domain types and back. The column lists here are the only ones.
+//! Rows to domain types and back. The only column lists are here.
 //!
 //! Refuses: a row that the checks of the tables rule out; such a store is damaged.
 
@@ -21,8 +21,8 @@ macro_rules! task_columns {
 }
 pub(super) use task_columns;
 
-/// The same in two columns, for many rows at once: what is small and simple as one list, and the text. The driver pays for
-/// each column of each row.
+/// The same in two columns, for reading many rows: the small fields as one JSON list, and the text. The driver has a
+/// cost per column and row.
 macro_rules! packed_task_columns {
     () => {
         "json_array(seq, task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
@@ -68,7 +68,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
     })
 }
 
-/// A task out of [`packed_task_columns`].
+/// Reads a task from [`packed_task_columns`].
 pub(super) fn packed_task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
     type Packed<'a> = (
         i64,
@@ -174,7 +174,7 @@ fn stamp(text: &str) -> Option<Stamp> {
     Stamp::parse(text).ok()
 }
 
-/// Reads a text column through its parser.
+/// Reads a text column with a parser.
 pub(super) fn read<T>(
     row: &SqliteRow,
     column: usize,

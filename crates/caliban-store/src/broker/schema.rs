@@ -1,12 +1,12 @@
 //! The broker's tables.
 //!
-//! `seq` is the order of sessions, agents and tasks. It is SQLite's row number, which only grows because no row of these
-//! three tables is ever deleted and there is one writer at a time. A placement names a pane of one machine, its `host`.
-//! `number` is a short name beside the id: 1, 2, 3 … for the agents of a session, and for its tasks. `pid_namespace` is where
-//! a session was made, when that does not show every process of its machine.
-//! `members` says how a member's program was started, `execs` what a Director had a member run, `notices` what was
-//! reported once, and `deliverers` which process types for a session.
-//! `owner`, `seal`, `hops` and `owners` say which fleet agent an identity belongs to, and limit that agent (a11, ADR 0040).
+//! `seq` is the order of sessions, agents and tasks. It is SQLite's row id, which only grows because no row of these
+//! three tables is ever deleted and there is one writer at a time. A placement names a pane on one machine, its `host`.
+//! `number` is a short name beside the id: 1, 2, 3 … for the agents of a session, and for its tasks. `pid_namespace` is
+//! the namespace in which a session was made, if that does not show every process of its machine. `members` has the
+//! command that started a member's program, `execs` the commands that members ran for their Directors, `notices` the
+//! subjects already reported, and `deliverers` the process that types for a session. `owner`, `seal`, `hops` and
+//! `owners` name the fleet agent that owns an identity, and limit that agent (a11, ADR 0040).
 
 use crate::open::Schema;
 
@@ -84,7 +84,7 @@ CREATE TABLE owners (
 );
 ";
 
-/// Version 4: numbers, and where a session was made. A row that an older program writes meanwhile has no number.
+/// Version 4: numbers, and the namespace of a session. A row that an older program writes afterwards has no number.
 const NUMBERS: &str = "
 ALTER TABLE sessions ADD COLUMN pid_namespace TEXT;
 ALTER TABLE sessions ADD COLUMN last_agent BIGINT NOT NULL DEFAULT 0;
@@ -106,7 +106,7 @@ CREATE UNIQUE INDEX agents_by_number ON agents (session_id, number);
 CREATE INDEX tasks_by_number ON tasks (number);
 ";
 
-/// Version 5: members, their commands, what was reported, and who delivers.
+/// Version 5: members, their commands, notices, and deliverers.
 const MEMBERS: &str = "
 CREATE TABLE members (
   agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents(agent_id) ON DELETE RESTRICT,

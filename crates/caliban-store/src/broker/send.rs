@@ -1,4 +1,4 @@
-//! Sending: to one, or to all.
+//! Sending to one agent, or to all.
 //!
 //! Owns what makes a retry safe: the same id twice is one message, and an id that already belongs
 //! to a different message is refused. The recipients' bells ring after the commit.
@@ -16,7 +16,8 @@ use crate::Stamp;
 use crate::ask::{Ask, ReadAs};
 use crate::open::Tx;
 
-/// How many rows one statement reads or writes, at most. The connection keeps a statement for each smaller number, too.
+/// Maximum number of rows that one statement reads or writes. The connection caches one statement for each smaller
+/// number, too.
 pub(super) const ROWS: usize = 32;
 
 /// A message to send.
@@ -24,35 +25,35 @@ pub(super) const ROWS: usize = 32;
 pub struct NewMessage {
     /// The session.
     pub session: SessionId,
-    /// Who sends.
+    /// The sender.
     pub from: IdPrefix,
-    /// To whom.
+    /// The recipient.
     pub to: IdPrefix,
     /// The body.
     pub text: String,
-    /// The id that makes a retry safe.
+    /// A caller-chosen id that makes a retry safe.
     pub id: Option<TaskId>,
 }
 
-/// A message to everybody else in the session.
+/// A message to all other agents of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBroadcast {
     /// The session.
     pub session: SessionId,
-    /// Who sends.
+    /// The sender.
     pub from: IdPrefix,
     /// The body.
     pub text: String,
-    /// The summary's id, which makes a retry safe.
+    /// A caller-chosen id of the summary, which makes a retry safe.
     pub id: Option<TaskId>,
 }
 
-/// Whether a send did something.
+/// Whether a send stored something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// It is stored now.
+    /// It was stored by this call.
     New,
-    /// It had been stored before, under the same id.
+    /// It was stored before, under the same id.
     Repeated,
 }
 
@@ -83,7 +84,7 @@ impl Broker {
     ///
     /// # Errors
     /// `SenderNotActive`, `NotYours`, `DestinationNotFound`, `DestinationNotInSession`, `IdTaken`, `Ambiguous`,
-    /// `TooFast`, `TooManyHops`, or the store's; then nothing is stored.
+    /// `TooFast`, `TooManyHops`, or a failure of the store; then nothing is stored.
     pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
         let mut answers = self.send_all(std::slice::from_ref(new), now).await?;
         answers.pop().unwrap_or_else(|| Err(BrokerError::DestinationNotFound(new.to.given().to_owned())))
@@ -93,7 +94,7 @@ impl Broker {
     /// sender, all or nothing; then rings their bells.
     ///
     /// # Errors
-    /// `SenderNotActive`, `NotYours`, `IdTaken`, `Ambiguous`, `TooFast`, `TooManyHops`, or the store's; then nothing is
+    /// `SenderNotActive`, `NotYours`, `IdTaken`, `Ambiguous`, `TooFast`, `TooManyHops`, or a failure of the store; then nothing is
     /// stored.
     pub async fn broadcast(&mut self, new: &NewBroadcast, now: Stamp) -> Result<Broadcast, BrokerError> {
         let id = new.id.unwrap_or_else(TaskId::random);
@@ -137,7 +138,7 @@ impl Broker {
     }
 }
 
-/// A repeated message, if it is the same one; else the refusal.
+/// The stored message of a retry, if it is the same one; else the refusal.
 pub(super) async fn known_message(
     tx: &mut Tx<'_>,
     id: TaskId,
@@ -160,7 +161,7 @@ pub(super) async fn known_message(
     }
 }
 
-/// A repeated broadcast, if it is the same one.
+/// The stored broadcast of a retry, if it is the same one.
 async fn known_broadcast(
     tx: &mut Tx<'_>,
     id: TaskId,
@@ -193,7 +194,7 @@ async fn known_broadcast(
     Ok(Broadcast { summary, recipients, freshness: Freshness::Repeated })
 }
 
-/// The agent of the session that is meant.
+/// The agent of the session that `given` means.
 pub(super) async fn found(
     tx: &mut Tx<'_>,
     session: SessionId,
@@ -228,7 +229,7 @@ pub(super) async fn destination(
     }
 }
 
-/// Everybody who gets a broadcast.
+/// All recipients of a broadcast.
 async fn others(tx: &mut Tx<'_>, from: &Agent) -> Result<Vec<Agent>, BrokerError> {
     Ok(sqlx::query(concat!(
         "SELECT ",
@@ -265,8 +266,9 @@ pub(super) fn message(
     }
 }
 
-/// Writes tasks in their order and gives each its place in its session; `None` for one whose id is taken. Only ids that
-/// somebody has `given` can be. A few statements for all of them: each one is a way to the database's thread and back.
+/// Inserts tasks in order and assigns their numbers in their sessions; `None` for a task whose id is taken. Only ids
+/// that callers have chosen (`given`) can be. Uses few statements for all tasks: each one is a round trip to the
+/// database's thread.
 pub(super) async fn insert_tasks(
     tx: &mut Tx<'_>,
     tasks: Vec<(SessionId, Task)>,
@@ -300,7 +302,7 @@ pub(super) async fn insert_tasks(
     Ok(tasks)
 }
 
-/// Those that other tasks have.
+/// Those of the ids that other tasks have.
 async fn taken(tx: &mut Tx<'_>, given: Vec<TaskId>) -> Result<HashSet<TaskId>, BrokerError> {
     let mut taken = HashSet::new();
     for some in given.chunks(ROWS) {
@@ -316,7 +318,7 @@ async fn taken(tx: &mut Tx<'_>, given: Vec<TaskId>) -> Result<HashSet<TaskId>, B
     Ok(taken)
 }
 
-/// Writes the rows of one statement, and learns where they are.
+/// Inserts rows with one statement, and reads their sequence numbers.
 async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [&mut Task]) -> Result<(), BrokerError> {
     let mut query = QueryBuilder::new(
         "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
@@ -339,7 +341,7 @@ async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [&mut Task]) -> Result<(), Bro
     });
     query.push(" RETURNING task_id, seq");
     let rows: Vec<(String, i64)> = query.build_query_as().all(tx).await?;
-    // The database may name the rows in any order.
+    // The database may return the rows in any order.
     let places: HashMap<String, i64> = rows.into_iter().collect();
     for task in tasks {
         task.seq = places.get(&task.id.to_string()).copied().unwrap_or_default();

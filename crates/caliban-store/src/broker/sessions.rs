@@ -1,4 +1,4 @@
-//! Sessions: made with their Director and Administrator, listed, deleted softly.
+//! Sessions: created with their Director and Administrator, listed, soft-deleted.
 //!
 //! Owns the two transactions that touch several tables at once. Refuses: deleting tasks.
 
@@ -17,13 +17,13 @@ use crate::open::Tx;
 /// What is needed to make a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSession {
-    /// What its maker calls it.
+    /// The label that its maker gave it.
     pub label: Option<String>,
     /// The pane of its root Director, if that has one.
     pub placement: Option<Placement>,
 }
 
-/// A session just made.
+/// A session just created, with its built-in agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
     /// The session.
@@ -34,21 +34,21 @@ pub struct Created {
     pub administrator: AgentId,
 }
 
-/// What deleting a session did.
+/// The result of deleting a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedSession {
     /// The session.
     pub id: SessionId,
-    /// How many agents were still active; none when it had been deleted before.
+    /// The number of agents that were still active; 0 if it had been deleted before.
     pub deregistered: u64,
 }
 
 impl Broker {
-    /// Makes a session, its root Director with its placement, and its Administrator, all or nothing. The Director belongs
-    /// to the fleet agent that the speaker is, if it is one.
+    /// Creates a session, its root Director with its placement, and its Administrator, all or nothing. If the speaker
+    /// is a fleet agent, it becomes the Director's owner.
     ///
     /// # Errors
-    /// The store's; for processes of fleet agents also `TooManyIdentities`, `TooFast`, `NotYours`.
+    /// When the store fails; for processes of fleet agents also `TooManyIdentities`, `TooFast`, `NotYours`.
     pub async fn create_session(&mut self, new: &NewSession, now: Stamp) -> Result<Created, BrokerError> {
         let (id, speaker, place) = (SessionId::random(), self.speaker.clone(), self.place.clone());
         speaker.must_be_known()?;
@@ -79,7 +79,7 @@ impl Broker {
             })
             .to_string(),
             placement: None,
-            // The Administrator speaks for a person, whoever made the session.
+            // The Administrator acts for a person, whoever created the session.
             owner: None,
             ..director.clone()
         };
@@ -121,7 +121,7 @@ impl Broker {
     /// The sessions that are not deleted, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn sessions(&mut self) -> Result<Vec<SessionSummary>, BrokerError> {
         Ok(sqlx::query(concat!(
             "SELECT ",
@@ -134,10 +134,10 @@ impl Broker {
         .await?)
     }
 
-    /// One session with its number of active agents, deleted or not.
+    /// The number of active agents of a session, deleted or not.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn active_agents(&mut self, session: SessionId) -> Result<u64, BrokerError> {
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE session_id = $1 AND status = 'active'")
@@ -147,11 +147,11 @@ impl Broker {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// Deletes a session softly, and idempotently: stamps it, deregisters its agents, deletes their placements, keeps its
-    /// tasks, and wakes readers that wait in it. Anybody who may act as its Director may do it.
+    /// Soft-deletes a session, idempotently: stamps it, deregisters its agents, deletes their placements, keeps its
+    /// tasks, and wakes readers that wait in it. Allowed to every process that may act as its Director.
     ///
     /// # Errors
-    /// `NotYours`, or the store's.
+    /// `NotYours`, or a failure of the store.
     pub async fn delete_session(&mut self, id: SessionId, now: Stamp) -> Result<DeletedSession, BrokerError> {
         let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;

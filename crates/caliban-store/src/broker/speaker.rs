@@ -1,10 +1,11 @@
 //! Which process may act under which identity (a11).
 //!
 //! Owns the rule. An identity that a fleet agent owns may be used by that agent's processes, by its worker with the
-//! capability, and by people. An identity without an owner may be used by people only. The pane of a member is that
-//! member's. Who is in a pid namespace and cannot be seen to be a person is nobody whom a session made outside trusts: neither
-//! its root Director nor its Administrator. Every operation checks this inside its transaction, before it writes. Refuses:
-//! finding out which agent a process belongs to; whoever opens the store says so (ADR 0040 has the limits of that).
+//! capability, and by people. An identity without an owner may be used by people only. The pane of a member may use
+//! that member's identity. A process in a pid namespace that cannot be shown to be a person's is not trusted by a
+//! session made outside that namespace: it may be neither the root Director nor the Administrator. Every operation
+//! checks this inside its transaction, before it writes. Refuses: finding out which agent a process belongs to; the
+//! process that opens the store declares it (ADR 0040 has the limits of that).
 
 use std::fmt;
 use std::path::Path;
@@ -20,10 +21,10 @@ use crate::ask::{Ask, Change, Source};
 use crate::open::Tx;
 use crate::{HostId, StoreError};
 
-/// How many own identities a refusal names.
+/// Maximum number of own identities that a refusal names.
 const NAMED: i64 = 5;
 
-/// A fleet agent, by the directory that it has for life.
+/// A fleet agent, identified by its directory, which never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner(String);
 
@@ -34,13 +35,13 @@ impl Owner {
         Self(directory.to_string_lossy().into_owned())
     }
 
-    /// Its short name: the fleet's id of it.
+    /// Its short name: its id in the fleet.
     #[must_use]
     pub fn name(&self) -> &str {
         Path::new(&self.0).file_name().and_then(|name| name.to_str()).unwrap_or(&self.0)
     }
 
-    /// What the member `id` registers from its pane belongs to it.
+    /// The owner of the identities that the member `id` registers from its pane.
     fn of_member(id: AgentId) -> Self {
         Self(format!("member:{id}"))
     }
@@ -54,12 +55,12 @@ impl Owner {
     }
 }
 
-/// A pid namespace that does not show who stands above a process. The same text is the same namespace.
+/// A pid namespace that hides the ancestors of a process. Equal texts are the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enclosure(String);
 
 impl Enclosure {
-    /// The place of sessions that are made where every process shows.
+    /// The place of sessions that are made where every process is visible.
     pub const NONE: &'static str = "whole";
 
     /// The namespace with this name.
@@ -106,30 +107,30 @@ impl Seal {
     }
 }
 
-/// Who uses the store.
+/// The kind of process that uses the store, which decides what it may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Speaker {
     /// A person, or a program outside the fleet: may use any identity, without limits.
     Anybody,
-    /// A process of these fleet agents, the innermost first: may use the identities that they own. An empty list may use
-    /// none.
+    /// A process of these fleet agents, the innermost first: may use the identities that they own. An empty list may
+    /// use none.
     Only(Vec<Owner>),
-    /// A process in a pid namespace, above which nobody can look. May use identities that no fleet agent owns, but not the
-    /// root Director and the Administrator of a session that was made elsewhere.
+    /// A process in a pid namespace, whose ancestors outside cannot be seen. May use identities that no fleet agent
+    /// owns, but not the root Director and the Administrator of a session that was made elsewhere.
     Within(Enclosure),
-    /// A process in the pane of a member: may be that member, and what it registered.
+    /// A process in the pane of a member: may use that member's identity, and those that it registered.
     Member(AgentId),
     /// The worker of a fleet agent: may use the identities that it has sealed.
     Worker {
         /// The agent.
         owner: Owner,
-        /// What it holds.
+        /// Its secret.
         capability: Capability,
     },
 }
 
 impl Speaker {
-    /// Whether it may act as this agent and read its mail, whatever the session.
+    /// Whether it may act as this agent and read its messages, whatever the session.
     #[must_use]
     pub fn may_be(&self, agent: &Agent) -> bool {
         match self {
@@ -141,8 +142,8 @@ impl Speaker {
         }
     }
 
-    /// The fleet agent whose limits apply, if any do. Of several agents above a process it is the outermost one, so that
-    /// an agent gets no further allowance by starting another agent.
+    /// The fleet agent whose limits apply, if any do. Of several agents above a process it is the outermost one, so
+    /// that an agent gains no allowance by starting another agent.
     pub(super) fn limited(&self) -> Option<&Owner> {
         match self {
             Self::Anybody | Self::Within(_) | Self::Member(_) => None,
@@ -158,7 +159,7 @@ impl Speaker {
         }
     }
 
-    /// To whom belongs what it registers.
+    /// The owner of the identities that it registers.
     pub(super) fn new_owner(&self) -> Option<Owner> {
         match self {
             Self::Member(id) => Some(Owner::of_member(*id)),
@@ -176,13 +177,13 @@ impl Speaker {
         }
     }
 
-    /// Refuses to act as somebody else.
+    /// Refuses an identity that the speaker may not use.
     pub(super) async fn check(&self, tx: &mut Tx<'_>, agent: &Agent) -> Result<(), BrokerError> {
         let judged = self.judge(tx, agent).await?;
         judged.map_or(Ok(()), Err)
     }
 
-    /// Why it may not be this agent, if it may not.
+    /// Why the speaker may not use this identity; `None` if it may.
     async fn judge(&self, of: &mut impl Source, agent: &Agent) -> Result<Option<BrokerError>, StoreError> {
         if self.may_be(agent) {
             return Ok(None);
@@ -204,20 +205,20 @@ impl Speaker {
 }
 
 impl Broker {
-    /// Refuses to read what is somebody else's.
+    /// Refuses to read the messages of an identity that the speaker may not use.
     ///
     /// # Errors
-    /// `NotYours`, or the store's.
+    /// `NotYours`, or a failure of the store.
     pub async fn check_reader(&mut self, agent: &Agent) -> Result<(), BrokerError> {
         let speaker = self.speaker.clone();
         let judged = speaker.judge(&mut self.db, agent).await?;
         judged.map_or(Ok(()), Err)
     }
 
-    /// Whether the speaker sees what others sent each other in the session, as people do.
+    /// Whether the speaker sees the messages between other agents of the session, as people do.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn sees_all(&mut self, session: SessionId) -> Result<bool, BrokerError> {
         match self.speaker.clone() {
             Speaker::Anybody => Ok(true),
@@ -226,16 +227,16 @@ impl Broker {
         }
     }
 
-    /// Says where sessions are made from now on: in the namespace with this name, or [`Enclosure::NONE`].
+    /// Sets the place recorded for new sessions: the namespace with this name, or [`Enclosure::NONE`].
     pub fn is_at(&mut self, place: &str) {
         self.place = Some(place.to_owned());
     }
 
-    /// The active member in whose pane on `host` one of these processes is the first (id, and when it started), or that
-    /// has this pane: the innermost one.
+    /// The active member whose pane on `host` has one of these processes (pid and start time) as its first process, or
+    /// that has this pane: the innermost one.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn member_in_pane(
         &mut self,
         host: &HostId,
@@ -255,7 +256,7 @@ impl Broker {
             row.1 == Some(*pid) && row.2.as_deref() == Some(started.as_str())
         };
         let above = processes.iter().find_map(|process| rows.iter().find(|row| is_first(row, process)));
-        // What the environment says is no proof for its bearer, but it counts against.
+        // The environment is no proof of an identity, but it can restrict the caller to one.
         let said = || {
             let (socket, id) = pane?;
             rows.iter().find(|row| row.3.as_deref() == Some(socket) && row.4.as_deref() == Some(id))
@@ -269,16 +270,16 @@ impl Broker {
         &self.speaker
     }
 
-    /// Acts as somebody else from now on.
+    /// Changes the speaker from now on.
     pub fn speak_as(&mut self, speaker: Speaker) {
         self.speaker = speaker;
     }
 
-    /// Seals identities that belong to this worker's agent or to nobody: from now on no other worker can use them.
+    /// Seals identities that belong to this worker's agent or to no owner: from now on no other worker can use them.
     /// Identities of another agent are left alone.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn seal(&mut self, agents: &[AgentId]) -> Result<(), BrokerError> {
         let Speaker::Worker { owner, capability } = self.speaker.clone() else { return Ok(()) };
         let seal = capability.seal();
@@ -301,7 +302,7 @@ impl Broker {
     }
 }
 
-/// What an agent is in its session.
+/// The role of an agent in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionRole {
     /// The root Director or the Administrator.
@@ -323,7 +324,8 @@ impl SessionRole {
     }
 }
 
-/// Whether a session was made in this namespace. Of sessions of an older version nobody knows; they are not held up.
+/// Whether a session was made in this namespace. For sessions of an older version that is unknown; they are not
+/// restricted.
 async fn is_home(
     of: &mut impl Source,
     session: SessionId,

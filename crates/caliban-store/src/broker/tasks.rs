@@ -1,6 +1,6 @@
-//! What ends a message: the recipient's acknowledgement or the sender's cancellation.
+//! How a message ends: acknowledged by its recipient or cancelled by its sender.
 //!
-//! Owns the guarded update: when two come at once, one wins the race, and the other gets an error that names the
+//! Owns the guarded update: of two concurrent requests one wins the race, and the other gets an error that names the
 //! message's state.
 
 use super::ids::{IdPrefix, SessionId};
@@ -20,7 +20,7 @@ impl Broker {
     /// The recipient acknowledges a message.
     ///
     /// # Errors
-    /// `NotAMember`, `NotYours`, `TaskNotFound`, `NotTheRecipient`, `CannotAck`, or the store's.
+    /// `NotAMember`, `NotYours`, `TaskNotFound`, `NotTheRecipient`, `CannotAck`, or a failure of the store.
     pub async fn ack(
         &mut self,
         session: SessionId,
@@ -34,7 +34,7 @@ impl Broker {
     /// The sender takes a message back.
     ///
     /// # Errors
-    /// `NotAMember`, `NotYours`, `TaskNotFound`, `NotTheSender`, `CannotCancel`, or the store's.
+    /// `NotAMember`, `NotYours`, `TaskNotFound`, `NotTheSender`, `CannotCancel`, or a failure of the store.
     pub async fn cancel(
         &mut self,
         session: SessionId,

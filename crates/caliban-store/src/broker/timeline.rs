@@ -1,4 +1,4 @@
-//! What a page shows of a session: everybody in it, and its newest messages. Only reads.
+//! A session as a page shows it: its agents, and its newest messages. Only reads.
 
 use super::ids::{AgentId, SessionId};
 use super::row::{self, agent_columns, task_columns};
@@ -9,15 +9,15 @@ use crate::ask::{Ask, ReadAs};
 /// Which messages of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// All, the summaries of broadcasts too.
+    /// All, including the summaries of broadcasts.
     Session,
-    /// Those that an agent has got.
+    /// Those that an agent has received.
     Inbox(AgentId),
     /// Those that an agent has sent.
     Sent(AgentId),
 }
 
-/// A message that was found, with where it is and who sent it.
+/// A message that matches a search, with its session and the sender's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundText {
     /// The message.
@@ -29,10 +29,10 @@ pub struct FoundText {
 }
 
 impl Broker {
-    /// The newest messages that contain a text, in whatever case.
+    /// The newest messages that contain a text, ignoring case.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn find_text(&mut self, text: &str, limit: u32) -> Result<Vec<FoundText>, BrokerError> {
         let pattern = format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
         let found = |row: &sqlx::sqlite::SqliteRow| {
@@ -56,10 +56,10 @@ impl Broker {
         .await?)
     }
 
-    /// The agents of a session: the active ones, and those that have left and have messages. Oldest first.
+    /// The active agents of a session, and those that have left but have messages. Oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn everybody(&mut self, session: SessionId) -> Result<Vec<Agent>, BrokerError> {
         Ok(sqlx::query(concat!(
             "SELECT ",
@@ -77,7 +77,7 @@ impl Broker {
     /// The newest messages, the newest first.
     ///
     /// # Errors
-    /// The store's.
+    /// When the store fails.
     pub async fn timeline(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! What the broker's tables mean, as types.
+//! The domain types of the broker's tables.
 //!
 //! Refuses: knowing rows (see `row`) and presentation.
 
@@ -13,7 +13,7 @@ use crate::{HostId, Stamp};
 pub struct Session {
     /// Its id.
     pub id: SessionId,
-    /// What its maker called it.
+    /// The label that its maker gave it.
     pub label: Option<String>,
     /// When it was made.
     pub created_at: Stamp,
@@ -45,9 +45,9 @@ pub struct Agent {
     pub name: String,
     /// What it is for.
     pub description: String,
-    /// Whether it still takes part.
+    /// Whether it is active.
     pub status: AgentStatus,
-    /// Built in, or registered by somebody.
+    /// Built in, or registered.
     pub kind: AgentKind,
     /// When it was registered.
     pub registered_at: Stamp,
@@ -55,13 +55,13 @@ pub struct Agent {
     pub card: String,
     /// Its pane, if it has one.
     pub placement: Option<Placement>,
-    /// The fleet agent that it belongs to; nobody for what people registered.
+    /// The fleet agent that owns it; none if a person registered it.
     pub owner: Option<Owner>,
-    /// What the worker that has it must be able to show.
+    /// The hash of the capability that its worker must present.
     pub seal: Option<Seal>,
 }
 
-/// What is needed to register an agent.
+/// The data needed to register an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAgent {
     /// Its name.
@@ -72,21 +72,21 @@ pub struct NewAgent {
     pub skills: Vec<serde_json::Value>,
 }
 
-/// Whether an agent still takes part.
+/// Whether an agent is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentStatus {
     /// It sends and receives.
     Active,
-    /// It has left. It may still read what it has.
+    /// It has left. It may still read its messages.
     Deregistered,
 }
 
-/// Where an agent came from.
+/// The origin of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentKind {
     /// The one Administrator of a session.
     Administrator,
-    /// Everybody else.
+    /// Every other agent.
     User,
 }
 
@@ -95,32 +95,32 @@ pub enum AgentKind {
 pub struct Placement {
     /// The machine that the pane is on.
     pub host: HostId,
-    /// Who commands it; nobody commands the root Director.
+    /// Its Director; none for the root Director.
     pub director: Option<AgentId>,
     /// Name of the tmux session.
     pub tmux_session: String,
     /// tmux's `@n`.
     pub tmux_window: String,
-    /// tmux's `%n`; none while the pane is still being made.
+    /// tmux's `%n`; none until the pane exists.
     pub tmux_pane: Option<String>,
     /// The program expected in the pane: `claude` or `codex`.
     pub coding_agent: String,
     /// When it was placed.
     pub created_at: Stamp,
-    /// What tells this very pane from a later one with the same `%n`.
+    /// Tells this pane from a later one with the same `%n`.
     pub identity: Option<PaneIdentity>,
 }
 
-/// What a pane's `%n` leaves open: whose server, which process.
+/// Identifies a pane beyond its `%n`: its tmux server and its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaneIdentity {
     /// The tmux server's socket.
     pub socket: String,
     /// The tmux server's process.
     pub server_pid: i64,
-    /// The process that the pane was made with.
+    /// The first process of the pane.
     pub pane_pid: i64,
-    /// When that process started, as the system says it.
+    /// When that process started, as the system reports it.
     pub pane_started: String,
 }
 
@@ -133,27 +133,27 @@ pub struct Task {
     pub id: TaskId,
     /// Its number in the session.
     pub number: Option<i64>,
-    /// Whose mailbox it is in: the recipient, or the sender of a broadcast for its summary.
+    /// The owner of the mailbox it is in: the recipient, or for a summary the sender of the broadcast.
     pub context: AgentId,
-    /// Who sent it.
+    /// The sender.
     pub from: AgentId,
-    /// Who is to read it; nobody for a summary.
+    /// The recipient; none for a summary.
     pub to: Option<AgentId>,
     /// Message or summary.
     pub kind: TaskKind,
     /// When it was sent.
     pub created_at: Stamp,
-    /// What became of it.
+    /// Its state.
     pub state: TaskState,
-    /// When that last changed.
+    /// When its state last changed.
     pub status_at: Stamp,
-    /// The broadcast's summary that it belongs to.
+    /// The summary of the broadcast that it belongs to.
     pub origin: Option<TaskId>,
     /// The body, never cut.
     pub text: String,
-    /// What became of typing it into a pane.
+    /// The outcome of typing it into a pane.
     pub delivery: Delivery,
-    /// How many messages of fleet agents it answers, one after the other.
+    /// The number of messages of fleet agents that lead to it, each answering the one before.
     pub hops: u32,
 }
 
@@ -166,18 +166,18 @@ pub enum TaskKind {
     BroadcastSummary,
 }
 
-/// What became of a task.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskState {
     /// Waiting for its recipient.
     InputRequired,
     /// Acknowledged.
     Completed,
-    /// Taken back by its sender.
+    /// Cancelled by its sender.
     Canceled,
 }
 
-/// What became of typing a message into the recipient's pane.
+/// The outcome of typing a message into the recipient's pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// How far it got.
@@ -186,16 +186,16 @@ pub struct Delivery {
     pub note: Option<String>,
 }
 
-/// How far delivery got. In every state the message is in the recipient's queue.
+/// The progress of delivery. In every state the message is in the recipient's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// In the queue only: there is no pane to type into, or nobody has tried yet.
+    /// In the queue only: there is no pane to type into, or typing was not tried yet.
     Stored,
-    /// The pane could not take it; it is tried again.
+    /// The pane could not take it; typing is tried again.
     Held,
-    /// Typed and entered; not seen to be taken.
+    /// Typed and entered; not confirmed.
     Typed,
-    /// Typed, and the agent was seen to take it.
+    /// Typed, and the agent was seen to receive it.
     Confirmed,
     /// Given up.
     Failed,
@@ -204,7 +204,7 @@ pub enum DeliveryState {
 macro_rules! words {
     ($name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $name {
-            /// The word for it in the database and in JSON.
+            /// The name in the database and in JSON.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }

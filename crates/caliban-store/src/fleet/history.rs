@@ -1,7 +1,8 @@
-//! How each agent stood when: a row for each change of its state. What is committed of an agent is noted in the same
-//! transaction; what only passes ([`Change::Stood`](super::Change::Stood)) comes with the next one.
+//! The history of each agent's status: a row for each change. A change of an agent's record is noted in the same
+//! transaction; a passing status ([`RegistryChange::Stood`](super::RegistryChange::Stood)) is written with the next
+//! one.
 //!
-//! Kept also when the agent is removed. The newest [`KEPT`] are.
+//! The history is kept when the agent is removed. Only the newest [`KEPT`] rows are kept.
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status, WaitingFor};
@@ -11,34 +12,34 @@ use sqlx::sqlite::SqliteConnection;
 use super::{AgentRecord, Registry};
 use crate::StoreError;
 
-/// So many changes are kept.
+/// Maximum number of rows.
 const KEPT: i64 = 50_000;
-/// Old ones go every so many changes.
+/// Old rows are pruned once every so many changes.
 const PRUNE_EVERY: i64 = 256;
-/// The most that is told at once.
+/// Maximum number of changes returned at once.
 const PAGE: i64 = 20_000;
 
 /// A change of state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateChange {
-    /// Whose.
+    /// The agent.
     pub agent: AgentId,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// How it stands from then on: `queued`, `running`, `asks`, `waits`, `limited`, `idle`, `done`, `failed`, `killed` or
+    /// The status from then on: `queued`, `running`, `asks`, `waits`, `limited`, `idle`, `done`, `failed`, `killed` or
     /// `crashed`.
     pub status: String,
 }
 
 impl StateChange {
-    /// An agent stands so from this moment on.
+    /// The agent has this status from this time on.
     #[must_use]
     pub fn new(agent: AgentId, at: u64, status: &Status) -> Self {
         Self { agent, at, status: word(status).to_owned() }
     }
 }
 
-/// How an agent stands, in a word.
+/// The status as one word.
 fn word(status: &Status) -> &'static str {
     match (status.state(), status.waiting_for()) {
         (State::Done, _) => "done",
@@ -57,13 +58,13 @@ fn word(status: &Status) -> &'static str {
     }
 }
 
-/// Notes how an agent stands by its record, if that has changed.
+/// Adds a row if the status in the agent's record differs from the last row.
 pub(super) async fn note(conn: &mut SqliteConnection, record: &AgentRecord) -> Result<(), sqlx::Error> {
     let at = record.updated_at.max(record.created_at);
     write(conn, &StateChange::new(record.id, at, &record.status)).await
 }
 
-/// Notes a change, if it is one.
+/// Adds a row if the status differs from the agent's last row.
 pub(super) async fn write(conn: &mut SqliteConnection, change: &StateChange) -> Result<(), sqlx::Error> {
     let done = sqlx::query(
         "INSERT INTO history (agent, at, status) SELECT $1, $2, $3 \
@@ -82,8 +83,8 @@ pub(super) async fn write(conn: &mut SqliteConnection, change: &StateChange) -> 
 }
 
 impl Registry {
-    /// The changes of state from one moment to another (milliseconds since 1970), in their order; before them, how each agent
-    /// stood at the first.
+    /// The changes of status between two times (milliseconds since 1970), in order; before them, the status of each
+    /// agent at the first time.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -175,7 +176,7 @@ mod tests {
         .await
         .unwrap();
         let agent = "a3f8b2c1".parse().unwrap();
-        // The first is a round one, the second changes nothing, the third is not round.
+        // The first row's number triggers pruning, the second changes nothing, the third does not trigger it.
         for (status, oldest) in [
             ("running", last + 1 - KEPT + 1),
             ("running", last + 1 - KEPT + 1),

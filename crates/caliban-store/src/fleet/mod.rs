@@ -1,8 +1,9 @@
-//! The fleet's registry: which agents there are, how each stands, and what is wanted of it.
+//! The fleet's registry: its agents, the state of each, and what is wanted of it.
 //!
-//! Owns the tables of agents and of schedules, and the history of how agents stood. One daemon writes it; a batch of changes is one transaction, synced before it is
-//! acknowledged. Every row carries the machine of the daemon that wrote it. The order of agents is `seq`, never a time.
-//! An agent's conversation and spending are not here but in its directory.
+//! Owns the tables of agents and of schedules, and the history of the agents' statuses. One daemon writes it; a batch
+//! of changes is one transaction, synced before it is acknowledged. Every row names the machine of the daemon that
+//! wrote it. The order of agents is `seq`, never a time. An agent's conversation and spending are not here but in its
+//! directory.
 
 mod history;
 mod row;
@@ -22,9 +23,9 @@ pub use schema::SCHEMA;
 use crate::open::{Db, OpenReport, Tx};
 use crate::{HostId, StoreError, StoreUrl};
 
-/// Agents of a page, at most.
+/// Maximum number of agents in a page.
 const PAGE_ROWS: i64 = 64;
-/// Bytes of requests and messages in a page, at most; a larger one comes alone.
+/// Maximum number of bytes of requests and messages in a page; a larger agent is a page of its own.
 pub const PAGE_BYTES: i64 = 256 * 1024;
 
 /// An open registry.
@@ -34,30 +35,30 @@ pub struct Registry {
     host: HostId,
 }
 
-/// One agent, as far as the registry knows it. The request itself is kept beside it, see [`Registry::spec`].
+/// One agent, as the registry knows it. Its request is stored beside it, see [`Registry::spec`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentRecord {
     /// The order of spawning.
     pub seq: i64,
     /// Its id.
     pub id: AgentId,
-    /// The caller's key of the request, by which a repeated one is known.
+    /// The caller's idempotency key of the request.
     pub key: Option<String>,
     /// State, what it waits for, how it ended.
     pub status: Status,
-    /// What somebody asked for and has not happened yet.
+    /// What was requested and has not happened yet.
     pub wanted: WantedState,
-    /// The id of the run: committed before anything is started, and started once.
+    /// The id of the run: committed before the process is started, and used for one start only.
     pub nonce: String,
-    /// How many runs there were, this one included.
+    /// The number of runs, including this one.
     pub runs: u32,
-    /// The agents that must still end `done` before it starts.
+    /// The agents that must still end as `done` before it starts.
     pub after: Vec<AgentId>,
     /// The worker's program.
     pub program: PathBuf,
-    /// Whether its environment has a secret part that it cannot run without.
+    /// Whether it cannot run without the secret part of its environment.
     pub has_secrets: bool,
-    /// What a resumed worker is told.
+    /// The prompt of a resumed worker.
     pub resume_prompt: Option<String>,
     /// More about its end.
     pub note: Option<String>,
@@ -70,9 +71,9 @@ pub struct AgentRecord {
 /// What is wanted of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WantedState {
-    /// That it does its work.
+    /// It shall do its work.
     Run,
-    /// That it ends.
+    /// It shall end.
     Kill,
 }
 
@@ -81,21 +82,21 @@ pub enum WantedState {
 pub enum RegistryChange {
     /// A new agent, with its request as JSON.
     Insert(Box<AgentRecord>, String),
-    /// The present state of one that is there.
+    /// The present state of an existing agent.
     Update(Box<AgentRecord>),
-    /// One that is gone.
+    /// An agent was removed.
     Delete(AgentId),
-    /// How one stood for a while, between two changes of its record.
+    /// A passing status of an agent, between two changes of its record.
     Stood(StateChange),
-    /// The answer to a request by the caller's name for it, as JSON.
+    /// The answer to a request, by the caller's name for the request, as JSON.
     Answer(String, String),
-    /// A schedule as it is now, new or not.
+    /// The present state of a schedule, new or existing.
     Schedule(Box<ScheduleRecord>),
-    /// A schedule that is gone.
+    /// A schedule was removed.
     Unschedule(Slug),
 }
 
-/// So many answers are kept, the newest.
+/// Maximum number of stored answers; the newest are kept.
 pub const ANSWERS: i64 = 512;
 
 impl Registry {
@@ -107,13 +108,13 @@ impl Registry {
         Ok(Self { db: Db::open(url, &SCHEMA).await?, host: host.clone() })
     }
 
-    /// What opening had to do.
+    /// What opening the store did.
     #[must_use]
     pub fn prepared(&self) -> OpenReport {
         self.db.prepared()
     }
 
-    /// The next agents after `after` (0: from the first), in their order, each with its request as JSON; empty at the end.
+    /// The next agents after `after` (0: from the first), in order, each with its request as JSON; empty at the end.
     /// A page is not larger than [`PAGE_BYTES`], unless it is a single agent.
     ///
     /// # Errors
@@ -136,7 +137,7 @@ impl Registry {
         rows.iter().map(|row| row::read(row).map_err(damaged)).collect()
     }
 
-    /// Frees the memory that SQLite keeps for the pages that were read. Best effort.
+    /// Frees SQLite's page cache. Best effort.
     pub async fn forget_pages(&mut self) {
         if let Ok(conn) = self.db.conn().await {
             let _kept = sqlx::query("PRAGMA shrink_memory").execute(conn).await;
@@ -156,7 +157,7 @@ impl Registry {
         found.map_err(|error| self.db.words(error))
     }
 
-    /// The answers that are kept, the oldest first: the name of the request, and the answer as JSON.
+    /// The stored answers, the oldest first: the name of the request, and the answer as JSON.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -164,7 +165,7 @@ impl Registry {
         let conn = self.db.conn().await?;
         let table = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM sqlite_master WHERE name = 'answers'");
         let found = match table.fetch_one(&mut *conn).await {
-            // Made with the first answer.
+            // The table is made with the first answer.
             Ok(0) => return Ok(Vec::new()),
             Ok(_) => sqlx::query_as("SELECT request, answer FROM answers ORDER BY seq").fetch_all(conn).await,
             Err(error) => Err(error),
@@ -187,7 +188,7 @@ impl Registry {
             })
             .await?;
         if changes.iter().any(|change| matches!(change, RegistryChange::Delete(_))) {
-            // The log still has what was deleted. Best effort: the next writer tries again.
+            // The log still contains what was deleted. Best effort: the next writer tries again.
             self.db.tidy(0).await;
         }
         Ok(())
@@ -270,7 +271,7 @@ mod tests {
         let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
         run(async {
             let mut registry = Registry::open(&url, &here()).await.unwrap();
-            // Short ones, more than a page has; then long ones, two to a page; then one that is alone.
+            // Short agents, more than fit into a page; then long ones, two per page; then one that fills a page alone.
             let long = usize::try_from(PAGE_BYTES).unwrap() * 2 / 5;
             let sizes =
                 std::iter::repeat_n(10, 150).chain(std::iter::repeat_n(long, 3)).chain([long * 4, 10]);
@@ -279,7 +280,7 @@ mod tests {
                 .map(|(number, size)| {
                     let id = AgentId::from_random(number.to_be_bytes());
                     let mut record = record(i64::from(number) * 2, &id.to_string());
-                    // A message to come counts as well.
+                    // A pending resume prompt counts as well.
                     record.resume_prompt = Some("r".repeat(size / 2));
                     RegistryChange::Insert(Box::new(record), "s".repeat(size / 2))
                 })
@@ -310,7 +311,7 @@ mod tests {
             assert_eq!(registry.answers().await.unwrap(), []);
             let answer = |n: i64| RegistryChange::Answer(format!("r{n}"), format!("{n}"));
             registry.commit(&(0..ANSWERS + 3).map(answer).collect::<Vec<_>>()).await.unwrap();
-            // The same request again has the newer answer.
+            // A repeated request replaces its answer.
             registry.commit(&[RegistryChange::Answer("r7".to_owned(), "new".to_owned())]).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url, &here()).await.unwrap();
@@ -375,7 +376,7 @@ mod tests {
                 RegistryChange::Insert(Box::new(first.clone()), "{\"a\":1}".to_owned()),
             ];
             registry.commit(&inserts).await.unwrap();
-            // The same id again: nothing of the batch happens.
+            // The same id again: the whole batch is refused.
             let mut changed = first.clone();
             changed.note = Some("changed".to_owned());
             let batch = [
@@ -383,7 +384,7 @@ mod tests {
                 RegistryChange::Insert(Box::new(record(3, "bbbbbbbb")), String::new()),
             ];
             assert!(registry.commit(&batch).await.is_err());
-            // A failure does not keep the next from working.
+            // The next commit works after a failure.
             registry.commit(&[RegistryChange::Update(Box::new(first.clone()))]).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url, &here()).await.unwrap();
@@ -394,7 +395,7 @@ mod tests {
                 [(first.clone(), "{\"a\":1}".to_owned()), (second.clone(), "{\"b\":1}".to_owned())]
             );
 
-            // A daemon of another machine takes one over.
+            // A daemon of another machine takes an agent over.
             let there = HostId::of("there");
             let mut other = Registry::open(&url, &there).await.unwrap();
             other.commit(&[RegistryChange::Update(Box::new(second.clone()))]).await.unwrap();

@@ -10,7 +10,7 @@ use sqlx::{Row, Sqlite};
 use super::{AgentRecord, RegistryChange, WantedState, history, schedule, schema};
 use crate::HostId;
 
-/// A row as a record and a request; the error says what is wrong with the row.
+/// A row as a record and its request; the error says what is wrong with the row.
 pub(super) fn read(row: &SqliteRow) -> Result<(AgentRecord, String), String> {
     let id: String = column(row, "id")?;
     let wrong = |what: &dyn std::fmt::Display| format!("agent {id}: {what}");
@@ -90,7 +90,7 @@ pub(super) async fn write(
 
 type Query<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments>;
 
-/// What insert and update have in common, in the same order.
+/// Binds the columns that insert and update share, in the same order.
 fn bind<'q>(query: Query<'q>, host: &HostId, record: &AgentRecord) -> Result<Query<'q>, sqlx::Error> {
     let json = |value: Result<String, serde_json::Error>| value.map_err(|e| sqlx::Error::Encode(Box::new(e)));
     let waiting_for =

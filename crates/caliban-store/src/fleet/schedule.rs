@@ -1,4 +1,4 @@
-//! Schedules in the registry: what starts an agent, when the next one is due, and what became of the last.
+//! Schedules in the registry: which agent to start, when the next run is due, and the outcome of the last.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::{HostId, StoreError};
 /// One schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleRecord {
-    /// Its name; the agents that it starts are called like it, with a number.
+    /// Its name; the agents that it starts have this name with a number.
     pub name: Slug,
     /// When it runs.
     pub every: Recurrence,
@@ -26,15 +26,15 @@ pub struct ScheduleRecord {
     pub paused: bool,
     /// When the next run is due, in milliseconds since 1970.
     pub next_at: u64,
-    /// How many runs there were.
+    /// The number of runs so far.
     pub runs: u64,
     /// The last of them.
     pub last: Option<LastRun>,
-    /// What there is to say about the last time that it was due.
+    /// A remark on the last time that it was due.
     pub note: Option<String>,
     /// The worker's program.
     pub program: PathBuf,
-    /// Whether its agents have a secret part in their environment that they cannot run without.
+    /// Whether its agents cannot run without the secret part of their environment.
     pub has_secrets: bool,
     /// When it was made, in milliseconds since 1970.
     pub created_at: u64,
@@ -46,7 +46,7 @@ pub struct ScheduleRecord {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// The new one is left out.
+    /// The new run is skipped.
     #[default]
     Skip,
     /// Both run.
@@ -62,7 +62,7 @@ pub struct LastRun {
     pub due_at: u64,
     /// When its agent was registered.
     pub at: u64,
-    /// Runs before it that were due and did not come about.
+    /// The number of runs before it that were due and did not happen.
     pub missed: u64,
 }
 
@@ -105,7 +105,7 @@ fn read(row: &sqlx::sqlite::SqliteRow) -> Result<ScheduleRecord, String> {
     })
 }
 
-/// Writes the present state of a schedule, new or not.
+/// Writes the present state of a schedule, new or existing.
 pub(super) async fn put(
     conn: &mut SqliteConnection,
     host: &HostId,

@@ -11,7 +11,7 @@ pub const SCHEMA: Schema = Schema {
     steps: &[HISTORY, SCHEDULES],
 };
 
-/// How agents stood when.
+/// Version 3: the history of the agents' statuses.
 const HISTORY: &str = "
 CREATE TABLE history (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -23,7 +23,7 @@ CREATE INDEX history_by_agent ON history (agent, seq);
 CREATE INDEX history_by_time ON history (at);
 ";
 
-/// Answers to requests. Made with the first one: a registry without it is of the same version.
+/// Answers to requests. The table is made with the first answer: a registry without it has the same version.
 pub(super) const ANSWERS_TABLE: &str = "CREATE TABLE IF NOT EXISTS answers (
   seq INTEGER PRIMARY KEY,
   request TEXT NOT NULL UNIQUE,
@@ -53,7 +53,7 @@ CREATE TABLE agents (
 );
 ";
 
-/// Version 3: schedules, which start an agent each time that they are due. Times are milliseconds since 1970.
+/// Version 4: schedules, which start an agent each time they are due. Times are milliseconds since 1970.
 const SCHEDULES: &str = "
 CREATE TABLE schedules (
   name TEXT PRIMARY KEY,

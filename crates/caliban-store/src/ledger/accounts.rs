@@ -1,4 +1,4 @@
-//! Accounts: opened by the agent's process when it starts, and again by each later one.
+//! Accounts: opened by an agent's process when it starts, and again by each later process of the agent.
 
 use caliban_core::budget::{Held, Limits, Meter, Spent};
 use sqlx::Row;
@@ -13,23 +13,24 @@ use crate::{Stamp, StoreError};
 pub struct Opening<'a> {
     /// The account.
     pub account: &'a Account,
-    /// What earlier processes of the conversation have spent, for a ledger that does not know the account. It counts for the
-    /// agent and its trees, not for a day.
+    /// What earlier processes of the conversation have spent, for a ledger that does not know the account. It counts
+    /// for the agent and its trees, not for a day.
     pub earlier: Spent,
 }
 
-/// Whether an account was there.
+/// Whether the account existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenedAccount {
-    /// It is new: what an earlier process of the conversation spent is not in it.
+    /// It is new: spending of an earlier process of the conversation is not in it.
     New,
-    /// It was there, with all that was spent.
+    /// It existed, with everything that was spent.
     Known,
 }
 
 impl Ledger {
-    /// Opens an account, or finds it. Limits that the agent is started with replace those of the ledger when they are others
-    /// than at its last start; so what a person has set since, or raised, holds until somebody starts it with another limit.
+    /// Opens an account, or finds it. The limits that the agent is started with replace those in the ledger only if
+    /// they differ from those of its last start. So a limit that a person has set or raised since holds until the agent
+    /// is started with a different one.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -39,7 +40,8 @@ impl Ledger {
         tx.finish(opened).await
     }
 
-    /// Changes what an agent and all below it may spend, from its next request on. Whether there is such an account.
+    /// Changes the limit of an agent and all agents below it, from the next request on. Returns whether there is such
+    /// an account.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -54,7 +56,7 @@ impl Ledger {
         tx.finish(changed).await
     }
 
-    /// The accounts whose short name is this or begins with it, or whose label it is, the newest first.
+    /// The accounts whose short name begins with this, or whose label is this, the newest first.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -80,7 +82,7 @@ impl Ledger {
     }
 }
 
-/// Opens an account; what its conversation has spent by then, when the ledger knew it.
+/// Opens an account; returns what its conversation has spent so far, if the ledger knows it.
 pub(super) async fn open_with(
     conn: &mut SqliteConnection,
     opening: Opening<'_>,
@@ -94,8 +96,8 @@ pub(super) async fn open_with(
     }
 }
 
-/// What the agents of one conversation have spent: this one and the helpers in its process, not those that were started as
-/// agents of their own.
+/// What the agents of one conversation have spent: this agent and the helpers in its process, not those that were
+/// started as agents of their own.
 async fn conversation_spent(conn: &mut SqliteConnection, id: &AccountId) -> Result<Spent, sqlx::Error> {
     let rows = sqlx::query(
         "SELECT * FROM meters WHERE kind = 'agent' AND (subject = $1 OR substr(subject, 1, length($1) + 1) = $1 || '/')",
@@ -157,7 +159,7 @@ async fn open(
         .await?;
         return Ok(OpenedAccount::Known);
     }
-    // An agent whose parent has no account yet: the parent fills its own in when it opens it.
+    // The parent may have no account yet: a placeholder is inserted, which the parent completes when it opens its own.
     if let Some(parent) = &account.parent {
         insert(&mut *conn, parent, None, account, "", now).await?;
     }

@@ -1,8 +1,9 @@
 //! The governor: one lane for each provider and key, shared by all agents of the machine.
 //!
-//! A lane says until when nobody sends, and how far apart requests are sent. While there is nothing to wait for, asking is
-//! one read. Who has to wait takes a ticket; tickets are served by priority, then in order, one at a time and apart, so that
-//! those who waited do not come back at once. All of it is in the ledger's file, so it outlives every process.
+//! A lane says until when no request is sent, and how far apart requests are sent. While there is nothing to wait for,
+//! asking is one read. An agent that has to wait takes a ticket; tickets are served by priority, then in order, one at
+//! a time and spaced, so that those that waited do not return all at once. All of it is in the ledger's file, so it
+//! outlives every process.
 
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
@@ -10,16 +11,16 @@ use sqlx::sqlite::SqliteConnection;
 use super::{Ledger, ReservationOwner};
 use crate::StoreError;
 
-/// How far apart those come back who have waited, in milliseconds.
+/// The spacing of requests that have waited, in milliseconds.
 const STAGGER_MS: u64 = 25;
-/// How far apart they come back while nobody knows whether the server answers again.
+/// Their spacing while it is unknown whether the server answers again.
 const PROBE_MS: u64 = 250;
-/// The first wait when the server names none; each further one is twice as long.
+/// The first wait if the server names none; each further one is twice as long.
 const FIRST_WAIT_MS: u64 = 500;
-/// The longest wait of our own choosing. Short, because one agent asks for all of them.
+/// The longest wait of our own choosing. Short, because one agent probes for all of them.
 const LONGEST_WAIT_MS: u64 = 5_000;
 
-/// A provider and key: names nobody's key, only its hash.
+/// A provider and key; contains only the key's hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane(pub String);
 
@@ -32,40 +33,40 @@ pub struct Ticket(pub i64);
 pub enum Admission {
     /// It may; the ticket is used up.
     Go,
-    /// Not before then, by what is known now.
+    /// Not before this time, by what is known now.
     Wait {
         /// In milliseconds since 1970.
         until_ms: u64,
         /// The place in the queue.
         ticket: Ticket,
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
 }
 
-/// How a lane stands.
+/// The state of a lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneState {
-    /// Nobody sends before this, in milliseconds since 1970.
+    /// No request is sent before this time, in milliseconds since 1970.
     pub until_ms: u64,
-    /// The next one is sent then.
+    /// The time of the next request.
     pub next_ms: u64,
-    /// How far apart.
+    /// The spacing of requests.
     pub interval_ms: u64,
-    /// How often in a row the server has refused.
+    /// The number of refusals in a row.
     pub strikes: u64,
-    /// What it said last.
+    /// The server's last message.
     pub reason: String,
 }
 
 impl LaneState {
-    /// When the next one may send.
+    /// When the next request may be sent.
     fn turn(&self, now_ms: u64) -> u64 {
         now_ms.max(self.until_ms).max(self.next_ms)
     }
 
-    /// Until when the one at this place of the queue waits before it asks again. As if the server answered the next one: who
-    /// sleeps for as long as it may take at worst is not there when it goes faster.
+    /// How long the agent with so many others ahead waits before it asks again. Assumes that the server answers the
+    /// next request: an agent that slept for the worst case would miss its turn when the queue moves faster.
     fn wait(self, ahead: u64, ticket: Ticket, now_ms: u64) -> Admission {
         let apart = self.interval_ms.max(STAGGER_MS);
         let until_ms = self.turn(now_ms).saturating_add(ahead.saturating_mul(apart));
@@ -79,7 +80,7 @@ impl LaneState {
 }
 
 impl Ledger {
-    /// Asks whether a request may be sent. Who has a ticket shows it.
+    /// Asks whether a request may be sent. An agent that has a ticket passes it.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -97,7 +98,7 @@ impl Ledger {
         let is_turn = ahead == 0 && state.turn(now_ms) <= now_ms;
         match ticket {
             None if is_turn && state.apart() == 0 => return Ok(Admission::Go),
-            // Those who wait only look: nobody's write waits for theirs.
+            // Waiting agents only read, so that they do not block the writes of others.
             Some(ticket) if !is_turn => return Ok(state.wait(ahead, ticket, now_ms)),
             Some(_) | None => {}
         }
@@ -107,7 +108,7 @@ impl Ledger {
         tx.finish(admitted).await
     }
 
-    /// Who waited does not want to send any more.
+    /// Gives up a ticket: its agent no longer wants to send.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -118,7 +119,7 @@ impl Ledger {
         tx.finish(gone).await
     }
 
-    /// The server has refused a request that was sent then: a rate limit or overload.
+    /// The server has refused a request sent at that time: a rate limit or overload.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -131,7 +132,7 @@ impl Ledger {
         now_ms: u64,
     ) -> Result<LaneState, StoreError> {
         self.change_lane(lane, |state| {
-            // What was sent before the lane was closed says nothing new.
+            // A refusal of a request sent before the lane was closed is no news.
             let is_news = sent_ms >= state.until_ms;
             if is_news {
                 state.strikes = state.strikes.saturating_add(1);
@@ -146,8 +147,8 @@ impl Ledger {
         .await
     }
 
-    /// The server has answered, and said how much it still takes: `left` of `limit` requests until `reset_ms` from now. Writes
-    /// only what is new.
+    /// The server has answered, and reported its allowance: `left` of `limit` requests until `reset_ms` from now.
+    /// Writes only changes.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -161,7 +162,7 @@ impl Ledger {
         let (state, _) = look(conn, lane, None, 0).await.map_err(|error| self.db.words(error))?;
         let (interval_ms, until_ms) = match allowance {
             Some((_, 0, reset)) => (0, now_ms.saturating_add(reset)),
-            // While much is left nobody is slowed down.
+            // While more than half is left, requests are not spaced.
             Some((limit, left, reset)) if left.saturating_mul(2) < limit => (reset / left.max(1), 0),
             _ => (0, 0),
         };
@@ -180,7 +181,7 @@ impl Ledger {
         .map(drop)
     }
 
-    /// How a lane stands, and how many wait for it.
+    /// The state of a lane, and the number of waiting agents.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -211,7 +212,7 @@ async fn change_lane(
     Ok(state)
 }
 
-/// The lane, and how many are ahead of this ticket; of one who has none, all of its priority and above.
+/// The lane, and the number of tickets ahead of this one; without a ticket, all of the same or higher priority.
 async fn look(
     conn: &mut SqliteConnection,
     lane: &Lane,

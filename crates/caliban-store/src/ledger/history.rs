@@ -1,4 +1,4 @@
-//! What was spent, added up by day, repo, model, label or agent: what `caliban budget history` and the pages show.
+//! Sums of spending by day, repo, model, label or agent, for `caliban budget history` and the pages.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use sqlx::{AssertSqlSafe, Row};
 use super::{AccountId, Ledger, meters};
 use crate::StoreError;
 
-/// Lines of an answer, at most.
+/// Maximum number of lines in an answer.
 const LINES: i64 = 10_000;
 
-/// What lines are added up by.
+/// What sums are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
     /// The day, in the machine's time zone.
@@ -21,7 +21,7 @@ pub enum By {
     Repo,
     /// The model.
     Model,
-    /// The agent's label; those without one together.
+    /// The agent's label; agents without one form one group.
     Label,
     /// The agent.
     Agent,
@@ -39,7 +39,7 @@ impl By {
     }
 }
 
-/// What is looked at; nothing set is everything.
+/// Restricts the sums; an empty filter includes everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// From this day on.
@@ -50,7 +50,7 @@ pub struct Filter {
     pub repo: Option<PathBuf>,
 }
 
-/// A sum. What it is not added up by is absent.
+/// A sum. Fields that it is not grouped by are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpendingSum {
     /// The day.
@@ -63,21 +63,21 @@ pub struct SpendingSum {
     pub label: Option<String>,
     /// The agent.
     pub agent: Option<AccountId>,
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// What they took.
+    /// What they spent.
     pub spent: Spent,
 }
 
 impl Ledger {
-    /// What was settled, added up by all of `by` together: `[Day, Model]` has a line for each day and model. Ordered by
-    /// them. Requests in flight are not in it.
+    /// Settled spending, grouped by all of `by` together: `[Day, Model]` gives a line for each day and model, ordered
+    /// by them. Requests in flight are not included.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn history(&mut self, by: &[By], filter: &Filter) -> Result<Vec<SpendingSum>, StoreError> {
         let mut columns: Vec<&str> = by.iter().map(|by| by.column()).collect();
-        // One group of all, and no line when there is nothing.
+        // One group of everything; no line if there is nothing.
         if columns.is_empty() {
             columns.push("1");
         }

@@ -1,4 +1,4 @@
-//! Rows of `meters`: read, made, changed. All sums are in the store's numbers, which saturate.
+//! Rows of `meters`: read, made, changed. All amounts are signed integers of the database; larger ones are clamped.
 
 use caliban_core::budget::{Held, Limits, Meter, Spent};
 use caliban_core::price::MicroUsd;
@@ -6,15 +6,15 @@ use caliban_core::usage::Usage;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Row};
 
-/// The largest amount of one request that is stored: sums of them stay numbers of the database.
+/// The largest stored amount of one request, so that sums do not overflow the database's integers.
 const MOST: u64 = 1 << 48;
 
-/// An amount as the database has it.
+/// An amount as an integer of the database.
 pub(super) fn stored(amount: u64) -> i64 {
     i64::try_from(amount.min(MOST)).unwrap_or(i64::MAX)
 }
 
-/// An amount of the database.
+/// Reads an amount from the database.
 pub(super) fn amount(row: &SqliteRow, column: &str) -> u64 {
     u64::try_from(row.get::<i64, _>(column)).unwrap_or_default()
 }
@@ -58,17 +58,17 @@ pub(super) async fn make(conn: &mut SqliteConnection, kind: &str, subject: &str)
         .map(drop)
 }
 
-/// Their numbers as SQL has them in a list.
+/// Row numbers as an SQL list.
 pub(super) fn list(meters: &[i64]) -> String {
     meters.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Reads such a list.
+/// Parses such a list.
 pub(super) fn listed(text: &str) -> Vec<i64> {
     text.split(',').filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Changes what is held: more, then less.
+/// Changes the held amount: adds `more`, subtracts `less`.
 pub(super) async fn hold(
     conn: &mut SqliteConnection,
     meters: &[i64],
@@ -89,7 +89,7 @@ pub(super) async fn hold(
         .map(drop)
 }
 
-/// Puts what was spent in place of what was held.
+/// Replaces the held amount by what was spent.
 pub(super) async fn book(
     conn: &mut SqliteConnection,
     meters: &[i64],
@@ -125,7 +125,7 @@ pub(super) fn limits_text(limits: Limits) -> String {
     serde_json::to_string(&limits).unwrap_or_default()
 }
 
-/// Stored limits. What cannot be read is no limit, which cannot happen to what we wrote.
+/// Stored limits. Unreadable ones count as no limit; this cannot happen to limits that we wrote.
 pub(super) fn limits_of(text: &str) -> Limits {
     serde_json::from_str(text).unwrap_or(Limits::NONE)
 }

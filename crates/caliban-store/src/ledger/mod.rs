@@ -1,12 +1,13 @@
 //! The ledger of one machine and user: what all agents may spend, have spent, and hold for requests in flight.
 //!
 //! A request is reserved before it is sent and settled after it; each is one transaction that is on the disk when it
-//! returns. A reservation is granted only when spent + held + estimate stays within the limits of every pool that the agent
-//! belongs to. So no limit is passed by more than what requests in flight take beyond their estimates, whoever is killed
-//! when: a reservation counts until it is settled, and [`Ledger::settle_dead`] books those of dead processes as spent.
-//! A child needs no share of its own: it spends from the pools of the trees above it, and what it leaves is there for all.
+//! returns. A reservation is granted only if spent + held + estimate stays within the limits of every pool that the
+//! agent belongs to. So no limit is exceeded by more than what the requests in flight take beyond their estimates,
+//! whichever process is killed at whatever time: a reservation counts until it is settled, and [`Ledger::settle_dead`]
+//! books those of dead processes as spent. A child needs no share of its own: it spends from the pools of the trees
+//! above it, and what it leaves is available to all.
 //!
-//! The arithmetic is [`caliban_core::budget`]'s. Days are the caller's: the store reads no clock.
+//! The arithmetic is in [`caliban_core::budget`]. The caller names the day: the store reads no clock.
 
 mod accounts;
 mod governor;
@@ -39,7 +40,7 @@ use crate::{StoreError, StoreUrl};
 
 /// The ledger's file, in Caliban's data directory.
 pub const FILE: &str = "ledger.db";
-/// From this many percent of a limit on its agents are told.
+/// The percentage of a limit from which on its agents are notified.
 pub const NOTICE_PERCENT: u64 = 80;
 
 /// An open ledger.
@@ -48,7 +49,7 @@ pub struct Ledger {
     db: Db,
 }
 
-/// Names an account: the repo's hash and the ids of the agents from the first to this one, `9f…/1a2b3c4d/sub-1`.
+/// An account's id: the repo's hash and the agent ids from the topmost to this one, `9f…/1a2b3c4d/sub-1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(String);
 
@@ -59,13 +60,13 @@ impl AccountId {
         Self(format!("{repo_hash}/{agent}"))
     }
 
-    /// One of its helpers.
+    /// The account of one of its helpers.
     #[must_use]
     pub fn below(&self, agent: &str) -> Self {
         Self(format!("{}/{agent}", self.0))
     }
 
-    /// As it was shown.
+    /// Reads the text of [`AccountId::as_str`].
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         Self(text.to_owned())
@@ -77,7 +78,7 @@ impl AccountId {
         &self.0
     }
 
-    /// Without the repo's hash: what a person calls the agent.
+    /// The id without the repo's hash, as people write it.
     #[must_use]
     pub fn short(&self) -> &str {
         self.0.split_once('/').map_or(self.0.as_str(), |(_, rest)| rest)
@@ -94,7 +95,7 @@ impl fmt::Display for AccountId {
 /// An agent as it opens its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its name in the ledger.
+    /// Its id in the ledger.
     pub id: AccountId,
     /// The agent that started it.
     pub parent: Option<AccountId>,
@@ -102,18 +103,18 @@ pub struct Account {
     pub repo: PathBuf,
     /// A name for people.
     pub label: Option<String>,
-    /// What it may spend by itself.
+    /// Its own limits.
     pub own: Limits,
-    /// What it and all below it may spend.
+    /// The limits of it and all agents below it together.
     pub tree: Limits,
 }
 
 /// The process that a reservation belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReservationOwner {
-    /// The boot that it is of.
+    /// The boot during which it runs.
     pub boot: String,
-    /// Its id.
+    /// Its pid.
     pub pid: i32,
     /// When the kernel started it.
     pub started: u64,
@@ -122,23 +123,23 @@ pub struct ReservationOwner {
 /// A request that is about to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerRequest<'a> {
-    /// Who asks; its account is open.
+    /// The account that it counts for, which must be open.
     pub account: &'a AccountId,
-    /// Which process.
+    /// The process that sends it.
     pub owner: &'a ReservationOwner,
     /// The model.
     pub model: &'a str,
-    /// What it takes, about.
+    /// Its estimated usage.
     pub usage: Usage,
-    /// What that costs, where the price is known.
+    /// The estimated cost, if the price is known.
     pub cost: Option<MicroUsd>,
-    /// 1, or 0 for what is no turn.
+    /// 1, or 0 if it is not a turn.
     pub turns: u64,
     /// The day that it counts in.
     pub day: Date,
-    /// What the settings allow the repo for a day.
+    /// The settings' limit for a day of the repo.
     pub per_repo_day: Limits,
-    /// What the settings allow all agents for a day.
+    /// The settings' limit for a day of all agents.
     pub per_day: Limits,
 }
 
@@ -148,7 +149,7 @@ impl LedgerRequest<'_> {
     }
 }
 
-/// A granted reservation. It is settled, released, or counts as spent once its process is gone.
+/// A granted reservation. It is settled, or released, or counts as spent once its process is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     seq: i64,
@@ -159,32 +160,32 @@ pub struct Reservation {
     held: Held,
 }
 
-/// What came of asking.
+/// A granted request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
     /// To be settled.
     pub reservation: Reservation,
-    /// Limits of which most is used by now, each told once.
+    /// Limits that are nearly used up, each reported once.
     pub near: Vec<Near>,
-    /// The one of which most is used, told or not.
+    /// The limit with the largest used share, reported before or not.
     pub nearest: Option<Near>,
 }
 
-/// A limit of which most is used.
+/// A limit that is nearly used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Near {
-    /// Whose.
+    /// The pool that it limits.
     pub scope: Scope<AccountId>,
-    /// Of what.
+    /// The unit that it limits.
     pub kind: Kind,
     /// The limit.
     pub limit: u64,
-    /// What is spent and held of it.
+    /// The amount spent and held.
     pub used: u64,
 }
 
 impl Near {
-    /// Which part of it, for comparing.
+    /// The used share, for comparison.
     fn share(&self) -> u128 {
         u128::from(self.used) * 1_000_000 / u128::from(self.limit.max(1))
     }
@@ -193,16 +194,16 @@ impl Near {
 /// Why nothing was reserved.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// A limit is in the way.
+    /// A limit would be exceeded.
     #[error(transparent)]
     Refused(#[from] ReserveRefused<AccountId>),
-    /// The store failed; the request may not be sent.
+    /// The store failed; the request must not be sent.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl LedgerError {
-    /// Whether somebody else was writing for too long.
+    /// Whether another process held the write lock for too long.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_busy())
@@ -218,7 +219,7 @@ impl Ledger {
         Ok(Self { db: Db::open(url, &SCHEMA).await? })
     }
 
-    /// What opening had to do.
+    /// What opening the store did.
     #[must_use]
     pub fn prepared(&self) -> OpenReport {
         self.db.prepared()
@@ -229,7 +230,7 @@ impl Ledger {
         self.db.close().await;
     }
 
-    /// Ends its use in a process that is about to exit.
+    /// Ends the use of the ledger in a process that is about to exit.
     pub async fn leave(self) {
         self.db.leave().await;
     }

@@ -1,4 +1,4 @@
-//! How the pools stand, and the limits that a person sets for days.
+//! The state of the pools, and the limits that a person sets for days.
 
 use std::path::PathBuf;
 
@@ -18,18 +18,18 @@ use crate::open::Tx;
 pub enum Pool {
     /// An agent by itself.
     Agent(AccountId),
-    /// An agent and all below it.
+    /// An agent and all agents below it.
     Tree(AccountId),
     /// All agents of a repo on a day.
     RepoDay(PathBuf, Date),
     /// All agents on a day.
     Day(Date),
-    /// All that was ever spent.
+    /// Everything ever spent.
     Everything,
 }
 
 impl Pool {
-    /// Its meter.
+    /// The kind and subject of its meter.
     pub(super) fn key(&self) -> (&'static str, String) {
         match self {
             Self::Agent(id) => ("agent", id.as_str().to_owned()),
@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    /// Whose limit a person sets, for a pool of a day.
+    /// The limit that a person can set for a pool of a day.
     pub(super) fn set_limit(&self) -> Option<SetLimit> {
         match self {
             Self::RepoDay(repo, _) => Some(SetLimit::RepoDay(repo.clone())),
@@ -50,17 +50,17 @@ impl Pool {
     }
 }
 
-/// How a pool stands.
+/// The state of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolState {
     /// Spent and held.
     pub meter: Meter,
-    /// The limits that the ledger has for it: an agent's, or what a person has set or raised for a day. `None` where those of
-    /// the settings hold.
+    /// The limits in the ledger: an agent's, or those that a person has set or raised for a day. `None` if the
+    /// settings' limits apply.
     pub limits: Option<Limits>,
 }
 
-/// Whose limit a person sets.
+/// A limit that a person can set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetLimit {
     /// Of a repo, for each day.
@@ -79,7 +79,8 @@ impl SetLimit {
 }
 
 impl Ledger {
-    /// How a pool stands now; nothing where nobody has spent from it. The settings' limits tell which raise of a day holds.
+    /// The present state of a pool; empty if nothing was spent from it. The settings' limits decide which raise of a
+    /// day applies.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -97,7 +98,7 @@ impl Ledger {
         Ok(PoolState { meter: row.as_ref().map(meters::meter).unwrap_or_default(), limits })
     }
 
-    /// The limit that a person has set, if one has.
+    /// The limit that a person has set, if any.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -113,8 +114,8 @@ impl Ledger {
         found.map(|found| found.map(|text| limits_of(&text))).map_err(|error| self.db.words(error))
     }
 
-    /// Sets a limit in place of the settings', or takes it away again, with what was raised for a single day. It holds from
-    /// the next request on.
+    /// Sets a limit in place of the settings', or removes it, together with raises for single days. It applies from the
+    /// next request on.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -124,7 +125,7 @@ impl Ledger {
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
                 let of_one_day = match whose {
                     SetLimit::Day => sqlx::query("DELETE FROM raised WHERE kind = $1").bind(kind),
-                    // The day and a blank stand before the repo.
+                    // The subject begins with the day and a space, before the repo.
                     SetLimit::RepoDay(_) => {
                         sqlx::query("DELETE FROM raised WHERE kind = $1 AND substr(subject, 12) = $2")
                             .bind(kind)
@@ -151,8 +152,8 @@ impl Ledger {
     }
 }
 
-/// The limits that the ledger has for a pool. Of a day: what a person has set for each, else the settings', and what a yes
-/// has put in their place.
+/// The limits of a pool in the ledger. For a day: the limit that a person has set for each day, else the settings', and
+/// instead of either the raise that a person has granted for that day.
 pub(super) async fn limits_in(
     conn: &mut SqliteConnection,
     pool: &Pool,

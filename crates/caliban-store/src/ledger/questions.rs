@@ -1,7 +1,7 @@
-//! At a limit with somebody to ask: who puts the question, and what a yes raises.
+//! An agent has reached a limit and a person can be asked: which agent puts the question, and what a yes raises.
 //!
-//! One question per limit: of all who come to it one asks, the others wait for what comes of it. A yes raises the limit where
-//! `caliban budget set` would; of a day, for that day only.
+//! There is one question per limit: of all agents that reach it one asks, and the others wait for the outcome. A yes
+//! raises the limit that `caliban budget set` would set; a day's limit is raised for that day only.
 
 use caliban_core::budget::{Kind, Limits};
 use sqlx::Row;
@@ -13,52 +13,52 @@ use super::settle::owner;
 use super::{AccountId, Ledger, Pool, ReservationOwner};
 use crate::StoreError;
 
-/// A limit that is in the way of a request.
+/// A limit that a request would exceed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reached {
-    /// Whose.
+    /// The pool that it limits.
     pub pool: Pool,
-    /// Of what.
+    /// The unit that it limits.
     pub kind: Kind,
-    /// The limit, as it was.
+    /// The limit at that time.
     pub limit: u64,
-    /// What the settings say about the pool.
+    /// The settings' limits for the pool.
     pub of_settings: Limits,
 }
 
-/// Whose turn it is to ask about a limit.
+/// Which agent asks about a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskTurn {
-    /// The caller's: it asks, and closes the question.
+    /// The caller: it asks, and closes the question.
     Ours,
-    /// This agent asks already.
+    /// This other agent is already asking.
     Others(AccountId),
-    /// Somebody has said no since the caller came to the limit.
+    /// A person has said no since the caller reached the limit.
     Denied,
 }
 
-/// Who comes to a limit.
+/// An agent that has reached a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitAsker<'a> {
     /// The agent.
     pub account: &'a AccountId,
     /// Its process.
     pub owner: &'a ReservationOwner,
-    /// When it came to the limit, in milliseconds since 1970.
+    /// When it reached the limit, in milliseconds since 1970.
     pub since_ms: u64,
 }
 
 /// How a question ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuestionEnd {
-    /// Without a no: those who wait look for themselves.
+    /// Without a no: the waiting agents check the limit themselves.
     Open,
-    /// With a no at this time: those who wait have their answer.
+    /// With a no at this time, which answers the waiting agents, too.
     Denied(u64),
 }
 
 impl Ledger {
-    /// Raises a limit, unless somebody else has changed it. Whether it was raised.
+    /// Raises a limit, unless it was changed meanwhile. Returns whether it was raised.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -68,7 +68,7 @@ impl Ledger {
         tx.finish(raised).await
     }
 
-    /// Whose turn it is to ask about the limits of a pool. `is_dead` tells of processes that are gone.
+    /// Decides which agent asks about the limits of a pool. `is_dead` reports whether a process is gone.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -83,7 +83,7 @@ impl Ledger {
         tx.finish(turn).await
     }
 
-    /// The question that the caller has put is closed.
+    /// Closes the question that the caller has put.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -126,7 +126,7 @@ async fn raise(conn: &mut SqliteConnection, reached: &Reached, by: u64) -> Resul
         (Pool::Tree(_), _) => {
             sqlx::query("UPDATE accounts SET tree_limits = $1 WHERE id = $2").bind(text).bind(subject)
         }
-        // For those to whom the same limit applies: the settings of another repo may say another one.
+        // The raise applies where the same limit applies: the settings of another repo may have another one.
         (_, Some(whose)) => sqlx::query(
             "INSERT INTO raised (limits, subject, kind, instead_of) VALUES ($1, $2, $3, \
                coalesce((SELECT limits FROM limits WHERE kind = $3 AND subject = $4), $5)) \

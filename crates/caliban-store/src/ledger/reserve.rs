@@ -1,4 +1,4 @@
-//! Reserving: is there room in every pool, and if so, it is held in every pool. One transaction.
+//! Reserving: checks every pool for room, then holds the estimate in every pool. One transaction.
 
 use caliban_core::budget::{Held, Limits, Meter, ReserveRefused, Scope, Spent};
 use jiff::civil::Date;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Stamp, StoreError};
 
-/// The subject of the meter of everything.
+/// The subject of the meter of all spending.
 pub(super) const EVERYTHING: &str = "";
 
 /// The subject of a repo's meter for a day.
@@ -29,12 +29,12 @@ struct InPool {
     noticed: Option<String>,
 }
 
-/// What came of the first request of a process.
+/// The result of the first request of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct First {
-    /// What the conversation of the last opened account had spent by then, when the ledger knew it.
+    /// What the conversation of the last opened account had spent so far, if the ledger knew it.
     pub known: Option<Spent>,
-    /// The request.
+    /// The result of the reservation.
     pub granted: Result<Granted, ReserveRefused<AccountId>>,
 }
 
@@ -42,14 +42,14 @@ impl Ledger {
     /// Reserves a request. When it returns `Ok`, the reservation is on the disk and the request may be sent.
     ///
     /// # Errors
-    /// The limit that is in the way, or a failure of the store.
+    /// The limit that would be exceeded, or a failure of the store.
     pub async fn reserve(&mut self, request: &LedgerRequest<'_>, now: Stamp) -> Result<Granted, LedgerError> {
         let first = self.open_and_reserve(&[], request, now).await?;
         Ok(first.granted?)
     }
 
-    /// Opens accounts, the topmost first, and reserves a request of the last one, in one transaction. The accounts are open
-    /// also when the request is refused: a person can raise the limit of an agent that never sent one.
+    /// Opens accounts, the topmost first, and reserves a request of the last one, in one transaction. The accounts are
+    /// opened even if the request is refused, so that a person can raise the limit of an agent that has never sent one.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -78,7 +78,7 @@ async fn first(
     Ok(First { known, granted: reserve(conn, request, now).await? })
 }
 
-/// Writes nothing when it refuses.
+/// Writes nothing if it refuses.
 async fn reserve(
     conn: &mut SqliteConnection,
     request: &LedgerRequest<'_>,
@@ -102,7 +102,7 @@ async fn reserve(
         if nearest.as_ref().is_none_or(|nearest| nearest.share() < this.share()) {
             nearest = Some(this.clone());
         }
-        // Told again only when the limit was changed meanwhile.
+        // Reported again only if the limit was changed meanwhile.
         let text = limits_text(pool.limits);
         if pool.noticed.as_ref() != Some(&text) {
             sqlx::query("UPDATE meters SET noticed = $1 WHERE seq = $2")
@@ -217,8 +217,8 @@ async fn pools(
     Ok(Some((account, pools)))
 }
 
-/// The meters that are not an agent's, with the limits that a person has set or raised in the place of the settings' (the repo's
-/// day, the day).
+/// The meters that do not belong to one agent, with the limits that a person has set or raised in place of the
+/// settings' (the repo's day, the day).
 async fn shared(
     conn: &mut SqliteConnection,
     repo_day: &str,

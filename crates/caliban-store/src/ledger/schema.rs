@@ -1,11 +1,12 @@
 //! The ledger's tables.
 //!
-//! `accounts` are agents: fleet agents, sessions, their sub-agents. `meters` are the pools that a request counts in: one for
-//! the agent itself, one for each tree that it belongs to, one for its repo's day, one for the day, one for everything.
-//! `reservations` are requests in flight, each with its process; an id is never given twice. `history` is what was settled,
-//! by day, agent and model. `limits` are those that a person has set beside the settings, for each day; `raised` are those
-//! that a yes at a limit has put in the place of another one, for one day. `questions` are limits that somebody is asking a person about. `lanes` and `tickets` are the
-//! governor's: how each provider's key may be used now, and who waits for it.
+//! `accounts` are agents: fleet agents, sessions, their sub-agents. `meters` are the pools that a request counts in:
+//! one for the agent itself, one for each tree that it belongs to, one for its repo's day, one for the day, one for
+//! everything. `reservations` are requests in flight, each with its process; an id is never reused. `history` is
+//! settled spending by day, agent and model. `limits` are those that a person has set in place of the settings, for
+//! each day; `raised` are those that replace another limit for one day, after a yes to a question. `questions` are
+//! limits about which an agent is asking a person. `lanes` and `tickets` belong to the governor: how each provider's
+//! key may be used now, and which agents wait for it.
 
 use crate::open::Schema;
 
@@ -18,7 +19,7 @@ pub const SCHEMA: Schema = Schema {
     steps: &[QUESTIONS],
 };
 
-/// A limit can be asked about, and an agent's own one raised.
+/// Version 2: questions about limits, and raised limits of agents and days.
 const QUESTIONS: &str = "
 ALTER TABLE accounts ADD COLUMN own_asked TEXT NOT NULL DEFAULT '';
 CREATE TABLE questions (

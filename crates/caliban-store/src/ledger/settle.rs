@@ -1,10 +1,10 @@
-//! Settling: what was spent takes the place of what was held. One transaction each.
+//! Settling: what was spent replaces what was held. One transaction each.
 //!
-//! Only what took more than was held for it is synced by itself. Whatever took less may be forgotten in a power cut: then the
-//! reservation is there again, without its process, and counts as spent, which is more. The next reservation of anybody syncs
-//! what was written before it.
+//! Only a request that took more than was held for it is synced by itself. The settlement of one that took less may be
+//! lost in a power cut: then its reservation is back, its process is gone, and it counts as spent, which is more. The
+//! next reservation of any process syncs everything written before it.
 //!
-//! Shown sums never go down: what is held counts as nothing shown, and what is booked stays.
+//! Displayed sums never go down: held amounts are not displayed, and booked amounts stay.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ use crate::StoreError;
 use crate::open::Durability;
 
 impl Ledger {
-    /// The request is over and took this much. A cost that is not known counts as what was held for it. Also when the
-    /// reservation was taken for a dead process's and booked: then what it took beyond that is booked.
+    /// The request has ended and took this much. An unknown cost counts as the amount held for it. Also works if the
+    /// reservation was already booked, because its process was taken for dead: then only the excess is booked.
     ///
     /// # Errors
     /// See [`StoreError`]; the reservation is then held until its process is gone.
@@ -41,7 +41,7 @@ impl Ledger {
         tx.finish(outcome).await
     }
 
-    /// The request was not billed: what it held is there for others.
+    /// The request was not billed: releases the held amount.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -51,8 +51,8 @@ impl Ledger {
         tx.finish(outcome).await
     }
 
-    /// The server says that the request takes more than was reserved: that is held from now on, and counts if the process is
-    /// killed.
+    /// The server reports that the request takes more than was reserved: the larger amount is held from now on, and
+    /// counts if the process is killed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -67,7 +67,7 @@ impl Ledger {
         tx.finish(outcome).await
     }
 
-    /// Books as spent what processes hold that are gone; how many requests that were.
+    /// Books the amounts held by dead processes as spent; returns the number of their requests.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -114,7 +114,7 @@ pub(super) fn owner(row: &SqliteRow) -> ReservationOwner {
     }
 }
 
-/// What a row of `reservations` holds.
+/// The amount that a row of `reservations` holds.
 fn held(row: &SqliteRow) -> Held {
     let usd = row.get::<Option<i64>, _>("usd").and_then(|usd| u64::try_from(usd).ok());
     Held {
@@ -125,7 +125,7 @@ fn held(row: &SqliteRow) -> Held {
     }
 }
 
-/// Takes a reservation away; what it held, if it was open.
+/// Removes a reservation; returns the amount it held, if it was open.
 async fn remove(conn: &mut SqliteConnection, seq: i64) -> Result<Option<Held>, sqlx::Error> {
     let row = sqlx::query("DELETE FROM reservations WHERE seq = $1 RETURNING *").bind(seq);
     Ok(row.fetch_optional(conn).await?.as_ref().map(held))
@@ -173,7 +173,7 @@ async fn count(
     let Some(before) = row.fetch_optional(&mut *conn).await?.as_ref().map(held) else { return Ok(()) };
     let usd = if before.priced { cost.unwrap_or_default().max(before.usd) } else { before.usd };
     let more = Held { tokens: usage.total().max(before.tokens), usd, ..before };
-    // Which kind of token the rest is, nobody knows yet: the sum is what a limit counts.
+    // The kind of the remaining tokens is not known yet, so they count as input; the limit applies to the sum.
     let input = more.tokens.saturating_sub(usage.total()).saturating_add(usage.input);
     sqlx::query(
         "UPDATE reservations SET input = $1, output = $2, cache_read = $3, cache_write = $4, usd = $5 WHERE seq = $6",

@@ -1,4 +1,4 @@
-//! The broker over a fake that fails and counts on demand, and the files that SQLite stores use.
+//! The broker with a fake that fails and counts on demand, and the files beside a SQLite store.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::*;
 use crate::Stamp;
 use crate::broker::{AgentId, Broker, MailboxScope, NewMessage, NewSession, PollQuery, SessionId, Speaker};
 
-/// Signals within one process. A broken one can neither listen nor lock; a bell of a mute one fails.
+/// Signals within one process. A broken fake can neither listen nor lock; the bells of a mute one fail.
 #[derive(Debug, Clone, Default)]
 struct InProcess(Arc<Mutex<SharedSignals>>);
 
@@ -121,7 +121,7 @@ impl World {
         self.sender.send(&new, Stamp::now()).await.expect("send");
     }
 
-    /// Waits for mail in a task of its own; says how many messages came.
+    /// Waits for messages in a task of its own; returns how many came.
     async fn wait(&self, limit: Duration) -> tokio::task::JoinHandle<usize> {
         let mut reader = open(&self.url, &self.signals).await;
         let mail = PollQuery {
@@ -157,7 +157,7 @@ async fn a_waiter_listens_before_it_looks_and_is_rung_after_the_commit() {
     assert_eq!(rings, [world.director.to_string()]);
 }
 
-/// Without a bell, and with one that fails, the slow check finds the message. A bell that failed is not used again.
+/// Without a bell, and with one that fails, the slow check finds the message. A failed bell is not used again.
 #[tokio::test]
 async fn without_a_bell_a_waiter_looks_by_itself() {
     for is_broken in [true, false] {
@@ -205,7 +205,7 @@ async fn the_files_of_a_sqlite_store_lock_a_pane_for_one() {
     assert!(signals.try_lock_pane("a").await.expect("lock").is_some());
     let mode = |path: &str| fs::metadata(dir.path().join(path)).expect("made").permissions().mode() & 0o777;
     assert_eq!((mode("store.db.panes"), mode("store.db.panes/a")), (0o700, 0o600));
-    // A directory that others may write could hold anybody's file.
+    // A directory that others may write to could contain another user's file.
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(dir.path().join("store.db.panes"), open).expect("chmod");
     assert!(signals.try_lock_pane("a").await.is_err());
