@@ -1,7 +1,7 @@
-//! What a command says: data on standard output, talk on standard error, an exit code.
+//! The output of a command: data on standard output, remarks on standard error, an exit code.
 //!
-//! Owns the only two places that print. Text and JSON of an answer come from the same verb.
-//! A reader that has gone away is no failure of the command.
+//! Owns the only two places that print. Text and JSON of an answer come from the same verb. A closed pipe is not a
+//! failure of the command.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,11 +21,11 @@ pub(crate) struct VerbAnswer {
 }
 
 enum Data {
-    /// It was all said before.
+    /// Everything was printed before.
     Said,
-    /// For people, lines without a final line end; and for programs.
+    /// Text for people, without a final line end, and JSON for programs.
     Small { text: String, json: Value },
-    /// Written when it is known for whom.
+    /// Rendered once the style is known.
     Large(Box<dyn FnOnce(Style) -> String>),
 }
 
@@ -34,12 +34,12 @@ impl VerbAnswer {
         Self { data: Data::Small { text: text.into(), json }, notes: Vec::new(), exit: 0 }
     }
 
-    /// Nothing more: what there was to say was said.
+    /// No further output: everything was printed before.
     pub(crate) fn said() -> Self {
         Self { data: Data::Said, notes: Vec::new(), exit: 0 }
     }
 
-    /// An answer that is worth making only in the style that is printed.
+    /// An answer that is rendered only in the style that is printed.
     pub(crate) fn large(write: impl FnOnce(Style) -> String + 'static) -> Self {
         Self { data: Data::Large(Box::new(write)), notes: Vec::new(), exit: 0 }
     }
@@ -70,7 +70,7 @@ impl VerbAnswer {
         };
         data.push('\n');
         let mut out = io::stdout().lock();
-        // One write, so that an answer is never seen by halves.
+        // One write, so that a reader never sees half an answer.
         if let Err(error) = out.write_all(data.as_bytes()).and_then(|()| out.flush())
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -83,14 +83,14 @@ impl VerbAnswer {
     }
 }
 
-/// Says a line of data before the answer: what a command that stays has to tell at once. Best effort: a reader that has gone
-/// away keeps nobody from serving.
+/// Prints a line of data before the answer, for a command that keeps running. Best effort: a closed pipe does not stop
+/// the server.
 pub(crate) fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _gone = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Reports a failure and gives its exit code.
+/// Reports a failure and returns its exit code.
 pub(crate) fn report(failure: &Failure, style: Style) -> ExitCode {
     match style {
         Style::Text => {
@@ -109,7 +109,7 @@ pub(crate) fn report(failure: &Failure, style: Style) -> ExitCode {
     ExitCode::from(failure.exit)
 }
 
-/// Best effort: there is nobody left to tell when standard error is closed.
+/// Best effort: if standard error is closed, nobody can be told.
 pub(crate) fn talk(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

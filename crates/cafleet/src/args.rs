@@ -1,7 +1,6 @@
-//! The command line as types. Only what the program takes; no words of answers or failures.
+//! The command line as types. Only what the program accepts; no texts of answers or failures.
 //!
-//! Global flags stand before the subcommand and nowhere else; `session create|list|show` take a
-//! `--json` of their own besides.
+//! Global flags come before the subcommand only; `session create|list|show` take a `--json` of their own besides.
 
 mod member;
 
@@ -48,7 +47,6 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// How to print.
     pub(crate) fn style(&self) -> Style {
         let trailing = match &self.command {
             Command::Session(SessionCommand::Create(args)) => args.json,
@@ -360,7 +358,7 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    /// Where the body comes from; none when neither flag was given.
+    /// The source of the body; none if neither flag was given.
     pub(crate) fn body(&self) -> Option<BodySource> {
         match (&self.text, &self.text_file) {
             (Some(text), _) => Some(BodySource::Text(text.clone())),

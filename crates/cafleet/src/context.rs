@@ -1,7 +1,7 @@
-//! What a verb has at hand: the settings, the global flags, the store when it asks for it.
+//! What a verb works with: the settings, the global flags, and the store on request.
 //!
-//! Refuses: opening the store before a verb needs it, so that a command that is refused for its
-//! surroundings (no tmux) leaves no file behind.
+//! Refuses: opening the store before a verb needs it, so that a command that is refused because of its environment (no
+//! tmux) leaves no file behind.
 
 use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
 
@@ -11,11 +11,11 @@ use crate::render::json::Style;
 use crate::settings::Settings;
 use crate::speaker;
 
-/// Said when a command needs a session and got none.
+/// The error of a command that needs a session and got none.
 const SESSION_REQUIRED: &str = "--session-id <uuid> is required for this subcommand. Create a session with \
                                 'cafleet session create' and pass its id.";
 
-/// The surroundings of one command.
+/// The context of one command.
 #[derive(Debug)]
 pub(crate) struct VerbContext {
     pub(crate) settings: Settings,
@@ -44,12 +44,12 @@ impl VerbContext {
         Ok(self.broker.insert(broker))
     }
 
-    /// What `--session-id` said.
+    /// The value of `--session-id`.
     pub(crate) fn session_given(&self) -> Result<&str, Failure> {
         self.session_id.as_deref().ok_or_else(|| Failure::refused("session_required", SESSION_REQUIRED))
     }
 
-    /// The session to act in. A whole id is taken as it is; whether it exists shows when it is used.
+    /// The session to act in. A whole id is not looked up here: the verb that uses it finds out whether it exists.
     pub(crate) async fn session(&mut self) -> Result<SessionId, Failure> {
         let given = self.session_given()?.to_owned();
         match SessionId::parse(&given) {
@@ -68,7 +68,7 @@ impl VerbContext {
         Ok(self.broker().await?.member(session, &prefix).await?)
     }
 
-    /// The same, for its mail: a process of a fleet agent reads its own only.
+    /// The same, for reading messages: a process of a fleet agent reads its own only.
     pub(crate) async fn reading(&mut self, given: &str) -> Result<Agent, Failure> {
         let agent = self.acting(given).await?;
         self.broker().await?.check_reader(&agent).await?;
@@ -83,13 +83,13 @@ impl VerbContext {
     }
 }
 
-/// A session as somebody typed it.
+/// A session id as typed.
 pub(crate) fn session_prefix(given: &str) -> Result<IdPrefix, Failure> {
     IdPrefix::parse(given)
         .map_err(|error| caliban_store::broker::BrokerError::SessionNotFound(error.0).into())
 }
 
-/// An acting agent as somebody typed it.
+/// The id of an acting agent as typed.
 pub(crate) fn member_prefix(given: &str, session: SessionId) -> Result<IdPrefix, Failure> {
     IdPrefix::parse(given)
         .map_err(|error| caliban_store::broker::BrokerError::NotAMember { agent: error.0, session }.into())

@@ -1,23 +1,23 @@
-//! Failures in their documented words, with their codes.
+//! Failures with their documented texts and codes.
 //!
-//! Owns every sentence after `Error:` that is not a usage error. Exit 1 is a refusal or a failure,
-//! exit 2 a wrong command line. The code is for programs and does not change with the words.
+//! Owns every sentence after `Error:` that is not a usage error. Exit 1 is a refusal or a failure, exit 2 a wrong
+//! command line. The code is for programs and does not change with the text.
 
 use caliban_core::inert;
 use caliban_store::StoreError;
 use caliban_store::broker::{AgentId, BURST, BrokerError, EVERY, HOPS, IDENTITIES, Owner};
 
-/// Why a command did not do it.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: u8,
     pub(crate) code: &'static str,
     pub(crate) message: String,
-    /// The usage lines that stand before a usage error.
+    /// The usage lines before a usage error.
     pub(crate) banner: Option<String>,
     /// What to do about it, on a line of its own.
     pub(crate) hint: Option<&'static str>,
-    /// The same, made for this failure.
+    /// A hint that was composed for this failure.
     pub(crate) hint_text: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Failure {
     }
 }
 
-/// Somebody's words inside ours: on one line and harmless.
+/// Foreign text within our sentence: on one line, and inert.
 pub(crate) fn shown(text: &str) -> String {
     inert::line(text).into_owned()
 }
@@ -83,7 +83,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Why a process of a fleet agent may not be somebody, and what it can do instead.
+/// Why a process of a fleet agent may not use an identity, and what it can do instead.
 fn not_yours(agent: Option<AgentId>, by: Option<&Owner>, own: &[AgentId]) -> String {
     let whose = by.map_or_else(
         || "a fleet agent that cannot be told from its processes".to_owned(),

@@ -1,7 +1,7 @@
-//! What comes in from outside and is stored: bodies, names, labels. Each has a cap and a rule.
+//! Input that is stored: bodies, names, labels. Each has a cap and a rule.
 //!
-//! Refuses: empty bodies, bodies over [`MAX_TEXT_BYTES`], NUL, bytes that are not UTF-8, and names
-//! that could pass for something else on a screen.
+//! Refuses: empty bodies, bodies over [`MAX_TEXT_BYTES`], NUL, bytes that are not UTF-8, and names that could be
+//! mistaken for something else on a screen.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,13 +11,13 @@ use caliban_core::inert;
 
 use crate::failure::{Failure, shown};
 
-/// The largest body.
+/// Maximum size of a body.
 pub(crate) const MAX_TEXT_BYTES: usize = 1024 * 1024;
-/// The longest name of an agent and label of a session.
+/// Maximum length of an agent's name and a session's label.
 pub(crate) const MAX_NAME_CHARS: usize = 100;
-/// The longest description.
+/// Maximum length of a description.
 pub(crate) const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
-/// The largest list of skills.
+/// Maximum size of a list of skills.
 pub(crate) const MAX_SKILLS_BYTES: usize = 64 * 1024;
 
 /// Where a body comes from.
@@ -69,7 +69,7 @@ pub(crate) fn name(what: &str, text: &str) -> Result<String, Failure> {
     Ok(trimmed.to_owned())
 }
 
-/// Checks a text that is typed as it is.
+/// Checks a text that is typed into a pane unchanged.
 pub(crate) fn harmless(what: &str, text: &str) -> Result<(), Failure> {
     if inert::line(text) == text {
         return Ok(());
@@ -87,7 +87,7 @@ pub(crate) fn description(text: &str) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-/// Reads a list of skills.
+/// Parses a list of skills.
 pub(crate) fn skills(text: Option<&str>) -> Result<Vec<serde_json::Value>, Failure> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let refused =
@@ -120,7 +120,7 @@ fn read_bounded(name: &str) -> Result<String, Failure> {
 }
 
 fn too_long(bytes: usize) -> Failure {
-    // A file is read only one byte past the limit, so its true size is not known.
+    // A file is read only one byte past the limit, so its real size is unknown.
     let size = if bytes == MAX_TEXT_BYTES + 1 { "larger".to_owned() } else { format!("{bytes} bytes") };
     let words = format!(
         "the message text is too long ({size}); the limit is {MAX_TEXT_BYTES} bytes; nothing was sent"

@@ -1,8 +1,8 @@
 //! `cafleet`: the message broker's command line.
 //!
-//! Owns the way of one command: read arguments and settings, run the verb, print its answer, leave.
-//! The verbs are in [`verbs`], one file each; what they print is made in [`render`]; typing into
-//! tmux panes is in [`pane`]; everything stored is `caliban-store`'s.
+//! Owns the course of one command: read arguments and settings, run the verb, print its answer, exit. The verbs are in
+//! [`verbs`], one file each; [`render`] makes what they print; [`pane`] types into tmux panes; everything stored is in
+//! `caliban-store`.
 //!
 //! Refuses: a server, a daemon, an identity from the environment.
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Err(early) => return early.finish(),
     };
     let style = parsed.style();
-    // One thread: a short command has nothing to share out.
+    // One thread: a short command has no parallel work.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return answer::report(&Failure::internal(format!("cannot start: {error}")), style),
@@ -49,7 +49,7 @@ async fn run(cli: args::Cli, style: Style) -> ExitCode {
         Ok(mut context) => {
             let outcome = verbs::run(&mut context, cli.command).await;
             let code = finish(outcome, style);
-            // The answer is out; what is left is housekeeping.
+            // The answer is printed; the rest is housekeeping.
             context.leave().await;
             return code;
         }

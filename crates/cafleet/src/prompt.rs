@@ -1,7 +1,7 @@
-//! The first words that a member hears: from a file, from the command line, or ours.
+//! A member's first prompt: from a file, from the command line, or our template.
 //!
-//! Owns the placeholders. `{session_id}`, `{agent_id}` and `{director_agent_id}` are filled in, a doubled brace is a brace,
-//! and anything else in braces is refused, so that no member starts with half a prompt.
+//! Owns the placeholders. `{session_id}`, `{agent_id}` and `{director_agent_id}` are filled in, a doubled brace is a
+//! literal brace, and anything else in braces is refused, so that no member starts with a broken prompt.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::input::MAX_TEXT_BYTES;
 use crate::pane::backend::TextWay;
 use crate::usage;
 
-/// Where the command line is at fault.
+/// The subcommand that usage errors name.
 const PATH: [&str; 2] = ["member", "create"];
 
-/// What a member hears when its Director says nothing.
+/// The default prompt.
 const TEMPLATE: &str = "\
 You are a member of a cafleet team. Load the cafleet skill if you have it.
 Your session is {session_id}, your agent id is {agent_id}, your Director is {director_agent_id}.
@@ -29,13 +29,13 @@ and answer with
 Write the ids out as they are here, never as shell variables. Talk to your Director only, never to the user.
 Begin: tell your Director that you are ready, then stop and wait for its first message.";
 
-/// The same for a member whose messages come by themselves.
+/// The default prompt of a member that receives its messages by itself.
 const MAILBOX_TEMPLATE: &str = "\
 You are a member of a cafleet team. Your Director is {director_agent_id}. Its messages come to you by themselves.
 Answer with BrokerSend. Talk to your Director only, never to the user.
 Begin: tell your Director with BrokerSend that you are ready, then stop and wait for its first message.";
 
-/// Whom a prompt is for.
+/// The ids that a prompt can name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ids {
     pub(crate) session: SessionId,
@@ -43,7 +43,7 @@ pub(crate) struct Ids {
     pub(crate) director: AgentId,
 }
 
-/// The prompt: of the file, else of the words, else ours.
+/// The prompt from the file, else from the arguments, else the template.
 pub(crate) fn read(file: Option<&str>, words: &[String], way: TextWay, ids: Ids) -> Result<String, Failure> {
     let raw = match (file, words) {
         (Some(file), _) => from_file(file)?,

@@ -1,4 +1,4 @@
-//! What the environment may say. The only reader of environment variables in this binary.
+//! The settings from the environment. The only reader of environment variables in this binary.
 //!
 //! Refuses: identities. `--session-id` and `--agent-id` are literal flags and nothing else. The fleet's mark can only
 //! take rights away.
@@ -10,14 +10,14 @@ use caliban_store::StoreUrl;
 
 use crate::failure::{Failure, shown};
 
-/// How many codepoints of a body are shown when the environment does not say.
+/// Default number of codepoints of a body that are shown.
 const DEFAULT_MAX_TEXT_LEN: usize = 200;
-/// The database below the home directory when the environment does not say.
+/// Default path of the database below the home directory.
 const DEFAULT_DATABASE: &str = ".local/share/cafleet/registry.db";
 
-/// After how many seconds a message that is held, or a member that says nothing, is reported.
+/// Default number of seconds after which a held message or a silent member is reported.
 const DEFAULT_NOTICE_AFTER: u64 = 300;
-/// What a member's program must have as its Director has it, besides the database.
+/// The variables, besides the database, that a member's program inherits from its Director.
 const PASSED_ON: [&str; 5] = ["PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
 /// The environment, read once.
@@ -29,36 +29,36 @@ pub(crate) struct Settings {
     pub(crate) tmux: Option<String>,
     /// `$TMUX_PANE`, set inside tmux.
     pub(crate) tmux_pane: Option<String>,
-    /// What every process of a fleet agent carries, unless it took it away.
+    /// The mark that every process of a fleet agent carries, unless it removed it.
     pub(crate) fleet_mark: Option<String>,
-    /// Where Claude Code keeps its settings, skills and sessions.
+    /// The directory of Claude Code's settings, skills and sessions.
     pub(crate) claude_dir: Option<PathBuf>,
     /// Claude Code's own state file.
     pub(crate) claude_state: Option<PathBuf>,
-    /// Where Codex keeps everything.
+    /// Codex's directory.
     pub(crate) codex_dir: Option<PathBuf>,
-    /// Where programs are.
+    /// `$PATH`.
     pub(crate) path: Option<String>,
-    /// Variables that a member's program needs to have as its Director has them.
+    /// The variables that a member's program inherits from its Director.
     pub(crate) passed_on: Vec<(String, String)>,
-    /// Whether commands start a deliverer for what they leave to be typed.
+    /// Whether commands start a deliverer for messages that they leave to be typed.
     pub(crate) starts_deliverer: bool,
-    /// After how many seconds something that waits is reported.
+    /// Number of seconds after which something that waits is reported.
     pub(crate) notice_after: u64,
-    /// Where the dashboard listens, and where fleets keep their things.
+    /// The dashboard's address, and the directories of the fleets.
     pub(crate) server: ServerSettings,
     database_url: Option<String>,
     home: Option<PathBuf>,
 }
 
-/// What the dashboard needs to know of the environment.
+/// The dashboard's settings from the environment.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerSettings {
     /// `$CAFLEET_BROKER_HOST`.
     pub(crate) host: Option<String>,
     /// `$CAFLEET_BROKER_PORT`.
     pub(crate) port: Option<String>,
-    /// The places of the fleets; none without a home directory.
+    /// The directories of the fleets; none without a home directory.
     pub(crate) places: Option<PlaceSources>,
 }
 
@@ -125,7 +125,7 @@ impl Settings {
         })
     }
 
-    /// The database as a process with another working directory has to name it.
+    /// The database's URL for a process with another working directory.
     pub(crate) fn database_for_others(&self) -> Result<String, Failure> {
         let StoreUrl::Sqlite(file) = self.database()?;
         let path = std::path::absolute(file.path())

@@ -1,5 +1,5 @@
-//! Who uses the store through this process: a fleet agent, a member in its pane, a person, or somebody who cannot be told
-//! (a11). Read from the processes above; what the environment says can only take rights away.
+//! The identity under which this process uses the store: a fleet agent, a member in its pane, a person, or unknown
+//! (a11). Determined from the ancestor processes; the environment can only take rights away.
 
 use caliban_contract::speaks_for::{Acting, acting};
 use caliban_process::{ProcView, boot_id, stat, view};
@@ -9,10 +9,10 @@ use crate::failure::Failure;
 use crate::pane::own_pane;
 use crate::settings::Settings;
 
-/// How many processes above are looked at for the first one of a pane. A person's are fewer.
+/// Maximum number of ancestors that are checked for the first process of a pane. A person's process has fewer.
 const DEPTH: usize = 1024;
 
-/// Opens the store for whoever we are.
+/// Opens the store as the speaker that this process is.
 pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
     let (view, own) = view();
     let place = match &view {
@@ -34,7 +34,7 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
     Ok(broker)
 }
 
-/// Who speaks, and whether it may turn out to be a member.
+/// The speaker, and whether it may turn out to be a member.
 fn speaker(acting: Acting) -> (Speaker, bool) {
     match acting {
         Acting::Agents(agents) => {
@@ -47,7 +47,7 @@ fn speaker(acting: Acting) -> (Speaker, bool) {
     }
 }
 
-/// The processes above us, the nearest first, as placements record them.
+/// Our ancestors, the nearest first, in the form that placements record.
 fn above(own: Option<i32>) -> Vec<(i64, String)> {
     let Ok(boot) = boot_id() else { return Vec::new() };
     let mut next = own;

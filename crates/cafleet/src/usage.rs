@@ -1,5 +1,5 @@
-//! Wrong command lines in the words and the form that scripts know: a usage line, where to find
-//! help, and one `Error:` line; exit code 2.
+//! Usage errors in the texts and the form that scripts know: a usage line, where to find help, and one `Error:` line;
+//! exit code 2.
 //!
 //! Owns the translation of the parser's errors. Refuses: suggestions and colours.
 
@@ -21,7 +21,7 @@ use crate::render::json::Style;
 pub(crate) enum Early {
     /// `--help`, `--version`.
     Said(String),
-    /// A group without a subcommand: its help, as an error.
+    /// A command group without a subcommand: its help, as an error.
     Help(String),
     /// A usage error.
     Wrong(Failure, Style),
@@ -31,7 +31,7 @@ impl Early {
     pub(crate) fn finish(&self) -> ExitCode {
         match self {
             Self::Said(text) => {
-                // Best effort: a reader that has gone away needs no help.
+                // Best effort: if the pipe is closed, nobody reads the help.
                 let _ = std::io::stdout().lock().write_all(text.as_bytes());
                 ExitCode::SUCCESS
             }
@@ -61,7 +61,7 @@ pub(crate) fn invalid_value(path: &[&str], option: &str, why: &str) -> Failure {
     wrong_use(path, format!("Invalid value for '{option}': {}", shown(why)))
 }
 
-/// An argument that one of several flags would have replaced.
+/// An argument that is missing because none of the flags that replace it was given.
 pub(crate) fn missing_argument(path: &[&str], name: &str) -> Failure {
     wrong_use(path, format!("Missing argument '{name}'."))
 }
@@ -79,7 +79,7 @@ fn wrong_use(path: &[&str], message: String) -> Failure {
     Failure::usage(banner(&words, command), message)
 }
 
-/// The parser cannot say "one of two" in the documented words.
+/// The parser cannot express "one of two" in the documented words.
 fn missing_text(cli: &Cli) -> bool {
     use crate::args::{Command, MessageCommand};
     match &cli.command {
@@ -104,7 +104,7 @@ fn message(error: &clap::Error) -> String {
         _ => String::new(),
     };
     let argument = text(ContextKind::InvalidArg);
-    // "--agent-id <uuid>" and "<SESSION_ID>" are how the parser names them.
+    // The parser names them "--agent-id <uuid>" and "<SESSION_ID>".
     let option = shown(argument.split([' ', '=']).next().unwrap_or_default());
     let value = shown(&text(ContextKind::InvalidValue));
     match error.kind() {
@@ -152,7 +152,7 @@ fn wrong(argv: &[OsString], message: String) -> Early {
     Early::Wrong(Failure::usage(place.banner, message), Style::choose(place.json, place.pretty))
 }
 
-/// Where on the command line an error is, and how it is to be printed.
+/// The subcommand that an error belongs to, and the style to print it in.
 struct ErrorPlace {
     banner: String,
     json: bool,
@@ -160,7 +160,7 @@ struct ErrorPlace {
 }
 
 impl ErrorPlace {
-    /// Walks down the subcommands as far as the arguments make sense.
+    /// Follows the subcommands as far as the arguments are valid.
     fn find(argv: &[OsString]) -> Self {
         let root = Cli::command();
         let mut command = &root;

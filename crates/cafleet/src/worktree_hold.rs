@@ -1,5 +1,5 @@
-//! What keeps a member's worktree from being swept: a file beside the database, which is there as long as the member is
-//! registered (`caliban-contract/src/member.rs`). A member that lost its pane can be recovered, so its worktree stays.
+//! Keeps a member's worktree from being swept: a file beside the database, which exists while the member is registered
+//! (`caliban-contract/src/member.rs`). A member that lost its pane can be recovered, so its worktree stays.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,12 @@ use caliban_store::broker::{Agent, AgentId, AgentStatus, Broker, BrokerError};
 
 use crate::settings::Settings;
 
-/// The file of a member; the worktree's marker names it before it is there.
+/// The file of a member; the worktree's marker names it before it exists.
 pub(crate) fn path(database_dir: &Path, id: AgentId) -> PathBuf {
     member::holder(database_dir, &id.to_string())
 }
 
-/// Holds the worktree of a member that is in the store by now.
+/// Holds the worktree of a member that is already in the store.
 pub(crate) fn hold(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         private_dir(directory).map_err(io::Error::other)?;
@@ -24,8 +24,8 @@ pub(crate) fn hold(path: &Path) -> io::Result<()> {
     fs::write(path, "")
 }
 
-/// Lets the worktrees of members go that are not registered any more. Best effort: what is left lets no worktree be lost,
-/// and the next command looks again.
+/// Releases the worktrees of members that are not registered any more. Best effort: a file that is left over only keeps
+/// a worktree, and the next command tries again.
 pub(crate) async fn let_go(broker: &mut Broker, settings: &Settings) -> Result<(), BrokerError> {
     let Ok(database_dir) = settings.database_dir() else { return Ok(()) };
     let Ok(files) = fs::read_dir(member::directory(&database_dir)) else { return Ok(()) };

@@ -1,11 +1,11 @@
-//! The coding agents that can sit in a pane, one row each: how it starts, how its state is known, how text goes in, how
-//! it leaves. A new backend is a new row.
+//! The coding agents that can run in a pane, one row each: how it starts, how its state is detected, how text is
+//! entered, how it is ended. A new backend is a new row.
 //!
 //! Owns every fact about a foreign program's screen and command line. Refuses: looking and typing.
 
 use std::path::Path;
 
-/// How a backend's state is known.
+/// How a backend's state is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Knows {
     /// From the status file of Claude Code, and from its screen.
@@ -16,7 +16,7 @@ pub(crate) enum Knows {
     GeminiTitle,
     /// From its screen alone.
     Screen,
-    /// It says so itself, over its own socket.
+    /// It reports its state over its own socket.
     Itself,
     /// Not at all.
     Nothing,
@@ -27,36 +27,36 @@ pub(crate) enum Knows {
 pub(crate) enum InputLine {
     /// It begins with one of these.
     Marked(&'static [char]),
-    /// It stands in a box that is open to the right: a bar at the left of each line, the last of which names the agent, and
+    /// It is in a box that is open to the right: a bar at the left of each line, the last of which names the agent, and
     /// an edge below.
     Boxed,
-    /// It has none that is known.
+    /// No known input line.
     Unknown,
 }
 
-/// How text goes in.
+/// How text is entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextWay {
     /// As one bracketed paste and one Enter.
     Paste,
-    /// It takes its messages out of its mailbox by itself.
+    /// The program reads its messages from its mailbox by itself.
     Mailbox,
     /// Never by keys; the program polls.
     Polls,
 }
 
-/// How the program is asked to leave.
+/// How the program is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// By this line.
+    /// By typing this line.
     Line(&'static str),
-    /// By the signal that asks a program to end.
+    /// By SIGTERM.
     Terminate,
     /// By closing its terminal.
     Hangup,
 }
 
-/// What a program is started with.
+/// The values that a program is started with.
 #[derive(Debug, Clone)]
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
@@ -69,35 +69,35 @@ pub(crate) struct Start<'a> {
     pub(crate) database_dir: &'a Path,
 }
 
-/// A coding agent that can sit in a pane.
+/// A coding agent that can run in a pane.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(crate) name: &'static str,
-    /// How to get it.
+    /// How to install it.
     pub(crate) install: &'static str,
     pub(crate) knows: Knows,
     pub(crate) text: TextWay,
     pub(crate) leave: Leave,
-    /// Whether Enter can come with the paste. To some programs it is a line break then.
+    /// Whether Enter can be sent together with the paste. Some programs take it for a line break then.
     pub(crate) enters_at_once: bool,
-    /// Whether a line that begins with `!` runs a command of the user's.
+    /// Whether a line that begins with `!` runs as a shell command of the user's.
     pub(crate) has_shell_line: bool,
     pub(crate) input: InputLine,
-    /// What begins the words that it shows in an empty input line as if they were typed.
+    /// The beginning of the placeholder that it shows in an empty input line in the style of typed text.
     pub(crate) placeholder: Option<&'static str>,
-    /// What it shows near its input line while it works.
+    /// The text near its input line while it works.
     pub(crate) at_work: &'static str,
-    /// What a dialog of it shows and an idle screen does not, as a regular expression for tmux. It may also stand in what
-    /// was said before; so what counts is whether the place changes.
+    /// A regular expression for tmux that matches a dialog and not an idle screen. It may also match earlier
+    /// conversation; so what counts is whether the position of the match changes.
     pub(crate) dialog_pattern: &'static str,
-    /// A part of the path of its script, when an interpreter runs it.
+    /// A part of the path of its script, if an interpreter runs it.
     pub(crate) package: &'static str,
-    /// Whether it can be told how hard to think.
+    /// Whether its effort can be set.
     pub(crate) has_effort: bool,
     arguments: fn(&Start<'_>) -> Vec<String>,
 }
 
-/// What begins the name of a backend that is any command.
+/// The prefix of a backend that is an arbitrary command.
 const COMMAND: &str = "command:";
 
 static ROWS: [Backend; 6] = [
@@ -200,20 +200,20 @@ static ROWS: [Backend; 6] = [
 ];
 
 impl Backend {
-    /// The row of a backend by its full name; `command:…` is any command.
+    /// The row of a backend by its full name; `command:…` is an arbitrary command.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         let name = if name.starts_with(COMMAND) { "command" } else { name };
         ROWS.iter().find(|row| row.name == name)
     }
 
-    /// The names that can be given.
+    /// The names that a user can give.
     pub(crate) fn names() -> Vec<String> {
         ROWS.iter()
             .map(|row| if row.name == "command" { "command:\"…\"".to_owned() } else { row.name.to_owned() })
             .collect()
     }
 
-    /// Reads a backend as somebody typed it.
+    /// Parses a backend as typed.
     pub(crate) fn parse(given: &str) -> Option<&'static Self> {
         match given.strip_prefix(COMMAND) {
             Some(command) if command.trim().is_empty() => None,
@@ -223,10 +223,10 @@ impl Backend {
         }
     }
 
-    /// The program and its arguments. Of `full` only `command:…` has more than the row's name.
+    /// The program and its arguments. `full` differs from the row's name only for `command:…`.
     pub(crate) fn command_line(&self, full: &str, start: &Start<'_>) -> (String, Vec<String>) {
         match full.strip_prefix(COMMAND) {
-            // The prompt is the command's last argument, as it is for the others.
+            // The prompt is the last argument of the command, as for the other backends.
             Some(command) => (
                 "/bin/sh".to_owned(),
                 vec![
@@ -261,7 +261,7 @@ fn claude(start: &Start<'_>) -> Vec<String> {
         ("--model", start.model),
         ("--effort", start.effort),
     ]);
-    // A prompt that begins with a dash is no flag.
+    // A prompt that begins with a dash must not be taken for a flag.
     arguments.push("--".to_owned());
     with_prompt(arguments, start.prompt)
 }
@@ -272,7 +272,7 @@ fn codex(start: &Start<'_>) -> Vec<String> {
     let mut arguments = options(&[
         ("--ask-for-approval", Some("never")),
         ("--sandbox", Some("workspace-write")),
-        // In its sandbox a member could not write the broker's database otherwise.
+        // Without it a member in codex's sandbox could not write the broker's database.
         ("--add-dir", Some(&database_dir)),
         ("--model", start.model),
         ("--config", effort.as_deref()),
@@ -284,7 +284,8 @@ fn codex(start: &Start<'_>) -> Vec<String> {
 fn caliban(start: &Start<'_>) -> Vec<String> {
     let mut arguments = options(&[
         ("--member", Some(start.member)),
-        // As far as the others go: edits unasked, commands in its fence. What is left is asked in its pane.
+        // The same rights as the other backends: edits without asking, commands within the sandbox. Anything else is
+        // asked in its pane.
         ("--permission-mode", Some("accept-edits")),
         ("--model", start.model),
         ("--effort", start.effort),

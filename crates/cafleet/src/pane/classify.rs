@@ -1,7 +1,7 @@
 //! What a coding agent's pane shows, above all whether its input line can take a message.
 //!
-//! A pure decision. Free is only what is seen to be free: the agent rests, its input line is there and empty, and the
-//! cursor is in it. Where the cursor is, the keys go: a search field, a picker or a list has it elsewhere.
+//! A pure decision. A pane counts as free only on evidence: the agent is idle, its input line is visible and empty, and
+//! the cursor is in it. Keys go where the cursor is: in a search field, a picker or a list it is elsewhere.
 
 use super::backend::{Backend, InputLine, Knows};
 use super::tmux::PaneFacts;
@@ -9,35 +9,35 @@ use super::tmux::PaneFacts;
 /// What the pane shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Composer {
-    /// An input line, empty, with the cursor in it, of an agent that rests.
+    /// An empty input line with the cursor in it; the agent is idle.
     Free,
     /// The agent works.
     Working,
-    /// Somebody has typed something and not entered it.
+    /// The input line has text that was not entered.
     Draft,
-    /// The agent asks something; Enter would answer it.
+    /// The agent asks a question; Enter would answer it.
     Dialog,
     /// There is an input line, but the keys go elsewhere.
     Elsewhere,
-    /// No input line to be seen.
+    /// No input line is visible.
     Unknown,
 }
 
-/// What stands before the words and the work of an agent.
+/// The marks that begin an agent's words and actions.
 const SAID: [char; 10] = ['●', '•', '⏺', '✻', '✶', '✢', '◦', '⎿', '✦', '▣'];
 
-/// How many lines above the input line say that the agent works.
+/// Number of lines above the input line that are checked for signs of work.
 const NEAR: usize = 6;
 
 impl Backend {
-    /// What tmux watches for in a pane, as a format: where the first sign of a dialog and of work is, and which program has
-    /// the terminal.
+    /// The tmux format that is watched in a pane: the positions of the first sign of a dialog and of work, and the
+    /// program in the foreground.
     pub(crate) fn watched(&self) -> String {
         format!("#{{C/r:{}}}/#{{C:{}}}/#{{pane_current_command}}", self.dialog_pattern, self.at_work)
     }
 
-    /// What tmux checks at the very moment of typing, as a format: that nothing that a look can see has changed since
-    /// the look, that no dialog and no work has begun, and that a title that can ask for something does not.
+    /// The condition that tmux checks at the moment of typing, as a format: everything that a look can see is as it
+    /// was, no dialog and no work has begun, and the title (where it can show a question) shows none.
     pub(crate) fn condition(&self, looked: &PaneFacts) -> String {
         let mut checks = vec![
             format!("#{{==:{},{}}}", self.watched(), literal(&looked.watched)),
@@ -54,12 +54,12 @@ impl Backend {
     }
 }
 
-/// A text as a part of a format that stands for itself.
+/// Escapes a text for use in a tmux format.
 fn literal(text: &str) -> String {
     text.chars().flat_map(|c| matches!(c, '#' | ',' | '}').then_some('#').into_iter().chain([c])).collect()
 }
 
-/// Decides from the pane's facts and, for claude, from the word in its own status file.
+/// Decides from the pane's facts and, for claude, from the status in its own file.
 pub(crate) fn composer(backend: &Backend, facts: &PaneFacts, status: Option<&str>) -> Composer {
     let (asks, works) = match backend.knows {
         Knows::ClaudeStatus => (status == Some("waiting"), status == Some("busy")),
@@ -78,7 +78,7 @@ pub(crate) fn composer(backend: &Backend, facts: &PaneFacts, status: Option<&str
     if input.kind == Composer::Dialog {
         return Composer::Dialog;
     }
-    // Its own word counts more than its screen.
+    // The agent's own status takes precedence over its screen.
     let seen_working = status.is_none() && input.is_working;
     if works || seen_working {
         return Composer::Working;
@@ -102,12 +102,12 @@ pub(crate) fn was_taken(backend: &Backend, screen: &str, marker: &str) -> bool {
     }
     let lines: Vec<String> = styled(screen).iter().map(|line| visible(line)).take(input.first).collect();
     let Some(at) = lines.iter().rposition(|line| line.contains(marker)) else { return false };
-    // The message itself ends at the first empty line. What comes after it is the agent's, if it has the agent's mark.
+    // The message ends at the first empty line. Lines after it are the agent's if they have the agent's mark.
     let mut after = lines.iter().skip(at).skip_while(|line| !is_edge(line));
     input.is_working || after.any(|line| line.trim_start().starts_with(SAID))
 }
 
-/// Whether the input line holds the message with this marker: it was typed, and Enter was not taken.
+/// Whether the input line holds the message with this marker: it was typed, and Enter had no effect.
 pub(crate) fn is_in_composer(backend: &Backend, screen: &str, marker: &str) -> bool {
     let input = input_line(backend, screen);
     input.kind == Composer::Draft
@@ -136,9 +136,9 @@ pub(crate) fn choices(backend: &Backend, screen: &str) -> Vec<(u32, String)> {
 /// The input line of a screen.
 struct ScreenInput {
     kind: Composer,
-    /// Where the cursor is when it is empty.
+    /// The cursor's position when the line is empty.
     place: Option<(usize, usize)>,
-    /// Its first and its last line.
+    /// Its first and last line on the screen.
     first: usize,
     last: usize,
     is_working: bool,
@@ -157,7 +157,7 @@ fn input_line(backend: &Backend, screen: &str) -> ScreenInput {
         |text: &str| backend.placeholder.is_some_and(|words| text.trim_start().starts_with(words));
     if backend.input == InputLine::Boxed {
         let Some(found) = boxed(&shown) else {
-            // A dialog has the box's place.
+            // A dialog is shown in place of the box.
             let asks = shown.iter().any(|line| line.contains(backend.dialog_pattern));
             return ScreenInput { kind: if asks { Composer::Dialog } else { Composer::Unknown }, ..none };
         };
@@ -179,7 +179,7 @@ fn input_line(backend: &Backend, screen: &str) -> ScreenInput {
         }
         let typed = solid(line);
         let typed = after_prompt(&typed, backend.marks()).unwrap_or_default().trim_matches(FRAME);
-        // Below an input of one line there is a rule or nothing; else it goes on there.
+        // Below a one-line input there is a rule or nothing; otherwise the input continues there.
         let below = shown[at + 1..].iter().take_while(|below| !is_edge(below)).count();
         let is_empty = typed.is_empty() || is_placeholder(typed);
         let kind = if is_empty && below == 0 { Composer::Free } else { Composer::Draft };
@@ -193,13 +193,13 @@ fn input_line(backend: &Backend, screen: &str) -> ScreenInput {
 /// An input line in a box.
 struct Boxed {
     text: String,
-    /// Where the cursor is when it is empty.
+    /// The cursor's position when the line is empty.
     place: (usize, usize),
     first: usize,
     last: usize,
 }
 
-/// The lowest box of a screen. Beside it there may be other things.
+/// The lowest box on the screen. There may be other things beside it.
 fn boxed(shown: &[String]) -> Option<Boxed> {
     const EDGE: char = '╹';
     let edge = shown.iter().rposition(|line| line.contains(EDGE))?;
@@ -207,7 +207,7 @@ fn boxed(shown: &[String]) -> Option<Boxed> {
     let width = shown[edge].chars().skip(left + 1).take_while(|c| *c == '▀').count();
     let has_bar = |line: &&String| line.chars().nth(left) == Some('┃');
     let height = shown[..edge].iter().rev().take_while(has_bar).count();
-    // An empty line, the text, an empty line, the agent's name.
+    // From top to bottom: an empty line, the text, an empty line, the agent's name.
     let (first, last) = (edge.checked_sub(height)? + 1, edge.checked_sub(3)?);
     if width == 0 || last < first {
         return None;
@@ -218,7 +218,7 @@ fn boxed(shown: &[String]) -> Option<Boxed> {
 }
 
 impl Backend {
-    /// What may stand at the beginning of its input line.
+    /// The marks that can begin its input line.
     fn marks(&self) -> &'static [char] {
         match self.input {
             InputLine::Marked(marks) => marks,
@@ -241,9 +241,9 @@ fn is_choice(rest: &str) -> bool {
     digits > 0 && rest.as_bytes().get(digits).is_some_and(|next| matches!(next, b'.' | b')'))
 }
 
-/// A line below a one-line input: empty, or drawn.
+/// A line below a one-line input: empty, or a drawn rule.
 fn is_edge(line: &str) -> bool {
-    // Lines and blocks.
+    // Box drawing and block characters.
     line.trim_matches(FRAME).chars().all(|c| c == ' ' || ('\u{2500}'..='\u{259f}').contains(&c))
 }
 
@@ -252,7 +252,7 @@ fn visible(line: &[(char, Look)]) -> String {
     line.iter().map(|(c, _)| *c).collect()
 }
 
-/// The same without what is only suggested (dim) and without the drawn cursor (inverse).
+/// The characters without suggestions (dim) and without the drawn cursor (inverse).
 fn solid(line: &[(char, Look)]) -> String {
     let mut inverse = 0;
     let counts = |(_, look): &&(char, Look)| {
@@ -269,7 +269,7 @@ struct Look {
     inverse: bool,
 }
 
-/// The lines of a captured screen, each character with its look, which carries on over line ends.
+/// The lines of a captured screen, each character with its style, which carries over line ends.
 fn styled(screen: &str) -> Vec<Vec<(char, Look)>> {
     let mut lines = vec![Vec::new()];
     let mut look = Look::default();
@@ -282,7 +282,7 @@ fn styled(screen: &str) -> Vec<Vec<(char, Look)>> {
                     let body: String = rest.by_ref().take_while(|c| !('@'..='~').contains(c)).collect();
                     apply(&mut look, &body);
                 }
-                // An operating system command (a link) ends with ESC and a backslash, or a bell.
+                // An operating system command (a link) ends with ESC and a backslash, or with BEL.
                 Some(']') => {
                     while let Some(c) = rest.next() {
                         if c == '\u{7}' || (c == '\u{1b}' && rest.next().is_some()) {
@@ -309,7 +309,7 @@ fn apply(look: &mut Look, body: &str) {
             "22" => look.dim = false,
             "7" => look.inverse = true,
             "27" => look.inverse = false,
-            // Colours carry numbers of their own.
+            // Colours have parameters of their own.
             "38" | "48" => match codes.next() {
                 Some("5") => drop(codes.next()),
                 Some("2") => drop((codes.next(), codes.next(), codes.next())),
@@ -350,7 +350,7 @@ mod tests {
         check("claude", "Do you want to proceed?\n ❯ 1. Yes\n   2. No\n", Composer::Dialog);
         check("claude", "$ ls\nfile\n$ \n", Composer::Unknown);
         check("claude", "", Composer::Unknown);
-        // As tmux captures it: the look of one line is ended on the next.
+        // As tmux captures it: the style of one line is reset on the next.
         let captured =
             "\u{1b}[39m❯\u{a0}\u{1b}[7m \n\u{1b}[0m\u{1b}[38;5;244m────────\n\u{1b}[39m  auto mode on\n";
         check("claude", captured, Composer::Free);
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Screens of codex 0.166.0 and claude 2.1.325, with the cursor where they had it.
+    /// Screens of codex 0.166.0 and claude 2.1.325, with their cursor positions.
     #[test]
     fn a08_keys_go_where_the_cursor_is() {
         let codex = |title: &str, cursor, footer: &str| {
@@ -417,8 +417,8 @@ mod tests {
         assert_eq!(composer(row("claude"), &facts("", (2, 3), working), None), Composer::Working);
     }
 
-    /// Screens of gemini 0.61.0 and opencode 1.18.33 as tmux captured them, the lower part; the first line says where the
-    /// cursor was, whether it was shown, and the title.
+    /// The lower parts of screens of gemini 0.61.0 and opencode 1.18.33 as tmux captured them; the first line has the
+    /// cursor's position, whether it was visible, and the title.
     #[test]
     fn m08_states_of_gemini_and_opencode_are_known_from_their_screens() {
         let seen = |name: &str, recorded: &str| {
@@ -448,7 +448,7 @@ mod tests {
             assert!(is_in_composer(row(name), recorded, marker), "{name}");
             assert!(!was_taken(row(name), recorded, marker), "{name}");
         }
-        // The first words of the talk are those of a message of ours.
+        // The conversation begins with a message of ours.
         let taken = |name: &str, recorded: &str| was_taken(row(name), recorded, "answer slowly");
         assert!(taken("gemini", include_str!("screens/gemini-busy.txt")));
         assert!(taken("gemini", include_str!("screens/gemini-answered.txt")));
@@ -469,7 +469,7 @@ mod tests {
         let working =
             "> [cafleet msg 0a1b2c3d from …]\n  hello\n\n✻ Mulling (esc to interrupt)\n────\n❯ \n────\n";
         assert!(was_taken(claude, working, marker));
-        // On the screen, but no turn: a list that shows it is no evidence.
+        // On the screen without a turn: a list that shows the message is no evidence.
         assert!(!was_taken(claude, "> [cafleet msg 0a1b2c3d from …]\n  hello\n────\n❯ \n────\n", marker));
         // Below the input line, as in codex's search field.
         assert!(!was_taken(

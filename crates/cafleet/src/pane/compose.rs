@@ -1,15 +1,15 @@
-//! What is typed into a pane: the two lines of a message, and the fixed lines of commands.
+//! The texts that are typed into a pane: the two lines of a message, and the fixed lines of commands.
 //!
-//! Owns their inertness: no control character of any kind is left in them, the body has no line
-//! break of its own, and the header comes first, so that a body beginning with `!` or `/` is not a
-//! command. The blank at the end keeps a final `\` or `@word` from changing what Enter does.
+//! Owns their inertness: no control character of any kind is left in them, the body has no line break of its own, and
+//! the header comes first, so that a body beginning with `!` or `/` is not a command. The space at the end keeps a
+//! final `\` or `@word` from changing what Enter does.
 
 use caliban_core::inert;
 use caliban_store::broker::{AgentId, ExecId, SessionId, Task};
 
 use crate::render::cut;
 
-/// What stands for a line break inside the body.
+/// Replaces a line break inside the body.
 const LINE_BREAK: &str = "⏎";
 
 /// The text to paste for a message.
@@ -17,19 +17,19 @@ pub(crate) fn preview(task: &Task, max_text_len: usize) -> String {
     format!("{}\n{} ", header(task), body(&task.text, max_text_len))
 }
 
-/// The part of the header by which a message is found on a screen again.
+/// The part of the header by which a message is recognized on a screen.
 pub(crate) fn marker(task: &Task) -> String {
     format!("cafleet msg {}", task.id.short())
 }
 
-/// The line that has a member run a command that its Director stored. Nothing of the command is typed. `program` is this
-/// program's own path.
+/// The line that makes a member run a command that its Director stored. Nothing of the command itself is typed.
+/// `program` is the path of this program.
 pub(crate) fn exec_line(program: Option<&str>, exec: ExecId) -> String {
     format!("! {} exec-run {exec}", callable(program))
 }
 
-/// How a shell that has set its own path finds this program: by its name where every shell looks, else by its path, if
-/// that means nothing else to a shell.
+/// How a shell that has set its own `PATH` finds this program: by its name if it is in a standard directory, else by
+/// its path, if that has no special characters.
 fn callable(program: Option<&str>) -> &str {
     const NAME: &str = "cafleet";
     let is_plain = |path: &&str| path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+".contains(&b));
@@ -40,7 +40,7 @@ fn callable(program: Option<&str>) -> &str {
     }
 }
 
-/// The line that has a member look into its mailbox. Nothing in it is anybody's words.
+/// The line that makes a member read its mailbox. It contains no text of any agent.
 pub(crate) fn ping_line(session: SessionId, member: AgentId) -> String {
     format!("cafleet --session-id {session} message poll --agent-id {member} ")
 }

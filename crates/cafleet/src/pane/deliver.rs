@@ -1,8 +1,8 @@
-//! Typing what waits for an agent into its pane, one thing at a time, each at most once.
+//! Types what waits for an agent into its pane, one thing at a time, each at most once.
 //!
-//! Owns the order of effects: lock the pane, look, prove what was typed before, claim in the store, type, record. One
-//! step does one thing and never waits; whoever wants more takes another step. What a step needs to know about earlier
-//! ones is in the store, so that steps of several processes follow each other.
+//! Owns the order of effects: lock the pane, look, confirm what was typed before, claim in the store, type, record. One
+//! step does one thing and never waits; a caller that wants more takes another step. What a step needs to know about
+//! earlier ones is in the store, so that steps of several processes can follow each other.
 //!
 //! Nothing is typed unless the pane is seen to be free, nothing is ever interrupted, and no message is typed twice. A
 //! failure here does not fail the command that stored the message; it becomes the message's delivery state.
@@ -24,23 +24,23 @@ use super::tmux::Pasted;
 use super::{classify, compose};
 use crate::settings::Settings;
 
-/// How long one command waits for another process that types into the same pane.
+/// Maximum time that a command waits for another process that types into the same pane.
 const LOCK_LIMIT: Duration = Duration::from_millis(500);
-/// How long a command stays to see its messages taken; the rest is the deliverer's.
+/// Maximum time that a command stays to see its messages received; the rest is left to the deliverer.
 const STAY: Duration = Duration::from_millis(1500);
-/// How often it looks meanwhile.
+/// The interval at which it looks meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(40);
-/// How long a typed text may stand in the input line before Enter is pressed again.
+/// How long a typed text may stay in the input line before Enter is pressed again.
 const ENTER_AGAIN: Duration = Duration::from_millis(400);
 /// How long a typed text is looked for before the next one may be typed.
 const SETTLE: Duration = Duration::from_secs(3);
-/// How long a program takes a paste in, where Enter must not come with it, ...
+/// For programs that need Enter separately: the time until a paste is visible, ...
 const PASTE_SHOWS: Duration = Duration::from_millis(200);
-/// ... and how much of the beginning of its text is looked for then.
+/// ... and the number of its first characters that are then looked for.
 const BEGIN_CHARS: usize = 12;
-/// How often a paste is tried that tmux refuses because the screen moved.
+/// Number of attempts to paste while tmux refuses because the screen has changed.
 const PASTE_ATTEMPTS: usize = 3;
-/// What was typed and has not been acknowledged counts as pending for so long after a new process first sees it.
+/// A typed command that has not begun after this time is overdue.
 const EXEC_BEGINS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a step did.
@@ -50,7 +50,7 @@ pub(crate) enum DeliveryStep {
     Nothing,
     /// Something was typed.
     Typed,
-    /// Something was typed before and is still looked for, or runs.
+    /// Something was typed before, and is not confirmed yet or still runs.
     Waiting(String),
     /// The pane cannot take anything now.
     Held(String),
@@ -60,12 +60,12 @@ pub(crate) enum DeliveryStep {
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryMemory {
     typed: HashMap<TaskId, Instant>,
-    /// By what is looked for in the input line.
+    /// When Enter was last pressed, by the marker of the text in the input line.
     entered: HashMap<String, Instant>,
 }
 
 impl DeliveryMemory {
-    /// Whether Enter is to be pressed again for the text with this marker, which stands in the input line.
+    /// Whether to press Enter again for the text with this marker, which is still in the input line.
     fn enter_again(&mut self, marker: &str) -> bool {
         let last = self.entered.entry(marker.to_owned()).or_insert_with(Instant::now);
         let is_due = last.elapsed() >= ENTER_AGAIN;
@@ -127,7 +127,7 @@ pub(crate) async fn step(
         return hold(broker, &waiting, &seen.why).await;
     }
     if !broker.claim_delivery(task.id).await? {
-        // It was acknowledged or cancelled in the meantime.
+        // It was acknowledged or cancelled meanwhile.
         return Ok(DeliveryStep::Waiting("it is not wanted any more".to_owned()));
     }
     let text = compose::preview(task, settings.max_text_len);
@@ -143,12 +143,12 @@ pub(crate) async fn step(
             hold(broker, &waiting[1..], "an earlier message is held").await?;
             Ok(DeliveryStep::Held(why))
         }
-        // The claim stands: it counts as interrupted, and what became of it is looked for.
+        // The claim stands: the message counts as interrupted, and later steps look for its outcome.
         WriteResult::Failed(why) => Ok(DeliveryStep::Held(why)),
     }
 }
 
-/// Takes steps until nothing is left, nothing goes on, or it takes too long; how many things were typed.
+/// Takes steps until nothing is left, nothing moves, or time is up; returns how many things were typed.
 pub(crate) async fn deliver(
     broker: &mut Broker,
     settings: &Settings,
@@ -171,7 +171,7 @@ pub(crate) async fn deliver(
     }
 }
 
-/// Looks what became of what was typed. A reason when something is still under way.
+/// Determines the outcome of what was typed. Returns a reason if something is still under way.
 async fn settle(
     broker: &mut Broker,
     settings: &Settings,
@@ -187,7 +187,7 @@ async fn settle(
         let proof = evidence::find(target.backend, settings, &seen.agents, &marker);
         let is_taken = match proof {
             Proof::Taken => true,
-            // Its own file counts more than its screen.
+            // The agent's own file takes precedence over its screen.
             Proof::NotThere => false,
             Proof::None => classify::was_taken(target.backend, &facts.screen, &marker),
         };
@@ -198,9 +198,9 @@ async fn settle(
         let since = *memory.typed.entry(task.id).or_insert_with(Instant::now);
         if seen.state == PaneState::Draft && classify::is_in_composer(target.backend, &facts.screen, &marker)
         {
-            // Our own text, whole, and nothing else: Enter was lost on the way.
+            // The input line has exactly our text: Enter was lost.
             if memory.enter_again(&marker) {
-                // Best effort: refused means that the screen moved, and the next step looks again.
+                // Best effort: a refusal means that the screen has changed, and the next step looks again.
                 let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
                 if task.delivery.state == DeliveryState::Failed {
                     record(broker, task.id, DeliveryState::Typed, None).await?;
@@ -214,7 +214,7 @@ async fn settle(
     Ok(under_way)
 }
 
-/// The next thing for a command: type it, or wait for its end. Messages wait meanwhile.
+/// The next step of a command: type it, or wait for its end. Messages wait meanwhile.
 async fn step_exec(
     broker: &mut Broker,
     settings: &Settings,
@@ -263,25 +263,25 @@ async fn step_exec(
     }
 }
 
-/// Whether a command that was typed should have begun by now.
+/// Whether a typed command should have begun by now.
 pub(crate) fn is_overdue(exec: &Exec, now: Stamp) -> bool {
     let waited = now.as_micros().saturating_sub(exec.changed_at.as_micros());
     u128::try_from(waited).is_ok_and(|waited| waited > EXEC_BEGINS_WITHIN.as_micros())
 }
 
-/// What became of a text.
+/// The result of typing a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WriteResult {
     /// Typed and entered.
     Sent,
-    /// Nothing was typed; another time.
+    /// Nothing was typed; to be tried later.
     NotNow(String),
-    /// Whether it was typed is not known.
+    /// It is unknown whether it was typed.
     Failed(String),
 }
 
-/// Types a text and Enter into a pane that was seen to be free. The look that decides is repeated, because a screen that
-/// moves between look and paste makes tmux refuse.
+/// Types a text and Enter into a pane that was seen to be free. The deciding look is repeated, because tmux refuses if
+/// the screen has changed between look and paste.
 pub(crate) async fn type_text(
     target: &PaneTarget<'_>,
     settings: &Settings,
@@ -312,8 +312,8 @@ pub(crate) async fn type_text(
     WriteResult::NotNow("the pane changed just before typing".to_owned())
 }
 
-/// Presses Enter for a text that has just been pasted, once it stands in the input line. Best effort: whoever looks for the
-/// text presses Enter again.
+/// Presses Enter for a text that was just pasted, once it is visible in the input line. Best effort: the step that
+/// confirms the text presses Enter again.
 async fn enter_apart(target: &PaneTarget<'_>, settings: &Settings, text: &str) {
     tokio::time::sleep(PASTE_SHOWS).await;
     let seen = target.look(settings).await;
@@ -339,7 +339,7 @@ async fn hold(broker: &mut Broker, tasks: &[Task], why: &str) -> Result<Delivery
     Ok(DeliveryStep::Held(why.to_owned()))
 }
 
-/// Writes only what changes: a pane is looked at often.
+/// Writes only changes: panes are looked at often.
 async fn put_off(
     broker: &mut Broker,
     tasks: &[Task],

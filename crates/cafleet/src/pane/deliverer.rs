@@ -1,9 +1,9 @@
-//! The deliverer: one small process for each session, which types what is owed when panes come free, and reports what
-//! waits for too long.
+//! The deliverer: one small process per session, which types what is due when panes become free, and reports what waits
+//! for too long.
 //!
-//! Any command that leaves something to be typed starts it. A lock makes sure that there is one. It leaves with its
-//! session, with the Director's pane, or with its database. Before it takes the lock's name it asks tmux: one that
-//! was started where tmux cannot be reached leaves at once.
+//! Every command that leaves something to be typed starts it. A lock ensures that there is only one. It exits with its
+//! session, with the Director's pane, or with its database. Before it takes the lock it asks tmux: a deliverer that was
+//! started where tmux cannot be reached exits at once.
 //!
 //! Refuses: pressing a key to make room. What is overdue becomes a notice to the Director and to the user.
 
@@ -23,22 +23,22 @@ use super::process;
 use crate::failure::{Failure, shown};
 use crate::settings::Settings;
 
-/// How often panes are looked at while something is owed and something moves, ...
+/// The interval between looks at panes while something is due and something moves, ...
 const LIVELY: Duration = Duration::from_millis(60);
-/// ... while something is owed, ...
+/// ... while something is due, ...
 const OWED: Duration = Duration::from_millis(300);
-/// ... and while nothing is.
+/// ... and while nothing is due.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long tmux or the store may not answer before it leaves.
+/// It exits when tmux or the store has not answered for this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the housekeeping is done.
+/// The interval of the housekeeping.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Starts a deliverer for the session if there is none, and wakes it. Best effort: what is owed stays owed, and the next
+/// Starts a deliverer for the session if there is none, and wakes it. Best effort: what is due stays due, and the next
 /// command tries again.
 pub(crate) async fn ensure(broker: &Broker, settings: &Settings, session: SessionId) {
     broker.wake_deliverer(session).await;
-    // What a fleet agent starts ends with its command.
+    // A process that a fleet agent starts ends with the agent's command.
     let outlives = matches!(broker.speaker(), Speaker::Anybody | Speaker::Member(_));
     if !settings.starts_deliverer || !outlives {
         return;
@@ -52,11 +52,11 @@ pub(crate) async fn ensure(broker: &Broker, settings: &Settings, session: Sessio
     command.args(["--session-id", &session.to_string(), "deliver-run"]);
     command.env("CAFLEET_DATABASE_URL", database).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // It is nobody's child soon: this command ends.
+    // It is reparented soon, because this command ends.
     let _ = command.spawn();
 }
 
-/// Why a deliverer left.
+/// Why a deliverer exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DelivererEnd {
     Another,
@@ -67,13 +67,14 @@ pub(crate) enum DelivererEnd {
     NothingToDo,
 }
 
-/// Delivers until there is no more use for it.
+/// Delivers until the deliverer is no longer needed.
 pub(crate) async fn serve(
     broker: &mut Broker,
     settings: &Settings,
     session: SessionId,
 ) -> Result<DelivererEnd, Failure> {
-    // Our own session, so that no terminal's end and no starter's end takes us along. A leader of a group has it already.
+    // A session of our own, so that neither the end of the terminal nor of the starter ends us. Fails for the leader of
+    // a process group, which has one already.
     let _ = rustix::process::setsid();
     if let Some(left) = may_serve(broker, settings, session).await? {
         return Ok(left);
@@ -83,7 +84,8 @@ pub(crate) async fn serve(
     broker.record_deliverer(session, &own, Stamp::now()).await?;
     let mut bell = broker.deliverer_bell(session).await;
     let mut rounds = Rounds::default();
-    // Since when tmux or the store do not answer. Nobody else would deliver what is held, so a moment of silence is waited out.
+    // When tmux or the store stopped answering. No other process would deliver the held messages, so a short outage is
+    // waited out.
     let mut silent: Option<Instant> = None;
     loop {
         let StoreUrl::Sqlite(file) = settings.database()?;
@@ -106,7 +108,7 @@ pub(crate) async fn serve(
         };
         match &mut bell {
             Some(ear) => {
-                // A bell that fails is not listened to again.
+                // A failed bell is not used again.
                 if let Ok(Err(_)) = tokio::time::timeout(pace, ear.rung()).await {
                     bell = None;
                 }
@@ -116,7 +118,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Why there is no use for a deliverer, if there is none.
+/// Why the deliverer is not needed; `None` if it is.
 async fn may_serve(
     broker: &mut Broker,
     settings: &Settings,
@@ -139,7 +141,7 @@ async fn may_serve(
             _ => None,
         });
     }
-    // A Director without a pane: the members keep it here.
+    // The Director has no pane: the members' panes keep the deliverer running.
     match placed.next() {
         None => Ok(Some(DelivererEnd::NothingToDo)),
         Some(member) => {
@@ -153,7 +155,7 @@ fn root<'a>(session: &Session, agents: &'a [Agent]) -> Option<&'a Agent> {
     agents.iter().find(|agent| Some(agent.id) == session.director)
 }
 
-/// The rounds of one deliverer, or of a monitor that does its work.
+/// The rounds of a deliverer, or of a monitor in its place.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     memory: DeliveryMemory,
@@ -161,7 +163,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Takes a step for every pane of a session; how long to wait for the next round.
+    /// Takes a step for every pane of a session; returns the time until the next round.
     pub(crate) async fn round(
         &mut self,
         broker: &mut Broker,
@@ -190,7 +192,7 @@ impl Rounds {
     }
 }
 
-/// Undoes members that were never finished, because the command that made them was killed.
+/// Undoes members that are incomplete because the command that made them was killed.
 pub(crate) async fn undo_unfinished(broker: &mut Broker, session: SessionId) -> Result<(), BrokerError> {
     let here = own_pane::host().ok();
     for agent in broker.agents(session).await? {
@@ -207,7 +209,7 @@ pub(crate) async fn undo_unfinished(broker: &mut Broker, session: SessionId) -> 
     Ok(())
 }
 
-/// Closes commands that never began, or whose runner is gone, and reports them.
+/// Marks commands as lost that never began or whose runner is gone, and reports them.
 async fn close_lost_execs(broker: &mut Broker, session: SessionId) -> Result<(), BrokerError> {
     let now = Stamp::now();
     for exec in broker.open_execs(session).await? {
@@ -285,7 +287,7 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
             }
         }
         for (subject, text) in said {
-            // A Director that cannot be typed to is told nothing; its user is.
+            // A Director whose pane takes no text does not see the notice, so the user is told in tmux, too.
             let notice =
                 Notice { session, subject, director: placement.director, to_user: true, text: text.clone() };
             if broker.notice(&notice, now).await?

@@ -1,7 +1,7 @@
-//! Proof that a coding agent has taken a text: what it wrote down itself.
+//! Evidence that a coding agent has received a text: its own files.
 //!
-//! Claude Code and Codex keep a file of the conversation. A message that stands in it has been taken. Refuses: screens
-//! (see `classify`), and files larger than a bounded tail.
+//! Claude Code and Codex keep a file of the conversation. A message in it has been received. Refuses: screens (see
+//! `classify`), and more than a bounded tail of a file.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use super::backend::{Backend, Knows};
 use crate::settings::Settings;
 
-/// The largest status file of a coding agent that is read.
+/// Maximum size of a coding agent's status file.
 const STATUS_BYTES: u64 = 64 * 1024;
-/// How much of the end of a conversation is searched.
+/// Number of bytes at the end of a conversation that are searched.
 const TAIL_BYTES: u64 = 1024 * 1024;
 
 /// What the agent's own files say about a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// It is in the conversation.
+    /// The conversation contains it.
     Taken,
-    /// There is a conversation, and it is not in it.
+    /// There is a conversation without it.
     NotThere,
     /// There is no such file.
     None,
@@ -40,7 +40,7 @@ pub(crate) fn find(backend: &Backend, settings: &Settings, agents: &[i64], marke
     }
 }
 
-/// The word that Claude Code writes about itself: `idle`, `busy` or `waiting`.
+/// The status that Claude Code writes about itself: `idle`, `busy` or `waiting`.
 pub(crate) fn claude_status(settings: &Settings, agents: &[i64]) -> Option<String> {
     agents.iter().find_map(|pid| claude_session(settings, *pid)?.get("status")?.as_str().map(str::to_owned))
 }
@@ -52,7 +52,7 @@ fn claude_session(settings: &Settings, pid: i64) -> Option<serde_json::Value> {
     serde_json::from_str(&text).ok()
 }
 
-/// `projects/<directory>/<session>.jsonl`; the directory's name is Claude Code's own affair.
+/// `projects/<directory>/<session>.jsonl`; how the directory is named is Claude Code's business, so all are searched.
 fn claude_conversation(settings: &Settings, pid: i64) -> Option<PathBuf> {
     let session = claude_session(settings, pid)?;
     let id = session.get("sessionId")?.as_str()?;
@@ -63,7 +63,7 @@ fn claude_conversation(settings: &Settings, pid: i64) -> Option<PathBuf> {
     projects.flatten().map(|project| project.path().join(format!("{id}.jsonl"))).find(|file| file.is_file())
 }
 
-/// Codex has the file of its conversation open.
+/// The conversation files that Codex has open.
 fn codex_conversations(pid: i64) -> Vec<PathBuf> {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let is_conversation = |file: &PathBuf| {

@@ -1,5 +1,5 @@
-//! What is the matter with an agent's pane: is it the very pane that was recorded, does the agent run in it, can it take
-//! a text.
+//! The state of an agent's pane: whether it is the same pane that was recorded, whether the agent runs in it, and
+//! whether it can take a text.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use super::tmux::{PaneFacts, Tmux, TmuxError};
 use super::{evidence, own_pane, process};
 use crate::settings::Settings;
 
-/// How long an agent may take to say what it is at.
+/// Time limit for an agent's answer about its state.
 const SAYS_WITHIN: Duration = Duration::from_millis(500);
 
-/// The state of a pane, in a word.
+/// The state of a pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PaneState {
     /// It can take a text.
     Free,
     /// The agent works.
     Working,
-    /// Somebody's half-written text is in the input line.
+    /// The input line has unfinished text.
     Draft,
     /// The agent waits for an answer.
     Asking,
-    /// A person reads back in the pane.
+    /// A person scrolls back in the pane.
     CopyMode,
-    /// What is shown is not known.
+    /// The screen is not recognized.
     Unknown,
-    /// Another program has the terminal.
+    /// Another program is in the foreground.
     OtherProgram,
-    /// The agent takes its messages by itself.
+    /// The agent reads its messages by itself.
     OnItsOwn,
-    /// The pane is still to be made.
+    /// The pane does not exist yet.
     Pending,
-    /// tmux cannot be asked from here.
+    /// tmux cannot be reached from here.
     Unreachable,
-    /// The pane is not there any more, or is another one.
+    /// The pane no longer exists, or is a different one.
     Gone,
 }
 
@@ -61,11 +61,11 @@ impl PaneState {
     }
 }
 
-/// What a look at a pane found.
+/// The result of a look at a pane.
 #[derive(Debug, Clone)]
 pub(crate) struct PaneLook {
     pub(crate) state: PaneState,
-    /// Why nothing is typed; empty when something can be.
+    /// Why nothing can be typed; empty if something can.
     pub(crate) why: String,
     pub(crate) facts: Option<PaneFacts>,
     /// The agent's processes in the foreground.
@@ -89,7 +89,7 @@ pub(crate) struct PaneTarget<'a> {
 }
 
 impl<'a> PaneTarget<'a> {
-    /// Nothing for a placement whose pane is still to come.
+    /// `None` for a placement whose pane does not exist yet.
     pub(crate) fn of(placement: &'a Placement) -> Option<Self> {
         let pane = placement.tmux_pane.as_deref().filter(|pane| own_pane::is_pane_id(pane))?;
         let identity = placement.identity.as_ref()?;
@@ -102,12 +102,12 @@ impl<'a> PaneTarget<'a> {
         })
     }
 
-    /// What the right to type into the pane is called: the pane, whoever is placed in it.
+    /// The name of the pane's lock; the same for all agents that are placed in it.
     pub(crate) fn lock_name(&self) -> String {
         format!("pane-{}-{}", self.identity.server_pid, self.pane.trim_start_matches('%'))
     }
 
-    /// That it is this very pane, alive, as a format for tmux.
+    /// A tmux format that checks that this is still the same pane, and alive.
     pub(crate) fn is_same(&self) -> String {
         format!(
             "#{{==:#{{pid}}/#{{pane_id}}/#{{pane_pid}}/#{{pane_dead}},{}/{}/{}/0}}",
@@ -115,7 +115,7 @@ impl<'a> PaneTarget<'a> {
         )
     }
 
-    /// All that tmux itself can check at the moment of typing.
+    /// Everything that tmux itself can check at the moment of typing.
     pub(crate) fn condition(&self, facts: &PaneFacts) -> String {
         format!("#{{&&:{},{}}}", self.is_same(), self.backend.condition(facts))
     }
@@ -139,7 +139,7 @@ impl<'a> PaneTarget<'a> {
         }
     }
 
-    /// What the agent says of itself on its socket. One that says nothing runs, and that is all that is known.
+    /// The agent's own report over its socket. If it does not answer, only that it runs is known.
     async fn said_itself(&self, seen: PaneLook, settings: &Settings) -> PaneLook {
         let Ok(database_dir) = settings.database_dir() else { return seen };
         let socket = member::socket(&database_dir, self.identity.pane_pid);
@@ -153,7 +153,7 @@ impl<'a> PaneTarget<'a> {
         PaneLook { state, why: why.to_owned(), ..seen }
     }
 
-    /// From what tmux and the system know about the pane to what may be done with it.
+    /// Judges the pane from what tmux and the system report.
     fn judge(&self, facts: PaneFacts, settings: &Settings) -> PaneLook {
         let identity = self.identity;
         if facts.server_pid != identity.server_pid {
@@ -213,7 +213,7 @@ impl<'a> PaneTarget<'a> {
     }
 }
 
-/// Looks at an agent's pane, also at one that is still to come.
+/// Looks at an agent's pane, which may not exist yet.
 pub(crate) async fn look_at(agent: &Agent, settings: &Settings) -> PaneLook {
     let Some(placement) = &agent.placement else {
         return PaneLook::not(PaneState::Unknown, "it has no pane");
@@ -224,8 +224,8 @@ pub(crate) async fn look_at(agent: &Agent, settings: &Settings) -> PaneLook {
     }
 }
 
-/// Whether tmux's refusal proves that the server is gone: nobody listens on its socket, or the machine was started again.
-/// A socket that cannot be seen or may not be used proves nothing: whoever looks may be in a sandbox.
+/// Whether tmux's error proves that the server is gone: no process listens on its socket, or the machine was rebooted.
+/// A socket that is invisible or inaccessible proves nothing: we may be in a sandbox.
 fn proves_the_end(why: &str, identity: &PaneIdentity) -> bool {
     let boot = identity.pane_started.split('/').next().unwrap_or_default();
     why.starts_with("no server running") || process::boot().is_some_and(|now| now != boot)

@@ -1,4 +1,4 @@
-//! How a member's program is started: what is stored about it, and the pane that starts it.
+//! Starting a member's program: the stored command, and the pane that runs it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::tmux::{Tmux, TmuxError};
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// A program with its arguments and its place. Kept in the store, so that a recovery starts the same.
+/// A program with its arguments and directory. Kept in the store, so that a recovery starts the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) program: String,
@@ -56,7 +56,8 @@ pub(crate) fn find_program(settings: &Settings, name: &str) -> Option<PathBuf> {
     std::env::split_paths(path).map(|dir| dir.join(name)).find(|file| is_program(file))
 }
 
-/// Makes the pane. Its first process is ours: it takes the member's place in the store and then becomes the program.
+/// Makes the pane. Its first process is our own: it claims the member's placement in the store and then becomes the
+/// program.
 pub(crate) async fn open_pane(
     settings: &Settings,
     tmux: &Tmux,

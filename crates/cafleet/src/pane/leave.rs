@@ -1,6 +1,6 @@
-//! How a member's program ends: asked first, and closed with its pane when that is wanted.
+//! Ending a member's program: it is asked first, and its pane is closed if that is requested.
 //!
-//! Owns the rule that nobody is interrupted: a pane that is not free is not typed into, also not to end it.
+//! Owns the rule that no agent is interrupted: nothing is typed into a pane that is not free, not even to end it.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use super::process;
 use super::tmux::Pasted;
 use crate::settings::Settings;
 
-/// How often the pane is looked at.
+/// The interval between looks at the pane.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How long Enter may take before it is pressed again.
+/// Time after which Enter is pressed again.
 const ENTER_AGAIN: Duration = Duration::from_millis(1200);
-/// How long a program may ignore that its terminal is gone.
+/// Grace period of a program whose terminal is gone.
 const HANGUP: Duration = Duration::from_millis(1500);
 
-/// Asks the program to leave and waits for its pane to close; `Err` says why it is still there.
+/// Asks the program to end and waits for its pane to close; `Err` says why it is still there.
 pub(crate) async fn ask(
     broker: &Broker,
     settings: &Settings,
@@ -48,7 +48,7 @@ pub(crate) async fn ask(
                     continue;
                 }
             }
-            // One that does not say what it is at is asked, too: it may have lost its socket.
+            // A program that does not report its state is asked, too: it may have lost its socket.
             (PaneState::Free | PaneState::OnItsOwn, Leave::Terminate, None) => {
                 signal(target, Signal::TERM);
                 asked = Some(Instant::now());
@@ -58,7 +58,7 @@ pub(crate) async fn ask(
                     seen.facts.filter(|facts| classify::is_in_composer(target.backend, &facts.screen, line))
                 {
                     asked = Some(Instant::now());
-                    // Best effort: refused means that the screen moved, and the next look decides.
+                    // Best effort: a refusal means that the screen has changed, and the next look decides.
                     let _ = target.tmux.press(target.pane, "Enter", &target.condition(&facts)).await;
                 }
             }
@@ -74,10 +74,10 @@ pub(crate) async fn ask(
     }
 }
 
-/// Closes the pane. A program that goes on without a terminal is killed.
+/// Closes the pane. A program that survives the loss of its terminal is killed.
 pub(crate) async fn kill(target: &PaneTarget<'_>) -> Result<(), String> {
     match target.tmux.kill_pane(target.pane, &target.is_same()).await {
-        // Another pane has the name now, or none has: ours is gone.
+        // Either another pane has this id now, or none: ours is gone.
         Ok(Pasted::Sent | Pasted::Refused) => {}
         Err(error) if error.words().contains("can't find") => {}
         Err(error) => return Err(error.words()),
@@ -94,13 +94,13 @@ pub(crate) async fn kill(target: &PaneTarget<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the pane's first process is still the one that was placed.
+/// Whether the recorded first process of the pane still runs.
 fn lives(target: &PaneTarget<'_>) -> bool {
     let identity = target.identity;
     process::started(identity.pane_pid).is_some_and(|started| started == identity.pane_started)
 }
 
-/// Best effort: it may end by itself at this moment.
+/// Best effort: the process may just be ending by itself.
 fn signal(target: &PaneTarget<'_>, signal: Signal) {
     let pid = i32::try_from(target.identity.pane_pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid.filter(|_| lives(target)) {

@@ -1,11 +1,11 @@
-//! tmux panes: which one this is, what runs in it, whether it can take a message, and typing one.
+//! tmux panes: which one this is, what runs in it, whether it can take a message, and typing it.
 //!
-//! A message is committed before anything here runs, and a failure here never fails a command.
-//! A key is sent only into the very pane that was recorded, only when the expected coding agent is
-//! its foreground program, and only when that agent's input line is empty.
+//! A message is committed before anything here runs, and a failure here never fails a command. A key is sent only into
+//! the very pane that was recorded, only if the expected coding agent is its foreground program, and only if that
+//! agent's input line is empty.
 //!
-//! [`backend`], [`compose`] and [`classify`] decide and touch nothing; [`inspect`] and [`evidence`] find out; [`tmux`],
-//! [`deliver`], [`deliverer`] and [`launch`] act.
+//! [`backend`], [`compose`] and [`classify`] decide and have no effects; [`inspect`] and [`evidence`] only read;
+//! [`tmux`], [`deliver`], [`deliverer`] and [`launch`] act.
 
 pub(crate) mod backend;
 pub(crate) mod classify;

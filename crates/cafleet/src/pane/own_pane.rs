@@ -17,8 +17,8 @@ pub(crate) struct Here {
 }
 
 impl Here {
-    /// What tells this pane from every other. Without a start time a later pane could pass for it; then there is no
-    /// identity, and nothing is ever typed into it.
+    /// Identifies this pane. Without a start time a later pane could be mistaken for it; then there is no identity, and
+    /// nothing is ever typed into it.
     pub(crate) fn identity(&self) -> Option<PaneIdentity> {
         Some(PaneIdentity {
             socket: self.socket.clone(),
@@ -29,7 +29,7 @@ impl Here {
     }
 }
 
-/// Refuses a command that is not run inside tmux.
+/// Refuses a command that runs outside tmux.
 pub(crate) fn must_be_inside(settings: &Settings, command: &str) -> Result<(), Failure> {
     match settings.tmux.as_deref().and_then(socket_of) {
         Some(_) => Ok(()),
@@ -41,7 +41,7 @@ fn outside(command: &str) -> Failure {
     Failure::refused("not_in_tmux", format!("{command} must be run inside a tmux session"))
 }
 
-/// Finds our own pane. `command` is named when there is none.
+/// Finds our own pane; the error names `command`.
 pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Failure> {
     let socket = settings.tmux.as_deref().and_then(socket_of).ok_or_else(|| outside(command))?;
     let pane = settings.tmux_pane.as_deref().filter(|pane| is_pane_id(pane));
@@ -52,7 +52,7 @@ pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Fai
     Ok(Here { socket: socket.to_owned(), facts })
 }
 
-/// The socket and the pane that the environment names, whether or not they are there.
+/// The socket and the pane that the environment names, whether or not they exist.
 pub(crate) fn said(settings: &Settings) -> Option<(&str, &str)> {
     Some((settings.tmux.as_deref().and_then(socket_of)?, settings.tmux_pane.as_deref()?))
 }
@@ -62,12 +62,12 @@ pub(crate) fn host() -> std::io::Result<HostId> {
     caliban_process::machine().map(|name| HostId::of(&name))
 }
 
-/// `$TMUX` is socket, server pid and session number; a socket's path may hold commas itself.
+/// `$TMUX` is socket, server pid and session number; the path of the socket may itself contain commas.
 fn socket_of(tmux: &str) -> Option<&str> {
     tmux.rsplitn(3, ',').nth(2).filter(|socket| !socket.is_empty())
 }
 
-/// A pane id becomes part of tmux commands, so it is nothing but `%` and digits.
+/// A pane id becomes part of tmux commands, so it must be `%` and digits only.
 pub(crate) fn is_pane_id(text: &str) -> bool {
     text.strip_prefix('%').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,8 +1,7 @@
 //! What runs in a pane, from `/proc`.
 //!
-//! Owns two questions: is this still the process that it was (number, start time and boot), and is
-//! the expected coding agent what the terminal's keys go to. Where there is no `/proc` both answers
-//! are no, and nothing is typed.
+//! Owns two questions: is this still the same process (pid, start time and boot), and does the expected coding agent
+//! receive the terminal's keys. Without `/proc` both answers are no, and nothing is typed.
 
 use std::fs;
 use std::path::Path;
@@ -15,33 +14,31 @@ use super::backend::Backend;
 /// Programs that run a coding agent's script under their own name.
 const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
-/// When a process started, in a form that no other process of that number has, ever; none when it is gone or only waits to be
-/// reaped.
+/// When a process started, in a form that no other process with this pid ever shares; `None` if it is gone or a zombie.
 pub(crate) fn started(pid: i64) -> Option<String> {
     Some(stat(pid).filter(|stat| !stat.is_over())?.started(&boot_id().ok()?))
 }
 
-/// Which start of the machine this is.
+/// The id of the present boot.
 pub(crate) fn boot() -> Option<String> {
     boot_id().ok()
 }
 
-/// A process in a form that names it and no other, for a row of the store.
+/// Our own process in a form that identifies it uniquely, for a row of the store.
 pub(crate) fn own() -> Option<String> {
     let pid = i64::from(std::process::id());
     Some(format!("{pid}@{}", started(pid)?))
 }
 
-/// The number of a process that [`own`] named, if it still runs.
+/// The pid of a process named by [`own`], if it still runs.
 pub(crate) fn living(named: &str) -> Option<i64> {
     let (pid, began) = named.split_once('@')?;
     let pid = pid.parse().ok()?;
     (started(pid)? == began).then_some(pid)
 }
 
-/// The processes of the coding agent `name` that have the terminal `tty` in the foreground, given the
-/// pane's first process. Standard input and output must be that terminal: in `claude | less` the
-/// keys go to `less`.
+/// The processes of the coding agent that are in the foreground of the terminal `tty`, given the pane's first process.
+/// Standard input and output must be that terminal: in `claude | less` the keys go to `less`.
 pub(crate) fn foreground_agents(pane_pid: i64, tty: &str, backend: &Backend) -> Vec<i64> {
     let Some(group) = stat(pane_pid).map(|stat| stat.foreground_group) else { return Vec::new() };
     caliban_process::all()
@@ -51,7 +48,7 @@ pub(crate) fn foreground_agents(pane_pid: i64, tty: &str, backend: &Backend) -> 
         .collect()
 }
 
-/// Ids are wider in the store than the system's are.
+/// Pids are wider in the store than the system's.
 fn stat(pid: i64) -> Option<Stat> {
     caliban_process::stat(i32::try_from(pid).ok()?)
 }
@@ -64,7 +61,7 @@ fn is_agent(pid: i64, backend: &Backend) -> bool {
     names_agent(comm.trim_end(), &args, backend)
 }
 
-/// Whether a process is the agent, by its own name, by how it was called, or by its script.
+/// Whether a process is the agent, by its own name, by its `argv[0]`, or by its script.
 fn names_agent(comm: &str, args: &[&str], backend: &Backend) -> bool {
     let name = backend.name;
     let called = args.first().map_or("", |arg| base(arg));

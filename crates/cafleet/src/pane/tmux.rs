@@ -1,7 +1,7 @@
-//! One tmux server, spoken to through the `tmux` command.
+//! One tmux server, driven through the `tmux` command.
 //!
-//! Owns the command lines and their time limit. Refuses: deciding anything. What is to be checked
-//! at the moment of typing goes into the same call as the typing.
+//! Owns the command lines and their time limit. Refuses: deciding anything. A condition that must hold at the moment of
+//! typing goes into the same call as the typing.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// How long one call may take.
+/// Time limit of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// A tmux server.
@@ -24,9 +24,9 @@ pub(crate) struct Tmux {
 pub(crate) enum TmuxError {
     /// There is no `tmux` on `PATH`.
     Missing,
-    /// It said nothing in time.
+    /// It did not answer in time.
     Silent,
-    /// It said no.
+    /// It failed with this message.
     Failed(String),
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct PaneFacts {
     pub(crate) tty: String,
     pub(crate) dead: bool,
     pub(crate) cursor_shown: bool,
-    /// Whether the pane is in copy mode or another mode of tmux's.
+    /// Whether the pane is in copy mode or another tmux mode.
     pub(crate) in_mode: bool,
-    /// Where keys go, as column and line of the screen.
+    /// The cursor, as column and line of the screen.
     pub(crate) cursor: (usize, usize),
-    /// What the given format said.
+    /// The result of the given format.
     pub(crate) watched: String,
     pub(crate) session: String,
     pub(crate) title: String,
@@ -62,7 +62,7 @@ pub(crate) struct PaneFacts {
     pub(crate) screen: String,
 }
 
-/// What became of a guarded paste.
+/// The result of a guarded paste.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pasted {
     /// Typed and entered.
@@ -76,9 +76,9 @@ impl Tmux {
         Self { socket: socket.as_ref().to_owned() }
     }
 
-    /// Looks at a pane, and asks it for one more format; `None` when there is no such pane.
+    /// Reads the facts of a pane, and one more format; `None` if there is no such pane.
     pub(crate) async fn look(&self, pane: &str, watched: &str) -> Result<Option<PaneFacts>, TmuxError> {
-        // Only numbers, ids and a path; the free texts are on lines of their own.
+        // Only numbers, ids and a path; free texts are on lines of their own.
         let facts = "#{pid}|#{pane_pid}|#{pane_id}|#{window_id}|#{pane_dead}|#{cursor_flag}|\
                      #{?pane_in_mode,1,0}|#{cursor_x}|#{cursor_y}|#{pane_tty}";
         let said = self
@@ -119,14 +119,15 @@ impl Tmux {
             .await;
         match said {
             Ok(said) => Ok(read_facts(&said).filter(|facts| facts.pane == pane)),
-            // capture-pane is the part that minds a missing pane.
+            // capture-pane is the command that fails for a missing pane.
             Err(TmuxError::Failed(why)) if why.contains("can't find pane") => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Pastes `text` and presses `keys`, if there are any, if `condition` holds, in one call and so at one moment. Line breaks of the text stay
-    /// what they are: to a program that takes no bracketed paste a carriage return would be a second Enter.
+    /// Pastes `text` and presses `keys` (if any), provided that `condition` holds; all in one call, and so atomically.
+    /// Line breaks of the text stay as they are: to a program without bracketed paste a carriage return would be a
+    /// second Enter.
     pub(crate) async fn paste(
         &self,
         pane: &str,
@@ -143,7 +144,7 @@ impl Tmux {
         self.sent(&[&load[..], &guarded[..]].concat(), Some(text)).await
     }
 
-    /// Presses keys if `condition` holds, in one call. `keys` are tmux's names of keys, or `-l` and letters and digits.
+    /// Presses keys if `condition` holds, in one call. `keys` are tmux key names, or `-l` and letters and digits.
     pub(crate) async fn press(&self, pane: &str, keys: &str, condition: &str) -> Result<Pasted, TmuxError> {
         let press = format!("send-keys -t {pane} {keys} ; display-message -p sent");
         let leave_it = "display-message -p refused";
@@ -158,7 +159,7 @@ impl Tmux {
         }
     }
 
-    /// Makes a pane beside `beside` that runs `command`, without taking the focus; its `%n`.
+    /// Makes a pane beside `beside` that runs `command`, without taking the focus; returns its `%n`.
     pub(crate) async fn split(
         &self,
         beside: &str,
@@ -197,7 +198,7 @@ impl Tmux {
         self.call(&args, None).await
     }
 
-    /// Shows a line to the people who look at the pane's session. Best effort.
+    /// Shows a line to the users who have the pane's session attached. Best effort.
     pub(crate) async fn tell_user(&self, pane: &str, words: &str) {
         // `#` begins a format.
         let words = words.replace('#', "##");

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{Detail, cut};
 
-/// How much of a description is shown in the compact form.
+/// Maximum number of characters of a description in the compact form.
 const DESCRIPTION_CHARS: usize = 60;
 
-/// Whether a full form also says what only `agent show` says.
+/// Whether a full form includes the fields that only `agent show` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AgentForm {
     List,

@@ -38,12 +38,12 @@ pub(crate) fn write(value: &impl Serialize, style: Style) -> String {
             value.serialize(&mut Serializer::with_formatter(&mut out, Ascii(CompactFormatter)))
         }
     };
-    // What we print has text for keys, and memory takes every byte.
+    // Cannot fail: all keys are strings, and the output goes to memory.
     debug_assert!(done.is_ok());
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// A layout, with strings in ASCII.
+/// A formatter that writes strings in ASCII.
 struct Ascii<F>(F);
 
 impl<F: Formatter> Formatter for Ascii<F> {

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::agent::placement_json;
 
-/// How much of an id a table shows.
+/// Number of characters of an id in a table.
 const ID_CHARS: usize = 12;
 
-/// What `member create` says.
+/// The output of `member create`.
 pub(crate) fn created_text(member: &Agent, full: bool) -> String {
     let placement = member.placement.as_ref();
     let (backend, pane) = (backend(member), placement.and_then(|placement| placement.tmux_pane.as_deref()));
@@ -41,7 +41,7 @@ pub(crate) fn created_json(member: &Agent) -> Value {
     })
 }
 
-/// A table of members; with activities, the columns after the status are theirs.
+/// A table of members; with activities, their columns follow the status.
 pub(crate) fn list_text(rows: &[(Agent, Option<Activity>)], now: Stamp) -> String {
     if rows.is_empty() {
         return "0 members.".to_owned();
@@ -101,7 +101,7 @@ pub(crate) fn list_json(rows: &[(Agent, Option<Activity>)], now: Stamp) -> Value
         .collect()
 }
 
-/// Lines with columns of one width each, and no blanks at their ends.
+/// Lines with aligned columns, without trailing spaces.
 pub(crate) fn columns(table: &[Vec<String>]) -> String {
     let count = table.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {

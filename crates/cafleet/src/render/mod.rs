@@ -1,7 +1,7 @@
-//! What people and programs see, made from domain types. Text and JSON of a thing are one file.
+//! Text and JSON made from domain types. Text and JSON of a type are in one file.
 //!
-//! Owns truncation and inertness of text. JSON carries the exact text, escaped to ASCII; text goes
-//! to screens and has nothing in it that a terminal would obey.
+//! Owns truncation and inertness of text. JSON carries the exact text, escaped to ASCII; text goes to screens and
+//! contains nothing that a terminal would interpret.
 
 pub(crate) mod agent;
 pub(crate) mod json;

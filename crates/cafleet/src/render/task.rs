@@ -1,7 +1,7 @@
 //! Tasks, as text and as JSON.
 //!
-//! Owns where provenance stands: in a line of its own, which no body can imitate. A body's further
-//! lines are indented, and so is a first line that looks like such a line.
+//! Owns the provenance line, which no body can imitate: further lines of a body are indented, and so is a first line
+//! that looks like a provenance line.
 
 use std::borrow::Cow;
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::{Detail, cut};
 
-/// Whether the compact form says the state; where a header says it already, it does not.
+/// Whether the compact form includes the state; where a header has it already, it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateShown {
-    /// The line above has said it.
+    /// The line above has it.
     No,
-    /// Unless it is the ordinary one.
+    /// Unless the task is open, which is the ordinary state.
     IfEnded,
 }
 
@@ -76,7 +76,7 @@ fn full_text(task: &Task) -> String {
     lines.join("\n")
 }
 
-/// A task as JSON, written without a tree in between: a mailbox may have ten thousand.
+/// A task as JSON, serialized without an intermediate tree: a mailbox may have ten thousand.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum TaskJson<'a> {
@@ -114,7 +114,7 @@ pub(crate) struct FullTask<'a> {
     seq: i64,
     number: Option<i64>,
     delivery: DeliveryShown<'a>,
-    /// Only what fleet agents answer each other has any.
+    /// Set only for messages in a chain of answers between fleet agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     hops: Option<u32>,
 }
@@ -125,7 +125,7 @@ pub(crate) struct DeliveryShown<'a> {
     note: Option<&'a str>,
 }
 
-/// What is printed of a task.
+/// The printed fields of a task.
 pub(crate) fn shown(task: &Task, detail: Detail) -> TaskJson<'_> {
     match detail {
         Detail::Compact(limit) => TaskJson::Compact(CompactTask {
@@ -166,7 +166,7 @@ pub(crate) fn delivery_json(task: &Task) -> Value {
     json!(delivery(task))
 }
 
-/// A body with its further lines moved to the right.
+/// A body with its further lines indented.
 pub(crate) fn indented(body: &str, by: &str) -> String {
     inert::block(body).trim_end_matches('\n').replace('\n', &format!("\n{by}"))
 }

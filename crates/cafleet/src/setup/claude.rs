@@ -1,7 +1,7 @@
-//! Claude Code: its settings files, in the order in which they are looked at, and the rules in them.
+//! Claude Code: its settings files in their order of precedence, and the rules in them.
 //!
-//! A rule that denies wins over one that asks, and that over one that allows, whatever file it is in. Refuses: writing any
-//! file but the user's own settings, and that one when it is not plain JSON.
+//! A rule that denies takes precedence over one that asks, and that over one that allows, whatever file it is in.
+//! Refuses: writing any file but the user's own settings, and that one if it is not plain JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,13 @@ use super::{
     FileState, Obstacle, Places, RuleEffect, SAMPLES, SetupClient, SetupDone, SetupItem, SetupReport, file,
 };
 
-/// Literal calls pass.
+/// Literal calls are allowed.
 const ALLOW: [&str; 3] =
     ["Bash(cafleet --session-id:*)", "Bash(cafleet doctor:*)", "Bash(cafleet session list:*)"];
-/// But a command for somebody else's shell is the user's to allow.
+/// The user must allow a command for another agent's shell.
 const ASK: [&str; 1] = ["Bash(cafleet --session-id * member exec *)"];
-/// Runs outside Claude Code's sandbox, where one is on: inside nobody can tell who calls, and the database cannot be written.
+/// Runs outside Claude Code's sandbox, if there is one: inside, the caller cannot be identified, and the database
+/// cannot be written.
 const OUTSIDE: &str = "cafleet *";
 
 /// The user's own settings.
@@ -25,7 +26,7 @@ pub(super) fn settings_file(places: &Places) -> PathBuf {
     places.claude.join("settings.json")
 }
 
-/// Adds what is missing to the user's settings. Everything else in them stays.
+/// Adds missing entries to the user's settings. Everything else in them stays.
 pub(super) fn permit(places: &Places) -> SetupDone {
     let file = settings_file(places);
     let mut settings = match load(&file) {
@@ -48,7 +49,7 @@ pub(super) fn permit(places: &Places) -> SetupDone {
     }
 }
 
-/// Looks at the permissions that we add, and at the rules of every file.
+/// Checks the permissions that we add, and the rules of every file.
 pub(super) fn look(places: &Places, report: &mut SetupReport) {
     let user = settings_file(places);
     let state = match load(&user) {
@@ -126,7 +127,7 @@ pub(super) fn look(places: &Places, report: &mut SetupReport) {
     trust(places, report);
 }
 
-/// Whether the project is trusted. Without the state file Claude Code has never run, and asks anyway.
+/// Checks whether the project is trusted. Without the state file Claude Code has never run, and asks anyway.
 fn trust(places: &Places, report: &mut SetupReport) {
     let Ok(Some(state)) = load(&places.claude_state) else { return };
     let project = places.project.to_string_lossy();
@@ -159,7 +160,7 @@ fn managed(places: &Places) -> Vec<PathBuf> {
     parts
 }
 
-/// A settings file; none when there is none.
+/// Reads a settings file; `None` if it does not exist.
 fn load(path: &Path) -> Result<Option<Map<String, Value>>, String> {
     let Some(text) = file::read(path).map_err(|error| error.to_string())? else { return Ok(None) };
     if text.trim().is_empty() {
@@ -183,7 +184,7 @@ fn is_outside(settings: &Map<String, Value>) -> bool {
     list.into_iter().flatten().filter_map(Value::as_str).any(means)
 }
 
-/// Which of our entries a settings file lacks: the list, and the entry.
+/// The entries that a settings file lacks: the list, and the entry.
 fn missing(settings: &Map<String, Value>) -> Vec<([&'static str; 2], &'static str)> {
     let has = |list: &str, entry: &str| rules(settings, list).any(|rule| rule == entry);
     let allow =

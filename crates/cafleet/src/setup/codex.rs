@@ -1,8 +1,8 @@
-//! Codex: our rules file, and what in its configuration keeps a call from passing unasked.
+//! Codex: our rules file, and settings in its configuration that keep a call from being allowed without asking.
 //!
-//! A rule that allows a command also runs it outside the sandbox. Without one, codex runs `cafleet` in its sandbox, where the
-//! database's directory must be writable. Of several rules the strictest wins. Refuses: writing `config.toml`, which is the
-//! user's.
+//! A rule that allows a command also runs it outside the sandbox. Without a rule, codex runs `cafleet` in its sandbox,
+//! where the database's directory must be writable. Of several rules the strictest wins. Refuses: writing
+//! `config.toml`, which is the user's.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::{FileState, Obstacle, Places, RuleEffect, SetupClient, SetupReport, file};
 
-/// Literal calls pass, outside the sandbox. A rule is a beginning, so `member exec` cannot be told from the rest.
+/// Literal calls are allowed, outside the sandbox. A rule matches a prefix, so `member exec` cannot be excluded.
 const RULES: &str = r#"# Lets codex run literal calls of cafleet unasked, outside its sandbox.
 prefix_rule(
     pattern = ["cafleet", "--session-id"],
@@ -22,7 +22,7 @@ prefix_rule(
 prefix_rule(pattern = ["cafleet", "doctor"], decision = "allow")
 prefix_rule(pattern = ["cafleet", "session", "list"], decision = "allow")
 "#;
-/// What this file is called in reports.
+/// The name of this file in reports.
 const WHAT: &str = "rules";
 
 /// Our rules file.
@@ -31,7 +31,7 @@ pub(super) fn rules(places: &Places) -> file::Ours {
     file::Ours::script(SetupClient::Codex, WHAT, path, RULES.to_owned())
 }
 
-/// Looks at every file that has a say.
+/// Checks every file that has an effect.
 pub(super) fn look(places: &Places, report: &mut SetupReport) {
     let config_file = places.codex.join("config.toml");
     let config = load(&config_file, report).unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn look(places: &Places, report: &mut SetupReport) {
     }
 }
 
-/// What happens to a call that no rule allows.
+/// Checks what happens to a call that no rule allows.
 fn sandbox(places: &Places, file: &Path, config: &Table, report: &mut SetupReport) {
     let mode = config.get("sandbox_mode").and_then(Value::as_str).unwrap_or("workspace-write");
     if mode == "danger-full-access" {
@@ -89,7 +89,8 @@ fn sandbox(places: &Places, file: &Path, config: &Table, report: &mut SetupRepor
     }
 }
 
-/// What the machine's administrator requires. Members start with `--ask-for-approval never --sandbox workspace-write`.
+/// Checks the requirements of the machine's administrator. Members start with `--ask-for-approval never --sandbox
+/// workspace-write`.
 fn requirements(file: &Path, report: &mut SetupReport) {
     let Some(required) = load(file, report) else { return };
     for (key, needed) in
@@ -129,7 +130,7 @@ fn is_trusted(config: &Table, project: &Path) -> bool {
     project.and_then(|it| it.get("trust_level")).and_then(Value::as_str) == Some("trusted")
 }
 
-/// A configuration file; none when there is none. One that cannot be read is told.
+/// Reads a configuration file; `None` if it does not exist. An unreadable one is reported.
 fn load(path: &Path, report: &mut SetupReport) -> Option<Table> {
     let text = file::read(path).map_err(|error| error.to_string());
     let parsed = text.and_then(|text| match text {
@@ -158,8 +159,8 @@ fn effect(decision: &str) -> Option<RuleEffect> {
     }
 }
 
-/// The rules of a file that keep calls of cafleet from passing, each on one line. The files are programs; only the plain form
-/// that the documentation shows is understood.
+/// The rules of a file that keep calls of cafleet from being allowed, each on one line. The files are programs; only
+/// the plain form that the documentation shows is understood.
 fn strict_rules(text: &str) -> Vec<(RuleEffect, String)> {
     let text: String =
         text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join(" ");
@@ -178,7 +179,7 @@ fn strict_rules(text: &str) -> Vec<(RuleEffect, String)> {
     strict.collect()
 }
 
-/// What stands between the first two quotation marks.
+/// The text between the first two quotation marks.
 fn quoted(text: &str) -> Option<&str> {
     let mut parts = text.split('"');
     parts.next()?;

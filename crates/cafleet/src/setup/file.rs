@@ -1,6 +1,6 @@
-//! A file that is ours as a whole, and whether somebody changed it.
+//! A file that is entirely ours, and whether it was changed.
 //!
-//! Its last line has a hash of the rest. So a file that nobody touched is told from one that a person changed, whatever
+//! Its last line has a hash of the rest. This tells an untouched file from one that a person has changed, whatever
 //! version wrote it.
 
 use std::fs;
@@ -13,24 +13,24 @@ use sha2::{Digest, Sha256};
 
 use super::{SetupClient, SetupDone, SetupItem};
 
-/// The largest file that is read.
+/// Maximum size of a file that is read.
 const CAP: u64 = 1024 * 1024;
-/// How many copies of one file are kept before a person has to look.
+/// Maximum number of copies of one file, before a person has to look.
 const COPIES: usize = 100;
-/// What our last line has, whatever the comment's sign.
+/// The text in our last line, within a comment of any syntax.
 const MARK: &str = "written by cafleet setup; sha256 ";
 
-/// How a file stands to what this program would write.
+/// How a file compares to what this program would write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "why")]
 pub(crate) enum FileState {
     Current,
     Missing,
-    /// Ours, of another version.
+    /// Ours, from another version.
     Old,
     /// This version, changed by a person.
     Changed,
-    /// Another version changed by a person, or a file of somebody else.
+    /// Another version changed by a person, or a foreign file.
     ChangedOld,
     Unreadable(String),
 }
@@ -54,7 +54,7 @@ impl Ours {
         Self { client, what, path, text, comment: ("# ", "") }
     }
 
-    /// What there is.
+    /// The present state of the file.
     pub(crate) fn look(&self) -> SetupItem {
         SetupItem {
             client: self.client,
@@ -65,7 +65,7 @@ impl Ours {
         }
     }
 
-    /// Writes it where that takes nothing away from anybody.
+    /// Writes the file, unless that would destroy somebody's changes.
     pub(crate) fn install(&self) -> SetupDone {
         let whole = format!("{}{}{MARK}{}{}\n", self.text, self.comment.0, hash(&self.text), self.comment.1);
         let written = |done: SetupDone| match replace(&self.path, whole.as_bytes()) {
@@ -101,7 +101,8 @@ impl Ours {
     }
 }
 
-/// The text before our last line, and the hash in that line. With anything behind that line, all of it is the text.
+/// The text before our last line, and the hash in that line. If anything follows that line, the whole file counts as
+/// the text, so that the hash does not match.
 fn marked<'a>(found: &'a str, close: &str) -> Option<(&'a str, &'a str)> {
     let at = found.rfind(MARK)?;
     let (before, after) = found.split_at(at);
@@ -115,7 +116,7 @@ fn hash(text: &str) -> String {
     hex::encode(&Sha256::digest(text))
 }
 
-/// A whole text file, up to a cap; none when there is none.
+/// Reads a text file up to a cap; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     let size = match fs::metadata(path) {
         Ok(found) => found.len(),
@@ -128,7 +129,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     fs::read_to_string(path).map(Some)
 }
 
-/// Puts a file in place at once. A link stays a link; the file keeps its mode.
+/// Replaces a file atomically. A symlink stays a symlink; the file keeps its mode.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = path.parent().unwrap_or(Path::new("/"));
@@ -146,13 +147,13 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::rename(&beside, &path)
     })();
     if written.is_err() {
-        // Best effort: what matters is said by the error.
+        // Best effort: the original error is what matters.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// Copies a file beside itself, under a name that nothing has.
+/// Copies a file to an unused name beside it.
 pub(super) fn keep_copy(path: &Path) -> io::Result<PathBuf> {
     let bytes = fs::read(path)?;
     for number in 1..=COPIES {

@@ -1,7 +1,8 @@
-//! What claude and codex need so that they can use `cafleet` unasked: skills, and rules that let literal calls pass.
+//! What claude and codex need in order to run `cafleet` without asking: skills, and rules that allow literal calls.
 //!
-//! Owns what is installed where and what stands in the way. Everything is in this program; nothing is fetched. Refuses:
-//! overwriting what a person changed without a copy, guessing at files that cannot be read, blocking any other command.
+//! Owns what is installed where, and what prevents it from working. Everything is embedded in this program; nothing is
+//! fetched. Refuses: overwriting a person's changes without a copy, guessing at files that cannot be read, blocking any
+//! other command.
 
 mod claude;
 mod codex;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 pub(crate) use file::FileState;
 
-/// Commands as our skills spell them. Rules are tried on these.
+/// Commands as our skills spell them, to test rules with.
 const SAMPLES: [&str; 3] = [
     "cafleet --session-id 0a1b2c3d-0000-4000-8000-000000000001 message poll --agent-id 0a1b2c3d-0000-4000-8000-000000000002",
     "cafleet --session-id 0a1b2c3d-0000-4000-8000-000000000001 message send --agent-id 0a1b2c3d-0000-4000-8000-000000000002 \
@@ -26,7 +27,7 @@ const SAMPLES: [&str; 3] = [
 const MEMBER: &str = include_str!("../../skills/member.md");
 const DIRECTOR: &str = include_str!("../../skills/director.md");
 
-/// A program that we install things for.
+/// A program that we install files for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SetupClient {
@@ -46,7 +47,7 @@ impl SetupClient {
     }
 }
 
-/// Where everything is.
+/// All paths.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     /// Claude Code's directory.
@@ -55,15 +56,15 @@ pub(crate) struct Places {
     pub(crate) claude_state: PathBuf,
     /// Codex's directory.
     pub(crate) codex: PathBuf,
-    /// What the machine's administrator decides.
+    /// The directory of the administrator's settings.
     pub(crate) etc: PathBuf,
-    /// The project.
+    /// The project's directory.
     pub(crate) project: PathBuf,
     /// The broker's database.
     pub(crate) database: PathBuf,
 }
 
-/// One thing that is installed.
+/// One installed item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SetupItem {
     pub(crate) client: SetupClient,
@@ -71,36 +72,36 @@ pub(crate) struct SetupItem {
     pub(crate) file: PathBuf,
     #[serde(flatten)]
     pub(crate) state: FileState,
-    /// What installing it did.
+    /// The result of installing it.
     #[serde(flatten)]
     pub(crate) done: Option<SetupDone>,
 }
 
-/// What installing did.
+/// The result of installing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "result", content = "copy")]
 pub(crate) enum SetupDone {
-    /// Nothing: it is as it should be.
+    /// Nothing to do.
     Nothing,
-    /// It is there now.
+    /// It was installed.
     Installed,
-    /// An older one of ours was replaced, or something was added.
+    /// An older version was replaced, or entries were added.
     Updated,
-    /// It was replaced; what a person had written is in this file.
+    /// It was replaced; the person's version was copied to this file.
     Replaced(PathBuf),
-    /// Nothing: a person changed what is otherwise the present version.
+    /// Not touched: a person has changed the present version.
     Left,
-    /// Nothing: it cannot be read or written.
+    /// Failed: it cannot be read or written.
     Failed(String),
 }
 
-/// A rule that keeps a call from passing unasked.
+/// A rule that keeps a call from being allowed without asking.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Obstacle {
     pub(crate) client: SetupClient,
     pub(crate) effect: RuleEffect,
     pub(crate) file: PathBuf,
-    /// The rule as the file has it, or the setting.
+    /// The rule as it stands in the file, or the setting.
     pub(crate) rule: String,
     pub(crate) why: String,
 }
@@ -112,7 +113,7 @@ pub(crate) enum RuleEffect {
     Asks,
 }
 
-/// What there is, and what stands in the way.
+/// The installed items, and what prevents them from working.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SetupReport {
     pub(crate) items: Vec<SetupItem>,
@@ -120,13 +121,13 @@ pub(crate) struct SetupReport {
 }
 
 impl SetupReport {
-    /// Whether literal calls pass, by the present skills.
+    /// Whether literal calls are allowed, and the skills are current.
     pub(crate) fn is_good(&self) -> bool {
         self.obstacles.is_empty()
             && self.items.iter().all(|item| matches!(item.state, FileState::Current | FileState::Changed))
     }
 
-    /// What is old, in one line; nothing when nothing is. What was never installed is not old.
+    /// The outdated items, in one line; `None` if there are none. Items that were never installed are not outdated.
     pub(crate) fn old_in_words(&self) -> Option<String> {
         let old = |item: &&SetupItem| matches!(item.state, FileState::Old | FileState::ChangedOld);
         let clients: Vec<&str> = SetupClient::ALL
@@ -144,7 +145,7 @@ impl SetupReport {
     }
 }
 
-/// Looks, and changes nothing.
+/// Checks, and changes nothing.
 pub(crate) fn check(places: &Places, clients: &[SetupClient]) -> SetupReport {
     let mut report = SetupReport { items: Vec::new(), obstacles: Vec::new() };
     for client in clients {
@@ -157,7 +158,7 @@ pub(crate) fn check(places: &Places, clients: &[SetupClient]) -> SetupReport {
     report
 }
 
-/// Installs what is missing or old, and looks again.
+/// Installs what is missing or outdated, and checks again.
 pub(crate) fn install(places: &Places, clients: &[SetupClient]) -> SetupReport {
     let mut done: Vec<(PathBuf, SetupDone)> = Vec::new();
     for client in clients {
@@ -175,7 +176,7 @@ pub(crate) fn install(places: &Places, clients: &[SetupClient]) -> SetupReport {
     report
 }
 
-/// The files that are ours as a whole.
+/// The files that are entirely ours.
 fn files(places: &Places, client: SetupClient) -> Vec<file::Ours> {
     let dir = match client {
         SetupClient::Claude => &places.claude,

@@ -1,9 +1,9 @@
-//! Claude Code's permission rules for commands: does one mean this command?
+//! Claude Code's permission rules for commands: whether a rule matches a command.
 //!
-//! `Bash` and `Bash(*)` mean every command, `Bash(git status)` one, `Bash(git:*)` those that begin with these words, and in
-//! `Bash(git * main)` a star stands for anything; ` *` at the end also for nothing.
+//! `Bash` and `Bash(*)` match every command, `Bash(git status)` one, `Bash(git:*)` those that begin with these words,
+//! and in `Bash(git * main)` a star matches anything; ` *` at the end also matches nothing.
 
-/// Whether a rule means the command.
+/// Whether a rule matches the command.
 pub(super) fn means(rule: &str, command: &str) -> bool {
     let rule = rule.trim();
     if rule == "Bash" {
@@ -24,7 +24,7 @@ pub(super) fn means(rule: &str, command: &str) -> bool {
     }
 }
 
-/// Whether a pattern with stars fits the whole text.
+/// Whether a pattern with stars matches the whole text.
 pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -1,4 +1,4 @@
-//! `agent list`: the active agents of the session, in the order they came.
+//! `agent list`: the active agents of the session, in the order of registration.
 
 use serde_json::Value;
 

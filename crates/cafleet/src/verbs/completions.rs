@@ -1,4 +1,4 @@
-//! `completions`: a shell's completion script, made from the command line's own definition.
+//! `completions`: a shell's completion script, generated from the definition of the command line.
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};

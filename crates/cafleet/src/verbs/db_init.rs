@@ -1,4 +1,4 @@
-//! `db init`: makes the database or brings it to the present schema, or says that it is there.
+//! `db init`: makes the database or upgrades it to the present schema, or says that it exists.
 
 use caliban_store::StoreUrl;
 use caliban_store::broker::SCHEMA;

@@ -1,4 +1,4 @@
-//! `deliver-run`: what the deliverer of a session runs. Nobody types it.
+//! `deliver-run`: the process of a session's deliverer. Users never type it.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! `doctor`: which tmux pane this is, what claude and codex lack to use cafleet in it, who delivers for each session, and
-//! which members are gone.
+//! `doctor`: which tmux pane this is, what claude and codex lack to use cafleet in it, which process delivers for each
+//! session, and which members are gone.
 
 use caliban_store::broker::{Agent, Broker, Session};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure
     }
     let setup = setup::looked(&settings);
     let mut answer = VerbAnswer::new(text, json);
-    // Where neither program has ever run there is nothing to say.
+    // Nothing to report if neither program has ever run.
     if let Some(setup) = &setup {
         answer = answer.with("setup", json!(setup));
     }
@@ -101,7 +101,7 @@ async fn examine(
     Ok((text, row))
 }
 
-/// The command that brings a member back.
+/// The command that recovers a member.
 fn way_back(session: &Session, agent: &Agent) -> String {
     let director = agent.placement.as_ref().and_then(|placement| placement.director);
     director.map_or_else(String::new, |director| {

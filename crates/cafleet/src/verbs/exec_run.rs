@@ -1,6 +1,6 @@
 //! `exec-run`: runs a command that a Director stored, in the member's pane, and records how it ended.
 //!
-//! What it prints goes to standard output as it comes, so that the member sees it, and its end into the store.
+//! The output goes to standard output at once, so that the member sees it; its last part goes into the store.
 
 use std::process::Stdio;
 
@@ -16,9 +16,9 @@ use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::process;
 
-/// How much of the end of the output is recorded.
+/// Maximum number of bytes at the end of the output that are recorded.
 pub(super) const OUTPUT_BYTES: usize = 64 * 1024;
-/// What a command that was killed by a signal counts as, as in a shell.
+/// Added to the signal number for a command that a signal killed, as in a shell.
 const SIGNALLED: i64 = 128;
 
 pub(crate) async fn run(context: &mut VerbContext, args: &ExecRunArgs) -> Result<VerbAnswer, Failure> {
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &ExecRunArgs) -> Result
 
 async fn carry_out(command: &str) -> ExecEnd {
     let mut shell = Command::new("/bin/sh");
-    // Both streams in one pipe, in the order in which they come.
+    // Both streams in one pipe, to keep their order.
     shell.args(["-c", "exec 2>&1\neval \"$1\"", "sh", command]);
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = match shell.spawn() {
@@ -84,7 +84,7 @@ async fn carry_out(command: &str) -> ExecEnd {
                 break;
             }
             let part = bytes.get(..count).unwrap_or_default();
-            // A reader that has gone away does not stop the command.
+            // A closed pipe does not stop the command.
             let _ = own.write_all(part).await;
             let _ = own.flush().await;
             kept.extend_from_slice(part);

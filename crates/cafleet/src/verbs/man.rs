@@ -1,4 +1,4 @@
-//! `man`: the manual page, or the pages of all commands, made from the command line's own definition.
+//! `man`: the manual page, or the pages of all commands, generated from the definition of the command line.
 
 use clap::CommandFactory;
 use serde_json::json;

@@ -41,7 +41,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCaptureArgs) -> 
     Ok(VerbAnswer::new(text, json))
 }
 
-/// The last lines that are not an empty tail. Of a line that was overwritten the last version counts.
+/// The last lines before the empty end of the screen. If a line was overwritten, its last version.
 fn last_lines(screen: &str, count: usize, ansi: bool) -> String {
     let lines: Vec<&str> = screen
         .trim_end()

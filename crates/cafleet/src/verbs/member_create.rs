@@ -1,8 +1,8 @@
 //! `member create`: a coding agent in a pane beside its Director's, all or nothing.
 //!
-//! The order makes it atomic: everything that can be wrong with the command line is found first; then the member is
-//! written with a pending place; then the pane is made, whose first process takes that place and becomes the program.
-//! A command that is killed in between leaves a pending member, which the next command undoes.
+//! The order makes it atomic: everything that can be wrong with the command line is checked first; then the member is
+//! written with a pending placement; then the pane is made, whose first process claims that placement and becomes the
+//! program. A command that is killed in between leaves a pending member, which the next command undoes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,13 +28,13 @@ use crate::pane::{deliverer, process};
 use crate::prompt::{self, Ids};
 use crate::{input, render, usage, worktree_hold};
 
-/// How long a pane may take to start its program.
+/// Time limit for a pane to start its program.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long a program must have run to count as started: one that minds its arguments ends sooner.
+/// How long a program must run to count as started: one that rejects its arguments exits sooner.
 const STAYS: Duration = Duration::from_millis(250);
-/// How often it is looked at.
+/// The interval at which it is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// What a Director is when nobody said it.
+/// The program of a Director that did not name one.
 const DEFAULT_BACKEND: &str = "claude";
 
 pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> Result<VerbAnswer, Failure> {
@@ -113,12 +113,12 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> R
         let words = format!("cannot hold the member's worktree: {}: {error}", holder.display());
         return Err(Failure::refused("worktree", shown(&words)));
     }
-    // Until now our own process held it.
+    // Until now our own process held the worktree.
     drop(worktree);
     start_in_pane(context, &here, &director, &member, &launch, args.full).await
 }
 
-/// What the member runs: what was named, else what its Director is.
+/// The program that the member runs: the one given, else its Director's.
 fn backend_of(args: &MemberCreateArgs, director: &Agent) -> Result<(String, &'static Backend), Failure> {
     let own = director.placement.as_ref().map(|placement| placement.coding_agent.clone());
     let full = args.coding_agent.clone().or(own).unwrap_or_else(|| DEFAULT_BACKEND.to_owned());
@@ -149,7 +149,7 @@ fn directory(given: Option<&str>) -> Result<PathBuf, Failure> {
     if dir.is_dir() { Ok(dir) } else { Err(refused(&dir, "it is not a directory")) }
 }
 
-/// A worktree of the repository that `cwd` is in, held by this process.
+/// Makes a worktree of the repository of `cwd`, held by this process.
 async fn make_worktree(
     cwd: &Path,
     name: &str,
@@ -192,7 +192,7 @@ async fn start_in_pane(
         Ok(started) => started,
         Err((failure, pane)) => {
             if let Some(pane) = pane {
-                // Best effort: most have closed by themselves, because their program ended.
+                // Best effort: usually the pane has closed already, because its program ended.
                 let _ = tmux.kill_pane(&pane, &format!("#{{==:#{{pane_id}},{pane}}}")).await;
             }
             broker.unplace_member(member.id, Stamp::now()).await?;
@@ -208,7 +208,7 @@ async fn start_in_pane(
         .note(note))
 }
 
-/// The pane beside which the member comes: the Director's, or our own when the Director has none here.
+/// The pane beside which to open the member's: the Director's, or our own if the Director has none here.
 async fn beside(here: &Here, director: &Agent, settings: &crate::settings::Settings) -> (Tmux, String) {
     let ours = (Tmux::at(&here.socket), here.facts.pane.clone());
     let Some(target) = director.placement.as_ref().and_then(PaneTarget::of) else { return ours };
@@ -218,7 +218,7 @@ async fn beside(here: &Here, director: &Agent, settings: &crate::settings::Setti
     }
 }
 
-/// Waits until the pane's first process has taken the member's place and become the program.
+/// Waits until the pane's first process has claimed the placement and become the program.
 async fn wait_for(broker: &mut Broker, tmux: &Tmux, member: &Agent, pane: &str) -> Result<Agent, Failure> {
     let failed = |why: &str| {
         Failure::refused("start", format!("the member's program did not start in pane {pane}: {why}"))
@@ -249,7 +249,7 @@ async fn wait_for(broker: &mut Broker, tmux: &Tmux, member: &Agent, pane: &str) 
     }
 }
 
-/// Brings a member back that lost its pane: the same identity and mailbox, the same program and prompt, another pane.
+/// Recovers a member that lost its pane: the same identity and mailbox, the same program and prompt, another pane.
 async fn recover(
     context: &mut VerbContext,
     here: &Here,
@@ -282,7 +282,7 @@ async fn recover(
         Failure::refused("no_launch", format!("it is not known how member {} was started", member.id))
     })?;
     let moved = move_director(broker, here, director, &settings).await?;
-    // Before the new pane is there: what is typed after that is typed into it.
+    // Before the new pane exists, because everything typed after that is typed into the new one.
     broker.give_up_typed(member.id).await?;
     broker.place_again(member.id, &maker()?, Stamp::now()).await?;
     let answer = start_in_pane(context, here, director, &member, &launch, full).await?;
@@ -292,7 +292,7 @@ async fn recover(
     Ok(answer.note(moved))
 }
 
-/// A Director whose own pane is gone, too, sits where this command runs.
+/// Moves a Director whose own pane is gone, too, to the pane of this command.
 async fn move_director(
     broker: &mut Broker,
     here: &Here,

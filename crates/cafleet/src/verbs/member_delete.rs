@@ -1,4 +1,4 @@
-//! `member delete`: asks a member to leave; deregisters it when its pane is closed, and not before.
+//! `member delete`: asks a member to end; deregisters it only once its pane is closed.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::pane::inspect::{PaneState, PaneTarget};
 use crate::pane::leave;
 use crate::worktree_hold;
 
-/// How long a member may take to leave.
+/// Time limit for a member to end.
 const LIMIT: Duration = Duration::from_secs(15);
-/// How much of its pane is shown when it does not.
+/// Number of lines of its pane that are shown if it does not.
 const TAIL: usize = 80;
 
 pub(crate) async fn run(context: &mut VerbContext, args: &MemberDeleteArgs) -> Result<VerbAnswer, Failure> {

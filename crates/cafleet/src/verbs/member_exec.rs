@@ -1,4 +1,4 @@
-//! `member exec`: has a member run a command. The command is stored; only a fixed line with its id is typed.
+//! `member exec`: makes a member run a command. The command is stored; only a fixed line with its id is typed.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::pane::inspect::PaneTarget;
 use crate::render::task::indented;
 use crate::usage;
 
-/// How often the store is looked at although nobody rang.
+/// The interval at which the store is polled without a ring.
 const SLOW_CHECK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(context: &mut VerbContext, args: &MemberExecArgs) -> Result<VerbAnswer, Failure> {
@@ -70,7 +70,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberExecArgs) -> Res
             return told(&exec, target.pane, args.wait);
         }
         broker.listen_for(&id.to_string(), left.min(SLOW_CHECK)).await;
-        // Whoever waits does not depend on a deliverer.
+        // A command with `--wait` types it itself and does not depend on a deliverer.
         if exec.state == ExecState::Queued {
             deliver(broker, &settings, &team.member).await?;
         }

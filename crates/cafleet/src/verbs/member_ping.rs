@@ -1,4 +1,5 @@
-//! `member ping`: types the member's own poll command. Nothing in it is the caller's, so that it can be allowed beforehand.
+//! `member ping`: types the member's own poll command. It contains no text of the caller, so it can be allowed in
+//! advance.
 
 use serde_json::json;
 
@@ -11,7 +12,7 @@ use crate::pane::compose;
 use crate::pane::deliver::{WriteResult, type_text};
 use crate::pane::inspect::{PaneState, PaneTarget};
 
-/// How long to wait for another process that types into the pane.
+/// Maximum time to wait for another process that types into the pane.
 const LOCK_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(crate) async fn run(context: &mut VerbContext, args: &MemberPingArgs) -> Result<VerbAnswer, Failure> {

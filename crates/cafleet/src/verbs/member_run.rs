@@ -1,5 +1,5 @@
-//! `member-run`: the first process of a member's pane. It takes the member's place in the store, and only if it gets it
-//! becomes the member's program. A member that was undone meanwhile leaves a pane that closes at once.
+//! `member-run`: the first process of a member's pane. It claims the member's placement in the store, and becomes the
+//! member's program only if that succeeds. If the member was undone meanwhile, the pane closes at once.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -32,10 +32,10 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberRunArgs) -> Resu
     let launch = claimed.as_deref().and_then(Launch::from_text).ok_or_else(over)?;
     let mut program = Command::new(&launch.program);
     program.args(&launch.arguments).current_dir(&launch.cwd);
-    // Whatever the member starts is known to be no person's, also after a double fork with an empty environment. Best
-    // effort: where the system refuses, the processes above still tell who it is.
+    // Marks every process that the member starts as not a person's, even after a double fork with an empty environment.
+    // Best effort: if the system refuses, the ancestor processes still identify the member.
     let _unmarked = process_mark::put(AgentMark::Member);
-    // Comes back only when it fails.
+    // Returns only on failure.
     let error = program.exec();
     let why = format!("cannot start {}: {error}", shown(&launch.program));
     broker.unplace_member(member, Stamp::now()).await?;

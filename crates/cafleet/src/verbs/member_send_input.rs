@@ -1,4 +1,5 @@
-//! `member send-input`: answers the question that a member's pane shows. Into any other pane nothing is typed.
+//! `member send-input`: answers the question that a member's pane shows. Nothing is typed into a pane without a
+//! question.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use crate::pane::inspect::{PaneState, PaneTarget};
 use crate::pane::tmux::Pasted;
 use crate::{input, usage};
 
-/// How long to wait for another process that types into the pane.
+/// Maximum time to wait for another process that types into the pane.
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
-/// How the choice for an answer in words begins. A question without it takes none: its fourth choice would be pressed, and Enter
-/// could answer whatever comes then.
+/// How the choice for a free-text answer begins. A question without such a choice takes no text: its fourth choice
+/// would be pressed, and Enter could answer whatever comes next.
 const FREE_TEXT: [&str; 3] = ["Type something", "Other", "Something else"];
-/// How long the question's field for words may take to open.
+/// Time limit for the question's text field to open.
 const FIELD: Duration = Duration::from_millis(400);
 
 pub(crate) async fn run(
@@ -79,7 +80,7 @@ pub(crate) async fn run(
         let words = format!("the question has no choice {digit}; nothing was sent");
         return Err(Failure::refused("no_such_choice", words));
     }
-    // The question must be the one that was seen, at the moment of the key.
+    // The question must still be the one that was seen when the key is pressed.
     let condition = target.condition(&facts);
     match target.tmux.press(target.pane, &format!("-l {digit}"), &condition).await {
         Ok(Pasted::Sent) => {}

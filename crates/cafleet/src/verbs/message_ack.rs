@@ -1,4 +1,4 @@
-//! `message ack`: the recipient says that it has the message.
+//! `message ack`: the recipient acknowledges a message.
 
 use caliban_store::Stamp;
 use caliban_store::broker::{BrokerError, IdPrefix};

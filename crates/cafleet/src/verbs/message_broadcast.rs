@@ -26,7 +26,7 @@ pub(crate) async fn run(
     let settings = context.settings.clone();
     let broker = context.broker().await?;
     let done = broker.broadcast(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;
-    // The messages are stored; typing them is the deliverer's, so that a broadcast does not wait for any pane.
+    // The messages are stored; the deliverer types them, so that a broadcast waits for no pane.
     let notified = done.recipients.iter().filter(|recipient| recipient.placement.is_some()).count();
     if notified > 0 {
         deliverer::ensure(broker, &settings, session).await;

@@ -1,4 +1,4 @@
-//! `message cancel`: the sender takes back what nobody has acknowledged.
+//! `message cancel`: the sender takes back a message that is not acknowledged.
 
 use caliban_store::Stamp;
 use caliban_store::broker::{BrokerError, IdPrefix};

@@ -1,4 +1,4 @@
-//! `message deliver`: types what was held into the panes of the session that are free now.
+//! `message deliver`: types held messages into the panes of the session that are free now.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::deliver::deliver;
 
-/// How often a pane that is not free is looked at again.
+/// The interval at which a pane that is not free is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(context: &mut VerbContext, args: &MessageDeliverArgs) -> Result<VerbAnswer, Failure> {
@@ -22,7 +22,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MessageDeliverArgs) ->
     let mut delivered = 0;
     loop {
         let mut held = Vec::new();
-        // Read anew each time: agents come and go while we wait.
+        // Read again each time: agents come and go while we wait.
         for agent in broker.agents(acting.session).await? {
             if agent.placement.is_some() {
                 delivered += deliver(broker, &settings, &agent).await?;

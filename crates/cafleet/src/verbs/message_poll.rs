@@ -1,4 +1,4 @@
-//! `message poll`: what waits for an agent, now or within some seconds.
+//! `message poll`: the messages that wait for an agent, now or within some seconds.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MessagePollArgs) -> Re
         None => broker.poll(&query).await?,
         Some(seconds) => broker.wait(&query, Duration::from_secs(u64::from(seconds))).await?,
     };
-    // A page that the caller asked for is no news; one that we cut is.
+    // A page that the caller limited needs no note; one that our default cut does.
     let cut = page.more && args.page_size.is_none();
     let note = cut.then(|| format!("there are more than {DEFAULT_PAGE}; walk through them with --after SEQ"));
     let write = move |style| match style {

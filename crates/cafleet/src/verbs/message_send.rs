@@ -36,7 +36,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MessageSendArgs) -> Re
     let mut task = sent.task;
     let mut trouble = None;
     if sent.recipient.placement.is_some() && sent.recipient.id != task.from {
-        // The message is stored: whatever goes wrong from here on is a remark, not a failure.
+        // The message is stored: any error from here on is a remark, not a failure.
         trouble = delivery_trouble(deliver(broker, &settings, &sent.recipient).await);
         if let Ok(now) = broker.task(session, &task.id.into()).await {
             task = now;
@@ -64,19 +64,19 @@ pub(super) fn delivery_trouble(outcome: Result<usize, BrokerError>) -> Option<St
     Some(format!("the message is stored, but its delivery is not known: {}", shown(&error.to_string())))
 }
 
-/// The acting agent of a send, in the words of a send.
+/// Parses the sender; an error has the text of a send.
 pub(super) fn sender(given: &str) -> Result<IdPrefix, Failure> {
     IdPrefix::parse(given).map_err(|error| BrokerError::SenderNotActive(error.0).into())
 }
 
-/// An id chosen by the sender is a whole one.
+/// Parses the sender's id for the message, which must be a whole UUID.
 pub(super) fn task_id(path: &[&str], given: Option<&str>) -> Result<Option<TaskId>, Failure> {
     let Some(given) = given else { return Ok(None) };
     let refused = || usage::invalid_value(path, "--id", &format!("'{given}' is not a valid UUID."));
     TaskId::parse(given).map(Some).ok_or_else(refused)
 }
 
-/// A write that failed while it was made durable may be found later: tell how to repeat it safely.
+/// A write that failed while being synced may turn up later: says how to repeat it safely.
 pub(super) fn unconfirmed(error: BrokerError, id: TaskId) -> Failure {
     let retry = matches!(&error, BrokerError::Store(store) if store.is_unconfirmed());
     let mut failure = Failure::from(error);
@@ -90,7 +90,7 @@ pub(super) fn was_notified(task: &Task) -> bool {
     matches!(task.delivery.state, DeliveryState::Typed | DeliveryState::Confirmed)
 }
 
-/// What a sender should know about a preview that was not typed.
+/// What the sender should know if the preview was not typed.
 pub(super) fn note(task: &Task) -> Option<String> {
     let why = task.delivery.note.as_deref().unwrap_or("unknown");
     match task.delivery.state {

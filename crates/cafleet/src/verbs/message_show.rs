@@ -1,4 +1,5 @@
-//! `message show`: one message with an end in the session. A process of a fleet agent sees what its identity sent or got.
+//! `message show`: one message whose sender or recipient is in the session. A process of a fleet agent sees only what
+//! its identity sent or received.
 
 use caliban_store::broker::{BrokerError, IdPrefix};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The verbs of the command line, one file each, named like the command.
 //!
-//! A verb reads its arguments, asks the store, and answers. It prints nothing itself.
+//! A verb reads its arguments, queries the store, and returns an answer. It prints nothing itself.
 
 mod agent_deregister;
 mod agent_list;

@@ -1,4 +1,4 @@
-//! `monitor`: the members on one screen, and the deliverer's work while it runs.
+//! `monitor`: shows the members on one screen, and does the deliverer's work while it runs.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::failure::{Failure, shown};
 use crate::pane::deliverer::Rounds;
 use crate::pane::process;
 
-/// How often the screen is drawn.
+/// The interval at which the screen is drawn.
 const PACE: Duration = Duration::from_secs(1);
 
 /// A session on the screen.
 struct Watched {
     id: SessionId,
     rounds: Rounds,
-    /// The right to deliver, when no deliverer has it.
+    /// The deliverer's lock, if no deliverer has it.
     lock: Option<PaneLock>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(context: &mut VerbContext, once: bool) -> Result<VerbAns
         .iter()
         .map(|session| Watched { id: session.id, rounds: Rounds::default(), lock: None })
         .collect();
-    // A screen is for a terminal; anything else gets it once.
+    // Without a terminal the screen is printed once.
     let once = once || !std::io::stdout().is_terminal();
     loop {
         let broker = context.broker().await?;
@@ -72,7 +72,7 @@ pub(crate) async fn run(context: &mut VerbContext, once: bool) -> Result<VerbAns
     }
 }
 
-/// Draws over what was there, line by line, so that nothing flickers.
+/// Draws over the previous screen line by line, so that it does not flicker.
 fn draw(screen: &str) -> Result<(), Failure> {
     let mut text = String::from("\u{1b}[H");
     for line in screen.lines() {

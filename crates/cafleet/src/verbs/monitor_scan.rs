@@ -1,4 +1,4 @@
-//! `monitor scan`: every pane once, with the time and a hash of what it shows. It costs nobody a token.
+//! `monitor scan`: looks at every pane once, with the time and a hash of its content. Costs no tokens.
 
 use caliban_store::Stamp;
 use caliban_store::broker::{Activity, Agent, Broker, IdPrefix, Session, SessionId};
@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure
     Ok(VerbAnswer::new(text, json))
 }
 
-/// The session that was named, or every living one with a pane on this machine.
+/// The session given, or every living one with a pane on this machine.
 pub(super) async fn sessions(context: &mut VerbContext) -> Result<Vec<Session>, Failure> {
     if let Ok(given) = context.session_given().map(str::to_owned) {
         let prefix = session_prefix(&given)?;
@@ -55,7 +55,7 @@ pub(super) async fn sessions(context: &mut VerbContext) -> Result<Vec<Session>, 
     Ok(found)
 }
 
-/// Every agent of a session that has a pane, with what the pane shows.
+/// Every agent of a session that has a pane, with the pane's state.
 pub(super) async fn look_around(
     broker: &mut Broker,
     settings: &Settings,
@@ -115,7 +115,7 @@ fn row_json(row: &ScanRow, now: Stamp) -> Value {
     })
 }
 
-/// FNV-1a: enough to see that a screen changed, and the same in every version.
+/// FNV-1a: sufficient to detect a change of the screen, and the same in every version.
 fn hash(screen: &str) -> String {
     let value = screen.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -123,7 +123,7 @@ fn hash(screen: &str) -> String {
     format!("{value:016x}")
 }
 
-/// The session as it is now, or nothing when it was deleted.
+/// The present session; `None` if it was deleted.
 pub(super) async fn living(broker: &mut Broker, id: SessionId) -> Result<Option<Session>, Failure> {
     let session = broker.session(&IdPrefix::from(id)).await?;
     Ok(Some(session).filter(|session| session.deleted_at.is_none()))

@@ -1,4 +1,4 @@
-//! `server`: serves the web application (`caliban-web`) until it is ended.
+//! `server`: serves the web application (`caliban-web`) until it is stopped.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -72,7 +72,7 @@ fn tell(ready: &Ready, style: Style, qr: bool) {
     }
 }
 
-/// The code of a link, on stderr: stdout has the link alone.
+/// Prints the QR code of a link on stderr: stdout has the link alone.
 fn show_code(link: &str) {
     match Code::of(link) {
         Some(code) => code.lines().iter().for_each(|line| answer::talk(&format!("{line}\n"))),

@@ -14,7 +14,7 @@ use crate::{input, render};
 pub(crate) async fn run(context: &mut VerbContext, args: &SessionCreateArgs) -> Result<VerbAnswer, Failure> {
     let label = args.label.as_deref().map(|label| input::name("--label", label)).transpose()?;
     let now = Stamp::now();
-    // Before the store is touched: outside tmux nothing is written.
+    // Before the store is opened: outside tmux nothing is written.
     let placement = if args.no_tmux { None } else { Some(placement(context, args.coding_agent, now).await?) };
     let has_pane = placement.is_some();
     let settings = context.settings.clone();

@@ -1,4 +1,4 @@
-//! `session delete`: softly, in one transaction, as often as one likes. With its members, they are ended first.
+//! `session delete`: a soft delete in one transaction, idempotent. With `--with-members` the members are ended first.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::pane::leave;
 use crate::settings::Settings;
 use crate::worktree_hold;
 
-/// How long all members together may take to leave.
+/// Time limit for all members together to end.
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(context: &mut VerbContext, args: &SessionDeleteArgs) -> Result<VerbAnswer, Failure> {
@@ -53,7 +53,7 @@ async fn members(broker: &mut Broker, session: &Session) -> Result<Vec<Agent>, F
     Ok(agents.into_iter().filter(is_member).collect())
 }
 
-/// Asks all members at once to leave, and closes the panes of those that have not left in time.
+/// Asks all members at once to end, and closes the panes of those that have not ended in time.
 async fn end_all(
     broker: &mut Broker,
     settings: &Settings,
@@ -90,7 +90,7 @@ async fn end_all(
     Ok(ended)
 }
 
-/// Runs futures side by side on this one thread.
+/// Runs futures concurrently on this one thread.
 async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {

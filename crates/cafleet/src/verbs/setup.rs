@@ -1,4 +1,4 @@
-//! `setup`: skills and rules for claude and codex; with `--check` only a look at them.
+//! `setup`: installs skills and rules for claude and codex; with `--check` only checks them.
 
 use std::path::{Path, PathBuf};
 
@@ -39,14 +39,14 @@ pub(crate) fn run(context: &VerbContext, args: &SetupArgs) -> Result<VerbAnswer,
     Ok(VerbAnswer::new(text(&report), json))
 }
 
-/// What `doctor` says about it: nothing when there is nothing to say.
+/// The report for `doctor`; `None` if neither client is used.
 pub(crate) fn looked(settings: &Settings) -> Option<SetupReport> {
     let places = places(settings).ok()?;
     let used = used(&places);
     (!used.is_empty()).then(|| setup::check(&places, &used))
 }
 
-/// Remarks for a person: what is missing or old, and what stands in the way.
+/// Remarks for people: what is missing or outdated, and what prevents it from working.
 pub(crate) fn remarks(report: &SetupReport) -> Vec<String> {
     let items =
         report.items.iter().filter(|item| !matches!(item.state, FileState::Current | FileState::Changed));
@@ -62,7 +62,7 @@ pub(crate) fn remarks(report: &SetupReport) -> Vec<String> {
     items.chain(obstacles(report)).collect()
 }
 
-/// What `session create` and others say: only when something is old.
+/// The remark of `session create` and other commands, only if something is outdated.
 pub(crate) fn old(settings: &Settings) -> Option<String> {
     looked(settings)?.old_in_words()
 }
@@ -116,7 +116,7 @@ fn state_in_words(state: &FileState) -> String {
     }
 }
 
-/// The clients whose directory is there.
+/// The clients whose directory exists.
 fn used(places: &Places) -> Vec<SetupClient> {
     let dir = |client: &SetupClient| match client {
         SetupClient::Claude => &places.claude,
@@ -125,7 +125,7 @@ fn used(places: &Places) -> Vec<SetupClient> {
     SetupClient::ALL.into_iter().filter(|client| dir(client).is_dir()).collect()
 }
 
-/// The clients whose directory or program is there.
+/// The clients whose directory or program exists.
 fn present(settings: &Settings, places: &Places) -> Vec<SetupClient> {
     let used = used(places);
     let is_program = |client: &SetupClient| {
@@ -139,7 +139,7 @@ fn places(settings: &Settings) -> Result<Places, Failure> {
     let homeless = || Failure::refused("settings", "HOME is not set; set CLAUDE_CONFIG_DIR and CODEX_HOME");
     let StoreUrl::Sqlite(database) = settings.database()?;
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    // A project is what git says it is, else the directory itself.
+    // The project is the enclosing git repository, else the directory itself.
     let project = here.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(&here).to_owned();
     Ok(Places {
         claude: settings.claude_dir.clone().ok_or_else(homeless)?,

@@ -1,4 +1,4 @@
-//! Who may command a member: the Director that owns it, inside tmux.
+//! Checks who may command a member: its Director, inside tmux.
 
 use caliban_store::broker::{Agent, IdPrefix};
 
@@ -6,7 +6,7 @@ use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::{deliverer, own_pane};
 
-/// What the member commands are called together when tmux is missing.
+/// How an error outside tmux names these commands.
 pub(super) const MEMBER_COMMANDS: &str = "cafleet member commands";
 
 /// A Director and one of its members.
@@ -16,7 +16,7 @@ pub(super) struct Commanded {
     pub(super) member: Agent,
 }
 
-/// The acting Director, with what an interrupted command left undone.
+/// The acting Director; first undoes what an interrupted command left incomplete.
 pub(super) async fn director(context: &mut VerbContext, given: &str) -> Result<Agent, Failure> {
     own_pane::must_be_inside(&context.settings, MEMBER_COMMANDS)?;
     let director = context.reading(given).await?;
@@ -24,7 +24,7 @@ pub(super) async fn director(context: &mut VerbContext, given: &str) -> Result<A
     Ok(director)
 }
 
-/// The member, if the acting agent is its Director. `instead` is said about an agent that is no member.
+/// The member, if the acting agent is its Director. `instead` is added to the error for an agent that is no member.
 pub(super) async fn command(
     context: &mut VerbContext,
     agent_id: &str,
@@ -52,7 +52,7 @@ pub(super) async fn command(
     Ok(Commanded { director, member })
 }
 
-/// Said when a member's pane is still to come.
+/// The error if a member's pane does not exist yet.
 pub(super) fn pending(member: &Agent, verb: &str) -> Failure {
     Failure::refused(
         "pending",
