@@ -1,4 +1,4 @@
-//! One request: record it, decide on the answer, carry it out.
+//! One request: records it, decides on the answer, carries the decision out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::stream::{Items, StreamItem};
 use crate::view::view;
 use crate::wire::{self, Protocol, StreamPart, WireAnswer, WireRefusal};
 
-/// The connection is to be closed without an answer.
+/// Closes the connection without an answer.
 #[derive(Debug)]
 pub(crate) struct CloseConnection;
 
@@ -48,7 +48,7 @@ pub(crate) async fn answer(
         }
         AnswerDecision::Step(chosen) => *chosen,
     };
-    // Held by the test until it says go on; a sender that is gone means that the test has ended.
+    // The test holds the request until it releases it; a dropped sender means that the test has ended.
     let _ = shared.held.subscribe().wait_for(|held| !held).await;
     if let Some(millis) = chosen.step.delay_ms {
         tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -61,7 +61,7 @@ pub(crate) async fn answer(
     })
 }
 
-/// How a request is to be answered.
+/// The answer to a request.
 enum AnswerDecision {
     /// By this document.
     Plain(Plain),
@@ -83,12 +83,12 @@ struct Plain {
     retry: Retry,
 }
 
-/// What the answer says about trying again.
+/// What the answer says about a retry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Retry {
     /// Nothing.
     Unsaid,
-    /// That it is of no use.
+    /// That a retry is useless.
     Never,
 }
 
@@ -103,8 +103,8 @@ impl Plain {
     }
 }
 
-/// Decides under the lock, so that the record's order is the script's order. Returns the number of the
-/// request among those that ask the model, its body and the decision.
+/// Decides under the lock, so that requests are recorded in the order of the script. Returns the number of the request
+/// among those to the model, its body and the decision.
 fn decide_and_record(
     shared: &ServerShared,
     mut request: Recorded,
@@ -343,7 +343,7 @@ fn recorded(shared: &ServerShared, head: &hyper::http::request::Parts, raw: Byte
     }
 }
 
-/// The key of a request, wherever the protocols put it; empty without one.
+/// The key of a request, wherever the protocol has it; empty without one.
 fn key_of(request: &Recorded) -> String {
     let bearer = || request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let in_query = || request.query.split('&').find_map(|pair| pair.strip_prefix("key="));

@@ -1,7 +1,7 @@
 //! A headless Chromium, driven over its debugging pipe (CDP, messages that end with NUL).
 //!
-//! Owns the process and what its pages complained about. Reaches nothing but loopback: all of its own traffic is switched
-//! off. Keys and clicks are real input events; everything waits on conditions.
+//! Owns the process and the complaints of its pages. Reaches nothing but loopback: all of the browser's own traffic is
+//! switched off. Keys and clicks are real input events; everything waits on conditions.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::Env;
 use crate::wait::{LIMIT, poll_until};
 
-/// How often a page is asked whether something holds.
+/// The interval at which a condition is checked.
 const POLL: Duration = Duration::from_millis(30);
 
 const FLAGS: [&str; 14] = [
@@ -35,7 +35,7 @@ const FLAGS: [&str; 14] = [
     "--lang=en-US",
 ];
 
-/// Where an element is. Until `end`, which says whether it was clicked, the mouse reaches nothing else.
+/// The position of an element. Until `end`, which returns whether it was clicked, the mouse reaches no other element.
 const AIM: &str = "(() => {
   const it = FOUND;
   if (!it) { window.aim = { end() { delete window.aim; return false; } }; return [0, 0]; }
@@ -54,7 +54,7 @@ const AIM: &str = "(() => {
   return [at.x + at.width / 2, at.y + at.height / 2];
 })()";
 
-/// A running browser. Ends when dropped.
+/// A running browser, killed when this is dropped.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -72,7 +72,7 @@ struct BrowserMessages {
 #[derive(Debug, Default)]
 struct BrowserState {
     answers: HashMap<u64, Value>,
-    /// By session, in the order in which they came.
+    /// By session, in order of arrival.
     complaints: HashMap<String, Vec<String>>,
 }
 
@@ -113,7 +113,7 @@ impl Browser {
         Self { child, pipe, heard, next: AtomicU64::new(1) }
     }
 
-    /// A new tab in a profile of its own: no cookies, no storage of others.
+    /// A new tab in a profile of its own, without cookies and storage of other tabs.
     pub fn page(&self) -> BrowserTab<'_> {
         let context = self.call(None, "Target.createBrowserContext", &json!({}))["browserContextId"].clone();
         self.open(&json!({ "url": "about:blank", "browserContextId": context }))
@@ -178,7 +178,7 @@ impl BrowserMessages {
     }
 }
 
-/// What a page says that it should not say.
+/// A message of a page that counts as a complaint.
 fn complaint(message: &Value) -> Option<String> {
     let params = &message["params"];
     match message["method"].as_str()? {
@@ -250,7 +250,7 @@ impl BrowserTab<'_> {
     #[track_caller]
     pub fn wait(&self, expression: &str) {
         let holds = || {
-            // While a page loads, its old world answers with an error.
+            // While a page loads, the old execution context answers with an error.
             let how = json!({ "expression": format!("Boolean({expression})"), "returnByValue": true });
             let is_true = self.call("Runtime.evaluate", &how)["result"]["value"] == true;
             if !is_true {
@@ -264,7 +264,7 @@ impl BrowserTab<'_> {
         }
     }
 
-    /// Waits until an element is there whose text has these words.
+    /// Waits until there is an element whose text contains these words.
     #[track_caller]
     pub fn see(&self, selector: &str, words: &str) {
         self.wait(&format!(
@@ -274,9 +274,9 @@ impl BrowserTab<'_> {
         ));
     }
 
-    /// Clicks the middle of an element, once it is there and not disabled.
+    /// Clicks the middle of an element, once it exists and is not disabled.
     ///
-    /// A page may move the element between the look and the click. Such a click reaches nothing and is made again.
+    /// A page may move the element between the look and the click. Such a click hits nothing and is repeated.
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let found = format!("document.querySelector({})", json!(selector));
@@ -288,7 +288,7 @@ impl BrowserTab<'_> {
                     json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
                 self.call("Input.dispatchMouseEvent", &event);
             }
-            // A click that opens another document takes the aim with it.
+            // A click that opens another document removes `window.aim`, so it counts as a hit.
             let is_hit = "window.aim ? window.aim.end() : true";
             let how = json!({ "expression": is_hit, "returnByValue": true });
             self.call("Runtime.evaluate", &how)["result"]["value"] != false
@@ -327,7 +327,7 @@ impl BrowserTab<'_> {
         self.call("Input.dispatchKeyEvent", &event);
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     #[track_caller]
     pub fn type_text(&self, text: &str) {
         self.call("Input.insertText", &json!({ "text": text }));
@@ -340,7 +340,7 @@ impl BrowserTab<'_> {
         answer["data"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The bytes of its JavaScript heap, after a collection.
+    /// The size of its JavaScript heap in bytes, after a garbage collection.
     #[track_caller]
     pub fn heap(&self) -> f64 {
         self.call("HeapProfiler.collectGarbage", &json!({}));
@@ -379,7 +379,7 @@ impl BrowserTab<'_> {
         self.wait(&format!("document.hidden === {is_hidden}"));
     }
 
-    /// The seconds of processor time that the pages of this browser have taken.
+    /// The CPU seconds that the pages of this browser have used.
     #[track_caller]
     pub fn cpu(&self) -> f64 {
         let all = self.browser.call(None, "SystemInfo.getProcessInfo", &json!({}));
@@ -387,8 +387,7 @@ impl BrowserTab<'_> {
         pages.filter_map(|it| it["cpuTime"].as_f64()).sum()
     }
 
-    /// What the page has complained about since the last time: errors and warnings of the console, exceptions, refused
-    /// requests.
+    /// The page's complaints since the last call: errors and warnings on the console, exceptions, refused requests.
     pub fn complaints(&self) -> Vec<String> {
         self.browser.heard.state.lock().unwrap().complaints.remove(&self.session).unwrap_or_default()
     }

@@ -1,12 +1,12 @@
-//! A port where nobody listens, for as long as the guard lives.
+//! A port on which no process listens, for as long as the guard lives.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-/// A local port that is taken but never listened on: connecting to it is refused, and nobody else can
-/// get it meanwhile (a port that was merely closed again could be given to another test).
+/// A local port that is bound but never listened on: connections to it are refused, and no other process can get it
+/// meanwhile (a port that was merely closed again could be given to another test).
 #[derive(Debug)]
 pub struct ClosedPort {
     _socket: OwnedFd,

@@ -13,13 +13,13 @@ pub(crate) enum Endpoint {
     Models(Protocol),
     /// Ollama's version.
     OllamaVersion,
-    /// `/`, by which clients look whether anybody is there.
+    /// `/`, by which clients check whether the server is there.
     Root,
-    /// Nothing that is known.
+    /// An unknown path.
     Unknown,
 }
 
-/// In which form the answer is wanted.
+/// The form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndpointForm {
     /// As the body's `stream` says.
@@ -28,7 +28,7 @@ pub(crate) enum EndpointForm {
     Events,
     /// One document.
     Whole,
-    /// One JSON list of what would be events.
+    /// One JSON list of the events.
     List,
 }
 
@@ -68,7 +68,7 @@ impl Endpoint {
         Self::Ask { protocol: Protocol::Gemini, model: Some(model.to_owned()), form }
     }
 
-    /// In whose words errors are to be said.
+    /// The protocol whose format errors have.
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Self::Ask { protocol, .. } | Self::Count(protocol) | Self::Models(protocol) => *protocol,

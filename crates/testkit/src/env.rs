@@ -1,9 +1,8 @@
 //! The hermetic environment: every directory and variable that a program under test sees.
 //!
-//! Owns one temp dir and what runs in it: when an [`Env`] is dropped, every process that still carries the
-//! dir in its environment is killed by pid, daemons included, and the dir is removed. So are the empty control groups of
-//! agents whose shims were killed that way. Refuses to pass on
-//! anything of the outer environment but `PATH`.
+//! Owns one temp dir and the processes in it: when an [`Env`] is dropped, every process that still has the dir in its
+//! environment is killed by pid, daemons included, and the dir is removed. So are the empty control groups of agents
+//! whose shims were killed that way. Refuses to pass on any variable of the outer environment but `PATH`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,11 +16,11 @@ use tempfile::TempDir;
 
 use crate::process::{Output, ProgramRun};
 
-/// The longest outer temp dir that leaves room for Unix sockets (108 bytes) below ours.
+/// Maximum length of the outer temp dir that leaves room for Unix sockets (108 bytes) below ours.
 const MAX_TEMP_ROOT: usize = 32;
 
-/// How often the dir's processes are looked for at the end: one that forks while it is killed is found the
-/// next time.
+/// Number of rounds in which the dir's processes are killed at the end: a process that is forked during one round is
+/// found in the next.
 const KILL_ROUNDS: usize = 50;
 
 const GIT_CONFIG: &str = "[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n\
@@ -82,7 +81,7 @@ impl Env {
         Self { root, vars, repos: AtomicUsize::new(0) }
     }
 
-    /// Sets a variable for everything that is started from here on.
+    /// Sets a variable for all programs started from now on.
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Self {
         let name = name.into();
         self.vars.retain(|(known, _)| *known != name);
@@ -101,7 +100,7 @@ impl Env {
         self
     }
 
-    /// Takes a variable away again.
+    /// Removes a variable.
     pub fn unset(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.vars.retain(|(known, _)| known != name.as_ref());
         self
@@ -152,7 +151,7 @@ impl Env {
         self.root().join("tmp")
     }
 
-    /// Where programs are started unless told otherwise: empty, and in no git repo.
+    /// The default working directory: empty, and in no git repo.
     pub fn work(&self) -> PathBuf {
         self.root().join("work")
     }
@@ -173,7 +172,7 @@ impl Env {
         command
     }
 
-    /// A run of a built binary that can still be told its directory, stdin, variables and limit.
+    /// A run of a built binary, whose directory, stdin, variables and limit can still be set.
     #[track_caller]
     pub fn start<A: AsRef<OsStr>>(&self, binary: &str, args: impl IntoIterator<Item = A>) -> ProgramRun {
         ProgramRun::new(self.cmd(binary)).args(args)
@@ -235,8 +234,8 @@ impl Env {
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
     }
 
-    /// Every living process that was started in this environment, daemons included: pid and command line.
-    /// Known by the temp dir in its environment, so that a process which left its group is found too.
+    /// Every living process that was started in this environment, daemons included: pid and command line. Recognized by
+    /// the temp dir in its environment, so that a process that left its group is found too.
     pub fn processes(&self) -> Vec<(u32, String)> {
         self.found().into_iter().map(|found| (found.pid, found.line)).collect()
     }
@@ -267,7 +266,7 @@ impl Drop for Env {
                 break;
             }
             for process in found {
-                // Gone meanwhile is as good as killed.
+                // A process that has ended meanwhile counts as killed.
                 let _ = pidfd_send_signal(&process.fd, Signal::KILL);
                 process.await_end();
             }
@@ -276,8 +275,8 @@ impl Drop for Env {
     }
 }
 
-/// Shims that were killed could not remove the control groups of their runs: those of our own agents, by their records.
-/// One that is not empty stays: the kernel refuses.
+/// Removes the control groups of runs whose shims were killed and could not do it: those of our own agents, by their
+/// records. The kernel refuses to remove one that is not empty.
 fn remove_groups(data: &Path) {
     let below =
         |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -293,8 +292,8 @@ fn remove_groups(data: &Path) {
     }
 }
 
-/// A process of an environment. The descriptor was opened before the process was looked at, so a signal
-/// sent through it cannot hit another one that got the same pid.
+/// A process of an environment. The pidfd was opened before the process was inspected, so a signal sent through it
+/// cannot hit another process that got the same pid.
 struct FoundProcess {
     pid: u32,
     line: String,
@@ -360,7 +359,7 @@ mod tests {
             std::fs::create_dir_all(group(dir)).unwrap();
         }
         let env = Env::new();
-        // Its own, one that is another agent's, one that somebody is in.
+        // Its own group, one of another agent, and one that is not empty.
         for (agent, recorded) in [
             ("0000aaaa", "0000aaaa-00ff-7"),
             ("0000dddd", "0000bbbb-00ff-8"),

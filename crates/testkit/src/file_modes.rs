@@ -1,12 +1,12 @@
-//! Tests about files that may not be read or written: for root no file mode counts, so they run in a process whose root
-//! has lost that right.
+//! Tests about files that may not be read or written: root ignores file modes, so they run in a process that has
+//! dropped those capabilities.
 
 use std::process::Command;
 
-/// The capabilities that let root read and write everything: their bits in `/proc/self/status`, their names.
+/// The capabilities that let root read and write everything: their bits in `/proc/self/status`, and their names.
 const RIGHTS: (u64, &str) = (1 << 1 | 1 << 2, "-dac_override,-dac_read_search");
 
-/// Whether file modes count for this process. If not, runs the calling test again in a process for which they do, which
+/// Whether file modes apply to this process. If not, runs the calling test again in a process to which they do, which
 /// must pass; the caller then returns.
 #[track_caller]
 pub fn file_modes_count() -> bool {

@@ -5,7 +5,7 @@
 //! model behind HTTP ([`ModelServer`]). Refuses to know what is tested: it never links the agent, and the
 //! script format is the `scripted` provider's own (`caliban_providers::script`).
 //!
-//! Everything here panics with the whole story instead of returning errors: a failed step is a failed test.
+//! Everything here panics with a full description instead of returning errors: a failed step is a failed test.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "test code: a failed step is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Running programs: with stdin, a hard time limit, and everything killed at the end.
+//! Running programs: with stdin, a hard time limit, and all processes killed at the end.
 //!
 //! Each program gets a process group of its own, which is killed by its pid when the limit passes or the
 //! guard is dropped. A program that ends but leaves its stdout open in a child is reported, not waited for.
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::wait::{LIMIT, poll_until};
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// The exit code; 128 + the signal's number when it was killed by one.
@@ -31,13 +31,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Panics with everything that was printed unless the code is 0.
+    /// Panics with the whole output unless the code is 0.
     #[track_caller]
     pub fn ok(self) -> Self {
         self.expect_code(0)
     }
 
-    /// Panics with everything that was printed unless this is the code.
+    /// Panics with the whole output unless this is the code.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Self {
         assert!(self.code == code, "exit code {} instead of {code}\n{}", self.code, self.shown());
@@ -104,25 +104,25 @@ impl ProgramRun {
         self
     }
 
-    /// What the program reads from stdin; empty unless told.
+    /// The program's stdin; empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// The time limit, [`LIMIT`] unless told.
+    /// The time limit; [`LIMIT`] by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Runs it to its end. Panics when the limit passes, with what was printed until then.
+    /// Runs it to its end. Panics with the output so far when the limit passes.
     #[track_caller]
     pub fn output(self) -> Output {
         let (stdin, limit) = (self.stdin, self.limit);
         let mut spawned = Spawned::start(self.command);
         let writer = spawned.stdin.take().map(|mut pipe| {
-            // A program that ends without reading its stdin is its own business: EPIPE is no failure.
+            // A program may end without reading its stdin: EPIPE is not a failure.
             std::thread::spawn(move || drop(pipe.write_all(&stdin)))
         });
         let output = spawned.finish(limit);
@@ -132,7 +132,7 @@ impl ProgramRun {
         output
     }
 
-    /// Starts it with an open stdin (what [`ProgramRun::stdin`] gave is written first) and leaves it running.
+    /// Starts it with an open stdin (the bytes of [`ProgramRun::stdin`] are written first) and leaves it running.
     #[track_caller]
     pub fn spawn(self) -> Spawned {
         let mut spawned = Spawned::start(self.command);
@@ -198,13 +198,13 @@ impl Spawned {
         self.stdin = None;
     }
 
-    /// Waits until stdout holds this text. Panics if the program ends without it.
+    /// Waits until stdout contains this text. Panics if the program ends without it.
     #[track_caller]
     pub fn wait_for_stdout(&mut self, text: &str) {
         self.wait_for(text, "stdout", |spawned| spawned.stdout());
     }
 
-    /// Waits until stderr holds this text. Panics if the program ends without it.
+    /// Waits until stderr contains this text. Panics if the program ends without it.
     #[track_caller]
     pub fn wait_for_stderr(&mut self, text: &str) {
         self.wait_for(text, "stderr", |spawned| spawned.stderr());
@@ -214,7 +214,7 @@ impl Spawned {
     fn wait_for(&mut self, text: &str, what: &str, printed: impl Fn(&Self) -> String) {
         let mut ended = false;
         poll_until(|| {
-            // First the end, then the text: what came with the end is seen.
+            // Check for the end before the text, so that output at the very end is seen.
             ended = !self.running() && self.stdout.closed() && self.stderr.closed();
             ended || printed(self).contains(text)
         });
@@ -235,7 +235,7 @@ impl Spawned {
     /// Sends a signal to the process alone; nothing happens if it has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.running() {
-            // It may end in between; it is not reaped yet, so nobody else is hit.
+            // It may end meanwhile, but it is not reaped yet, so no other process is hit.
             let _ = kill_process(self.raw_pid(), signal);
         }
     }
@@ -286,8 +286,8 @@ impl Spawned {
     }
 
     fn kill_group(&mut self) {
-        // Only while the leader is not reaped: after that the number may belong to somebody else, unless
-        // members of the group live on, which keeps it taken. Those are found by the `Env` at its end.
+        // Only while the leader is not reaped: after that the pid may be reused, unless members of the group live on,
+        // which keeps it reserved. The `Env` finds those at its end.
         if self.status.is_none() {
             let _ = kill_process_group(self.raw_pid(), Signal::KILL);
         }
@@ -311,7 +311,7 @@ impl Drop for Spawned {
     }
 }
 
-/// Waits until the process behind a pidfd has ended; says whether it did in time.
+/// Waits until the process of a pidfd has ended; returns whether it did in time.
 pub(crate) fn await_exit(pidfd: impl AsFd, limit: Duration) -> bool {
     let start = Instant::now();
     loop {
@@ -326,7 +326,7 @@ pub(crate) fn await_exit(pidfd: impl AsFd, limit: Duration) -> bool {
     }
 }
 
-/// What a pipe has given so far, read by a thread of its own.
+/// The output of a pipe so far, read by a thread of its own.
 #[derive(Debug, Clone)]
 struct Gathered {
     shared: Arc<(Mutex<Pipe>, std::sync::Condvar)>,

@@ -1,4 +1,4 @@
-//! What the model server writes down of each request.
+//! The model server's record of a request.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ pub struct Recorded {
     pub method: String,
     /// The path without the query: `/v1/messages`.
     pub path: String,
-    /// What follows the `?`, empty without one.
+    /// The query string without the `?`.
     pub query: String,
     /// The headers in order, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub body: Value,
     /// The body as bytes.
     pub raw: Bytes,
-    /// The protocol, if this asks the model for an answer.
+    /// The protocol, if this is a request to the model.
     pub protocol: Option<Protocol>,
     /// How it was answered.
     pub outcome: RequestOutcome,
-    /// When it came, after the server's start.
+    /// When it arrived, since the server's start.
     pub at: Duration,
 }
 
@@ -37,11 +37,11 @@ pub enum RequestOutcome {
     Answered,
     /// By a step's fault.
     Failed,
-    /// By an error of the server itself: wrong key, unknown model, a body that the real one would refuse.
+    /// By an error of the server itself: wrong key, unknown model, or a body that the real server would refuse.
     Rejected(String),
-    /// By a 500, since no step of the script was left: the reason.
+    /// By a 500, because no step of the script matched: the reason.
     Unmatched(String),
-    /// It asked for something else than an answer of the model.
+    /// It was not a request to the model.
     Other,
 }
 

@@ -1,6 +1,6 @@
-//! Rules of the real services that a wrong client would break: broken here too, they fail the test early.
+//! Rules of the real services that a wrong client would violate: enforced here, too, they fail the test early.
 //!
-//! Only rules that the services are known to hold; what a script's author may want to send is never judged.
+//! Only rules that the services are known to enforce; what a script's author may want to send is never judged.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::wire::Protocol;
 /// Anthropic's limit on cache marks.
 const MAX_CACHE_MARKS: usize = 4;
 
-/// Says in the service's words what the real one would refuse.
+/// The error text of the real service, if it would refuse the request.
 pub(crate) fn check(protocol: Protocol, request: &Recorded) -> Result<(), String> {
     match protocol {
         Protocol::Anthropic => anthropic(request),
@@ -154,7 +154,7 @@ fn ids<'a>(message: &'a Value, kind: &str, key: &str) -> Vec<&'a str> {
     blocks.filter_map(|block| block[key].as_str()).collect()
 }
 
-/// How many blocks carry a cache mark: tools, system and messages, not what is inside tool arguments.
+/// The number of blocks with a cache mark: in tools, system and messages, not inside tool arguments.
 fn marks(body: &Value) -> usize {
     let marked =
         |blocks: &Value| list(blocks).iter().filter(|block| block.get("cache_control").is_some()).count();

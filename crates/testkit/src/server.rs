@@ -1,6 +1,6 @@
 //! The model server: HTTP on loopback, answers by a script, a record of every request.
 //!
-//! Owns the thread with the sockets and the record. Adds no time of its own: no sleeps but the script's,
+//! Owns the thread with the sockets, and the record. Adds no delay of its own: no sleeps but the script's,
 //! `TCP_NODELAY`, everything that is ready in one write.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -16,12 +16,12 @@ use crate::request::{Recorded, RequestOutcome};
 use crate::wait::LIMIT;
 use crate::wire::Protocol;
 
-/// The key that [`ModelServer::envs`] gives when none is required.
+/// The key in [`ModelServer::envs`] if none is required.
 const ANY_KEY: &str = "test-key";
-/// The model that is listed when no models are given.
+/// The model in the list if no models are given.
 const ANY_MODEL: &str = "test-model";
 
-/// How many connections may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
 /// A running model server. Stops when dropped.
@@ -41,7 +41,7 @@ pub struct ServerBuilder {
     port: u16,
 }
 
-/// What the server insists on.
+/// What the server requires of requests.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptServerSettings {
     pub(crate) key: Option<String>,
@@ -51,20 +51,20 @@ pub(crate) struct ScriptServerSettings {
     pub(crate) keep: KeptRequests,
 }
 
-/// Whether requests that the real services would refuse are refused.
+/// Whether to refuse requests that the real services would refuse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// They are, with a 400 in the protocol's words.
+    /// Yes, with a 400 in the protocol's format.
     #[default]
     Held,
-    /// Everything goes.
+    /// No.
     Ignored,
 }
 
-/// Which requests are kept.
+/// Which requests are recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum KeptRequests {
-    /// Every one.
+    /// All.
     #[default]
     All,
     /// None.
@@ -84,19 +84,19 @@ impl ServerBuilder {
         self
     }
 
-    /// Sends streams in network pieces of this many bytes, so that events are torn apart.
+    /// Splits streams into network writes of this many bytes, so that events are torn apart.
     pub fn frames_of(mut self, bytes: usize) -> Self {
         self.settings.frame_size = Some(bytes.max(1));
         self
     }
 
-    /// Answers also what the real services would refuse (a tool call without its result, an empty text …).
+    /// Also answers requests that the real services would refuse (a tool call without its result, an empty text …).
     pub fn without_rules(mut self) -> Self {
         self.settings.rules = Rules::Ignored;
         self
     }
 
-    /// Keeps no record of the requests: for a server that runs for long.
+    /// Records no requests: for a server that runs for a long time.
     pub fn without_record(mut self) -> Self {
         self.settings.keep = KeptRequests::Nothing;
         self
@@ -113,7 +113,7 @@ impl ServerBuilder {
     pub fn start(self) -> ModelServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
             .unwrap_or_else(|e| panic!("the model server cannot listen on port {}: {e}", self.port));
-        // Hundreds of agents may call at once; std's queue holds 128 of them.
+        // Hundreds of agents may connect at once; std's backlog is 128.
         rustix::net::listen(&listener, BACKLOG).expect("cannot make the listener's queue longer");
         listener.set_nonblocking(true).expect("cannot make the listener non-blocking");
         let address = listener.local_addr().expect("the listener has an address");
@@ -141,7 +141,7 @@ impl ModelServer {
         Self::builder(script).start()
     }
 
-    /// A server that can still be told what to insist on.
+    /// A server whose requirements can still be set.
     pub fn builder(script: Script) -> ServerBuilder {
         ServerBuilder { script, settings: ScriptServerSettings::default(), port: 0 }
     }
@@ -175,40 +175,40 @@ impl ModelServer {
         ["--provider".to_owned(), protocol.provider().to_owned(), "--model".to_owned(), model]
     }
 
-    /// Every request so far, in the order in which they came.
+    /// Every request so far, in order of arrival.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.lock().requests.clone()
     }
 
-    /// The requests that asked the model for an answer.
+    /// The requests to the model.
     pub fn model_requests(&self) -> Vec<Recorded> {
         self.requests().into_iter().filter(|request| request.protocol.is_some()).collect()
     }
 
-    /// Waits until the model has been asked `n` times, and returns those requests.
+    /// Waits until there have been `n` requests to the model, and returns them.
     #[track_caller]
     pub fn wait_for_requests(&self, n: usize) -> Vec<Recorded> {
         self.shared.wait(&format!("{n} requests to the model"), |record| record.asked, n);
         self.model_requests()
     }
 
-    /// Waits until `n` clients have gone away before their answer was complete.
+    /// Waits until `n` clients have disconnected before their answer was complete.
     #[track_caller]
     pub fn wait_for_hangups(&self, n: usize) {
         self.shared.wait(&format!("{n} clients that went away"), |record| record.hangups, n);
     }
 
-    /// Lets requests come in (and be recorded) without an answer until [`ModelServer::release`].
+    /// Accepts and records requests without an answer until [`ModelServer::release`].
     pub fn hold(&self) {
         self.shared.held.send_replace(true);
     }
 
-    /// Answers everything that was held.
+    /// Answers all held requests.
     pub fn release(&self) {
         self.shared.held.send_replace(false);
     }
 
-    /// Goes on with another script, from its first step.
+    /// Continues with another script, from its first step.
     pub fn set_script(&self, script: Script) {
         let mut record = self.shared.lock();
         record.script = script;
@@ -216,7 +216,7 @@ impl ModelServer {
         record.reached.clear();
     }
 
-    /// Panics if a request found no step, was refused by the protocol's rules, or if a step was never reached.
+    /// Panics if a request matched no step or was refused by the protocol's rules, or if a step was never reached.
     #[track_caller]
     pub fn assert_drained(&self) {
         let record = self.shared.lock();
@@ -241,7 +241,7 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // The thread may have ended by a panic of its own.
+            // The thread may have panicked.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -256,7 +256,7 @@ impl ScriptServerSettings {
     }
 }
 
-/// What the connections and the test share.
+/// State shared by the connections and the test.
 #[derive(Debug)]
 pub(crate) struct ServerShared {
     pub(crate) settings: ScriptServerSettings,
@@ -266,21 +266,21 @@ pub(crate) struct ServerShared {
     pub(crate) held: watch::Sender<bool>,
 }
 
-/// Where the script stands and what has come in.
+/// The state of the script, and the requests so far.
 #[derive(Debug, Default)]
 pub(crate) struct ServerRecord {
     pub(crate) script: Script,
     pub(crate) state: ScriptState,
     pub(crate) requests: Vec<Recorded>,
-    /// How often the model was asked.
+    /// The number of requests to the model.
     pub(crate) asked: usize,
-    /// Each step that was handed out and can be used up, without its fault.
+    /// Each step that was used and is not repeated, without its fault.
     pub(crate) reached: Vec<ScriptStep>,
     hangups: usize,
 }
 
 impl ServerRecord {
-    /// The steps that were never handed out. A script may hold equal steps: as many must have been.
+    /// The steps that were never used. Of equal steps, each use counts for one.
     fn unreached(&self) -> Vec<String> {
         let mut reached = self.reached.clone();
         let mut unreached = Vec::new();
@@ -315,7 +315,7 @@ impl ServerShared {
     }
 }
 
-/// Counts a client that goes away before its answer is complete.
+/// Counts a client that disconnects before its answer is complete.
 #[derive(Debug)]
 pub(crate) struct Hangup {
     armed: Option<Arc<ServerShared>>,
@@ -345,7 +345,7 @@ fn serve(listener: TcpListener, shared: Arc<ServerShared>, mut stopped: oneshot:
         .enable_all()
         .build()
         .expect("cannot make the server's runtime");
-    // Connections end with the runtime, at the latest.
+    // All connections end with the runtime at the latest.
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).expect("cannot register the listener");
         loop {
@@ -353,7 +353,7 @@ fn serve(listener: TcpListener, shared: Arc<ServerShared>, mut stopped: oneshot:
                 _ = &mut stopped => return,
                 accepted = listener.accept() => accepted,
             };
-            // A client that is gone before it was accepted is no failure.
+            // A client that disconnected before it was accepted is not a failure.
             let Ok((socket, _)) = accepted else { continue };
             let _ = socket.set_nodelay(true);
             let shared = shared.clone();
@@ -363,7 +363,7 @@ fn serve(listener: TcpListener, shared: Arc<ServerShared>, mut stopped: oneshot:
                 let connection = hyper::server::conn::http1::Builder::new()
                     .header_read_timeout(None)
                     .serve_connection(TokioIo::new(socket), service);
-                // Cut and refused connections end in an error here, as they should.
+                // Connections that were cut or refused end in an error here, as intended.
                 let _ = connection.await;
             });
         }

@@ -1,8 +1,8 @@
 //! Skipping a test that this machine cannot run: [`skip`] is the only way, and [`Lack`] lists every reason for it.
 //!
 //! Outside CI a skipped test passes, and `cargo xtask test` lists it at the end. In CI (the variable `CI`) it fails,
-//! unless [`Lack::excuse`] says why CI may lack the thing. Programs are no reason: `cargo xtask test` installs
-//! or names them, so a test that misses one fails, and so does one whose strace may not trace.
+//! unless [`Lack::excuse`] says why CI may lack the thing. A missing program is no reason: `cargo xtask test` installs
+//! or names them, so a test that lacks one fails, and so does one whose strace may not trace.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::io::Write as _;
 /// The file that skipped tests are appended to, one line each. `cargo xtask test` sets it.
 pub const LIST_VARIABLE: &str = "CALIBAN_SKIPPED_TESTS";
 
-/// Something that a machine may not have or allow, and that some tests need.
+/// Something that some tests need and a machine may not have or allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lack {
     /// Mounting a file system.
@@ -56,11 +56,11 @@ impl Lack {
     }
 }
 
-/// Says that the running test is skipped, and why; the caller returns. Panics in CI if there is no excuse.
+/// Reports that the running test is skipped, and why; the caller returns. Panics in CI if there is no excuse.
 #[track_caller]
 pub fn skip(lack: Lack) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Set by cargo and nextest; two crates may have a test of the same name.
+    // Set by cargo and nextest; two crates may have a test with the same name.
     let package = variable("CARGO_PKG_NAME").unwrap_or_default();
     let line = format!("{package} {test}: {}", lack.words());
     if let Some(list) = variable(LIST_VARIABLE) {

@@ -10,7 +10,7 @@ use crate::skip::{Lack, skip};
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one of this size, such as `4m`, at a directory, which is made. Skips the test where that is not possible.
+    /// Mounts one of this size, such as `4m`, at a directory, which is created. Skips the test if that is impossible.
     #[track_caller]
     pub fn mount(at: impl Into<PathBuf>, size: &str) -> Option<Self> {
         let at = at.into();
@@ -29,21 +29,21 @@ impl SmallDisk {
         &self.0
     }
 
-    /// Takes all the room that there is; removing the returned file makes room again.
+    /// Fills the disk; removing the returned file frees the space again.
     pub fn fill(&self) -> PathBuf {
         let filler = self.filler();
         let to = format!("of={}", filler.display());
-        // It ends with "no space left on device".
+        // dd ends with "no space left on device".
         let _full = Command::new("dd").args(["if=/dev/zero", to.as_str()]).output();
         filler
     }
 
-    /// The file that takes all the room.
+    /// The file that fills the disk.
     pub fn filler(&self) -> PathBuf {
         self.0.join("filler")
     }
 
-    /// Removes it.
+    /// Removes the filler.
     pub fn make_room(&self) {
         std::fs::remove_file(self.filler()).unwrap();
     }

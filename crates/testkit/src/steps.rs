@@ -35,26 +35,26 @@ pub fn think(thought: impl Into<String>) -> ScriptStep {
     ScriptStep { thinking: Some(thought.into()), ..ScriptStep::default() }
 }
 
-/// Nothing but an HTTP error, every time: `status(401)`. Chain `.times(n)` for an end, `.retry_after("1")`.
+/// Only an HTTP error, every time: `status(401)`. Chain `.times(n)` to limit it, `.retry_after("1")`.
 pub fn status(status: u16) -> ScriptStep {
     ScriptStep::default().status(status).times(u32::MAX)
 }
 
-/// More of a step, to be chained.
+/// Further parts of a step, to be chained.
 pub trait StepExt: Sized {
     /// Says this too (after the thinking, before the tool calls).
     fn and_text(self, text: impl Into<String>) -> ScriptStep;
     /// Calls this tool too.
     fn and_tool(self, name: impl Into<String>, input: Value) -> ScriptStep;
-    /// Calls this tool with arguments that are no JSON.
+    /// Calls this tool with arguments that are not JSON.
     fn and_broken_tool(self, name: impl Into<String>, raw_input: impl Into<String>) -> ScriptStep;
     /// Gives the last tool call this id.
     fn call_id(self, id: impl Into<String>) -> ScriptStep;
     /// Thinks this first.
     fn thinking(self, thought: impl Into<String>) -> ScriptStep;
-    /// Costs this, nothing from or to the cache.
+    /// Has this usage, without cached tokens.
     fn costs(self, input: u64, output: u64) -> ScriptStep;
-    /// Costs this; the four counts are disjoint.
+    /// Has this usage; the four counts are disjoint.
     fn costs_cached(self, usage: StepUsage) -> ScriptStep;
     /// Stops for this reason.
     fn stopping(self, stop: ScriptStop) -> ScriptStep;
@@ -74,7 +74,7 @@ pub trait StepExt: Sized {
     fn chunk_delay(self, millis: u64) -> ScriptStep;
     /// Fails like this first.
     fn fault(self, fault: Fault) -> ScriptStep;
-    /// Is cut off once after so many pieces: first the text's, then two for each call's arguments.
+    /// Is cut off once after so many pieces: those of the text, then two for each call's arguments.
     fn cut(self, after_chunks: usize) -> ScriptStep;
     /// Falls silent once after so many pieces, with the connection open.
     fn stall(self, after_chunks: usize) -> ScriptStep;

@@ -12,23 +12,23 @@ use tokio::time::Sleep;
 
 use crate::server::Hangup;
 
-/// How often a cut body lets the connection flush what was sent before it.
+/// Number of times that a cut body lets the connection flush what was sent before.
 const FLUSHES_BEFORE_CUT: u8 = 4;
 
-/// One thing to do with the connection.
+/// One action on the connection.
 #[derive(Debug)]
 pub(crate) enum StreamItem {
     /// Send these bytes.
     Data(Bytes),
-    /// Send what there is, then wait (not at all with zero).
+    /// Flush, then wait (not at all with zero).
     Pause(Duration),
     /// Close the connection without the end of the body.
     Cut,
-    /// Say nothing until the client goes away.
+    /// Send nothing until the client disconnects.
     Stall,
 }
 
-/// A body that does its items in order.
+/// A body that performs its items in order.
 #[derive(Debug)]
 pub(crate) struct Items {
     items: VecDeque<StreamItem>,
@@ -39,7 +39,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// A stream of unknown length. Neighbouring data become one piece: nothing is gained by more writes.
+    /// A stream of unknown length. Adjacent data become one piece: more writes gain nothing.
     pub(crate) fn stream(items: impl IntoIterator<Item = StreamItem>, hangup: Hangup) -> Self {
         let mut merged: VecDeque<StreamItem> = VecDeque::new();
         let mut open: Vec<u8> = Vec::new();
@@ -60,12 +60,12 @@ impl Items {
         Self { items: merged, length: None, sleep: None, flushes: 0, hangup }
     }
 
-    /// A body whose length is announced, whatever is then sent of it.
+    /// A body with an announced length, however much of it is then sent.
     pub(crate) fn sized(length: usize, items: impl IntoIterator<Item = StreamItem>, hangup: Hangup) -> Self {
         Self { length: Some(length as u64), ..Self::stream(items, hangup) }
     }
 
-    /// The same bytes in frames of at most `size`, each flushed by itself.
+    /// The same bytes in frames of at most `size`, each flushed separately.
     pub(crate) fn in_frames_of(mut self, size: usize) -> Self {
         let mut items = VecDeque::new();
         for item in self.items {

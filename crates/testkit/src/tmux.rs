@@ -1,4 +1,4 @@
-//! A terminal for interactive tests: a tmux server of one's own, on a socket inside the environment.
+//! A terminal for interactive tests: a tmux server of its own, on a socket inside the environment.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ impl<'e> Tmux<'e> {
     pub fn start(env: &'e Env, columns: u16, rows: u16) -> Self {
         let tmux = Self { env };
         let config = env.root().join("tmux.conf");
-        // A pane that ends stays readable.
+        // A pane stays readable after its program has ended.
         std::fs::write(
             &config,
             "set -g default-terminal tmux-256color\nset -g status off\nset -g remain-on-exit on\nset -s escape-time 0\n",
@@ -59,7 +59,7 @@ impl<'e> Tmux<'e> {
     /// Types a text as it is, without Enter.
     #[track_caller]
     pub fn send_text(&self, text: &str) {
-        // tmux takes a `;` at the end of an argument for its own separator.
+        // tmux takes a `;` at the end of an argument for its command separator.
         let escaped = text.strip_suffix(';').map(|rest| format!("{rest}\\;"));
         self.tmux(&["send-keys", "-t", SESSION, "-l", "--", escaped.as_deref().unwrap_or(text)]);
     }
@@ -71,7 +71,7 @@ impl<'e> Tmux<'e> {
         self.tmux(&["paste-buffer", "-p", "-d", "-b", "kit", "-t", SESSION]);
     }
 
-    /// The screen as text, trailing blanks of lines cut.
+    /// The screen as text, without trailing blanks.
     #[track_caller]
     pub fn capture(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-t", SESSION])
@@ -104,7 +104,7 @@ impl<'e> Tmux<'e> {
 
 impl Drop for Tmux<'_> {
     fn drop(&mut self) {
-        // No server any more is what is wanted; a stubborn one is killed with the environment.
+        // Fails if the server is gone already; one that does not end is killed with the environment.
         drop(self.command().arg("kill-server").output());
     }
 }

@@ -1,6 +1,6 @@
-//! A request body of any protocol as the neutral conversation that the script's choice needs.
+//! A request body of any protocol as the neutral conversation that the script is matched against.
 //!
-//! Reads leniently: what it does not know is skipped, for other clients send more than ours does.
+//! Parses leniently: unknown parts are skipped, because other clients send more than ours.
 
 use caliban_core::message::{Block, Message, ResultPart, Role};
 use caliban_providers::script::ScriptView;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::wire::Protocol;
 
-/// What a request shows of itself. `model` comes from the path for Gemini, else from the body.
+/// What a script can match of a request. `model` comes from the path for Gemini, else from the body.
 pub(crate) fn view(protocol: Protocol, model: &str, body: &Value) -> ScriptView {
     let (system, messages) = match protocol {
         Protocol::Anthropic => anthropic(body),
@@ -19,7 +19,7 @@ pub(crate) fn view(protocol: Protocol, model: &str, body: &Value) -> ScriptView 
     ScriptView::new(model, &system, &messages)
 }
 
-/// Neighbours of one role become one message: protocols differ in how they split a turn.
+/// Adjacent messages of one role become one: protocols split a turn differently.
 #[derive(Default)]
 struct Conversation {
     messages: Vec<Message>,
@@ -143,7 +143,7 @@ fn call(id: &Value, name: &Value, input: Value) -> Block {
 }
 
 fn result(id: &Value, content: &Value) -> Block {
-    // Gemini's results are objects: the texts inside them are what a script looks for.
+    // Gemini's results are objects: a script matches the texts inside them.
     let text = if content.is_object() { strings(content).join("\n") } else { all_text(content) };
     Block::ToolResult {
         id: id.as_str().unwrap_or_default().to_owned(),

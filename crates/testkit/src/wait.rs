@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test gives up. Generous: it only costs time when a test fails.
+/// Time limit of every wait. Generous: it costs time only when a test fails.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often a condition is asked.
+/// The interval at which a condition is checked.
 const POLL: Duration = Duration::from_millis(5);
 
 /// Waits until `condition` holds, and panics after [`LIMIT`] with what was awaited.
@@ -16,7 +16,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Polls until the condition holds; says whether it ever did within [`LIMIT`].
+/// Polls until the condition holds; returns whether it did within [`LIMIT`].
 pub(crate) fn poll_until(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {

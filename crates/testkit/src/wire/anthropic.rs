@@ -73,7 +73,7 @@ pub(super) fn whole(answer: &WireAnswer<'_>) -> Value {
         content.push(json!({"type": "text", "text": answer.text()}));
     }
     for (id, name, arguments) in &answer.calls {
-        // Without a stream the API itself parses the arguments; what it cannot parse it gives as text.
+        // Without a stream the API parses the arguments itself; those that it cannot parse it returns as text.
         let input: Value = serde_json::from_str(arguments).unwrap_or_else(|_| arguments.as_str().into());
         content.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
     }

@@ -1,13 +1,13 @@
-//! OpenAI Chat Completions, as OpenAI and the many compatible servers speak it.
+//! OpenAI Chat Completions, as OpenAI and the many compatible servers implement it.
 //!
-//! Reasoning goes in `reasoning_content`, as the compatible servers have it; OpenAI itself shows none.
+//! Reasoning goes in `reasoning_content`, as in the compatible servers; OpenAI itself sends none.
 
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
 use super::{CREATED, StreamPart, WireAnswer, WireRefusal, cached, data_event, halves, usual};
 
-/// How much of a long key the service repeats, at each end.
+/// Number of characters of a long key that the service repeats, at each end.
 const SHOWN_OF_KEY: usize = 4;
 
 pub(super) fn error(refusal: &WireRefusal<'_>) -> Value {

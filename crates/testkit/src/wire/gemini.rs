@@ -1,5 +1,5 @@
-//! Gemini. Its events end with CRLF, its calls come whole, and its ids are optional: a call has one only
-//! where the script gives it.
+//! Gemini. Its events end with CRLF, its calls arrive whole, and its ids are optional: a call has one only if the
+//! script gives it.
 
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ pub(super) fn whole(answer: &WireAnswer<'_>) -> Value {
     chunk(answer, parts.into(), Some(finish(answer)))
 }
 
-/// The calls that can be said: Gemini never shows arguments that are no JSON object.
+/// The calls that Gemini can express: it never sends arguments that are not a JSON object.
 fn calls(answer: &WireAnswer<'_>) -> Vec<Value> {
     let mut signed = false;
     let sayable = answer.calls.iter().zip(&answer.step.tool_calls).filter_map(|(call, scripted)| {

@@ -1,6 +1,6 @@
-//! The wire formats: what an answer, an error and a list of models look like in each protocol.
+//! The wire formats: answers, errors and lists of models in each protocol.
 //!
-//! Pure: an answer goes in, events come out. Refuses to know sockets and scripts' choices.
+//! Pure: an answer goes in, events come out. Refuses to know sockets and how a step is chosen.
 
 mod anthropic;
 mod chat;
@@ -12,7 +12,7 @@ use caliban_core::usage::Usage;
 use caliban_providers::script::{ScriptStep, ScriptView};
 use serde_json::{Value, json};
 
-/// When everything was created, by the server's word: fixed, so that answers compare.
+/// The creation time in all answers: fixed, so that answers can be compared.
 const CREATED: u64 = 1_790_000_000;
 
 /// A way to talk to a model.
@@ -31,10 +31,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, for tests that hold on each.
+    /// All of them, for tests that must pass for each.
     pub const ALL: [Self; 5] = [Self::Anthropic, Self::Responses, Self::Chat, Self::Gemini, Self::Ollama];
 
-    /// What `--provider` calls it.
+    /// Its name for `--provider`.
     pub fn provider(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -45,7 +45,7 @@ impl Protocol {
         }
     }
 
-    /// The body of an error in the protocol's own form, with the provider's reason.
+    /// The body of an error in the protocol's format, with the provider's reason.
     pub fn error_body(self, status: u16, message: &str) -> String {
         self.error(&WireRefusal::Status { status, message: Some(message), retry_after: None }).to_string()
     }
@@ -60,7 +60,7 @@ impl Protocol {
         }
     }
 
-    /// An error in the protocol's own form.
+    /// An error in the protocol's format.
     pub(crate) fn error(self, refusal: &WireRefusal<'_>) -> Value {
         match self {
             Self::Anthropic => anthropic::error(refusal),
@@ -104,7 +104,7 @@ impl Protocol {
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WireRefusal<'a> {
-    /// The script, or a broken rule of the protocol, says so.
+    /// By the script, or by a violated rule of the protocol.
     Status { status: u16, message: Option<&'a str>, retry_after: Option<&'a str> },
     /// The key is missing or wrong: the key that was sent.
     WrongKey(&'a str),
@@ -112,13 +112,13 @@ pub(crate) enum WireRefusal<'a> {
     UnknownModel(&'a str),
 }
 
-/// An answer, ready to be put into words of a protocol.
+/// An answer, ready to be encoded in a protocol.
 #[derive(Debug)]
 pub(crate) struct WireAnswer<'a> {
-    /// Makes ids: the number of the request.
+    /// The number of the request, to make ids.
     pub(crate) number: usize,
     pub(crate) model: &'a str,
-    /// The request's body, for what it asked of the answer's form.
+    /// The request's body, for options that affect the form of the answer.
     pub(crate) asked: &'a Value,
     pub(crate) step: &'a ScriptStep,
     /// The text in its pieces.
@@ -151,7 +151,7 @@ impl<'a> WireAnswer<'a> {
         self.step.thinking.as_deref()
     }
 
-    /// What stands for the provider's signature or encrypted reasoning: other for each answer.
+    /// A placeholder for the provider's signature or encrypted reasoning, different for each answer.
     fn seal(&self) -> String {
         format!("EqQBCkYICxgCKkDseal{:04}==", self.number)
     }
@@ -161,16 +161,16 @@ impl<'a> WireAnswer<'a> {
     }
 }
 
-/// A piece of a stream, and what it counts as.
+/// A piece of a stream, and its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StreamPart {
     /// An event around the content.
     Frame(String),
-    /// A piece of the text: counted, and delayed where the script says so.
+    /// A piece of the text: counted, and delayed if the script says so.
     Text(String),
     /// A piece of a call's arguments: counted.
     Arguments(String),
-    /// An event that says that the answer is complete.
+    /// An event that marks the answer as complete.
     End(String),
 }
 
@@ -182,7 +182,7 @@ impl StreamPart {
     }
 }
 
-/// OpenAI's details of the input tokens; writes are named only where there are some.
+/// OpenAI's details of the input tokens; cache writes are included only if there are any.
 fn cached(usage: Usage) -> Value {
     let mut details = json!({"cached_tokens": usage.cache_read});
     if usage.cache_write > 0 {
@@ -191,7 +191,7 @@ fn cached(usage: Usage) -> Value {
     details
 }
 
-/// A text in two halves (one if it is too short), to show that pieces have to be put together.
+/// A text in two halves (one if it is too short), to test that clients join pieces.
 fn halves(text: &str) -> Vec<&str> {
     let mut middle = text.len() / 2;
     while !text.is_char_boundary(middle) {
@@ -209,7 +209,7 @@ fn data_event(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The usual words for a status.
+/// The usual error text of a status.
 fn usual(status: u16) -> &'static str {
     match status {
         400 => "The request is not valid.",
@@ -223,7 +223,7 @@ fn usual(status: u16) -> &'static str {
     }
 }
 
-/// The list of models as Anthropic has it.
+/// The list of models in Anthropic's format.
 pub(crate) fn anthropic_models(models: &[String]) -> Value {
     let data: Vec<Value> = models
         .iter()
@@ -234,7 +234,7 @@ pub(crate) fn anthropic_models(models: &[String]) -> Value {
     json!({"data": data, "has_more": false, "first_id": models.first(), "last_id": models.last()})
 }
 
-/// The list of models as OpenAI has it.
+/// The list of models in OpenAI's format.
 pub(crate) fn openai_models(models: &[String]) -> Value {
     let data: Vec<Value> = models
         .iter()
@@ -243,7 +243,7 @@ pub(crate) fn openai_models(models: &[String]) -> Value {
     json!({"object": "list", "data": data})
 }
 
-/// The list of models as Gemini has it.
+/// The list of models in Gemini's format.
 pub(crate) fn gemini_models(models: &[String]) -> Value {
     let models: Vec<Value> = models
         .iter()
@@ -255,7 +255,7 @@ pub(crate) fn gemini_models(models: &[String]) -> Value {
     json!({"models": models})
 }
 
-/// The list of models as Ollama has it.
+/// The list of models in Ollama's format.
 pub(crate) fn ollama_models(models: &[String]) -> Value {
     let models: Vec<Value> = models
         .iter()

@@ -20,7 +20,7 @@ pub(super) fn error(refusal: &WireRefusal<'_>) -> Value {
     }
 }
 
-/// The error itself and the end of the response, as the API sends both.
+/// The error and the end of the response; the API sends both.
 pub(super) fn error_event(answer: &WireAnswer<'_>, message: &str) -> String {
     let fault = json!({"type": "server_error", "code": "server_error", "message": message, "param": null});
     let error = json!({"type": "error", "sequence_number": 0, "error": fault});
