@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: what our commands cost, beside something that is measured in the same run.
+//! `cargo xtask bench`: what our commands cost, relative to a reference that is measured in the same run.
 //!
-//! Only ratios within one run mean anything: the machine, its load and its caches are the same for both sides.
-//! One file per benchmark; each says what it runs, what its ratios are to and what it is allowed to cost. Numbers
-//! are printed, never asserted; a benchmark fails only when a command does.
+//! Only ratios within one run are meaningful: the machine, its load and its caches are the same for both sides. One
+//! file per benchmark; each says what it runs, what its ratios refer to and what it is allowed to cost. Numbers are
+//! printed, never asserted; a benchmark fails only when a command does.
 
 mod broker;
 mod broker_http;
@@ -48,13 +48,13 @@ use crate::run;
 /// The hidden verb of the process that measures one subject.
 pub(crate) const MEASURE: &str = "bench-measure";
 
-/// How often each subject is run, when nobody says.
+/// Default number of runs of each subject.
 const RUNS: usize = 40;
 
 /// The programs that ship.
 const PROGRAMS: [&str; 6] = ["-p", "caliban", "-p", "caliban-supervisor", "-p", "cafleet"];
 
-/// What benchmarks need beside them.
+/// The examples that benchmarks need.
 const EXAMPLES: [(&str, &str); 6] = [
     ("testkit", "model-server"),
     ("testkit", "browser"),
@@ -68,9 +68,9 @@ const EXAMPLES: [(&str, &str); 6] = [
 struct Bench {
     /// Its name on the command line.
     name: &'static str,
-    /// What it runs, and what its ratios are to.
+    /// What it runs, and what its ratios refer to.
     what: &'static str,
-    /// Measures.
+    /// Runs the measurement.
     run: fn(&Bed) -> Result<Table>,
 }
 
@@ -94,15 +94,15 @@ const BENCHES: [Bench; 17] = [
     tui::BENCH,
 ];
 
-/// Where benchmarks run.
+/// The environment of benchmarks.
 struct Bed {
-    /// The programs; their examples are in `examples` below.
+    /// The directory of the programs; their examples are in `examples` below.
     programs: PathBuf,
-    /// Goes when all is measured.
+    /// A temporary directory, removed at the end.
     scratch: PathBuf,
-    /// Stays: things that take long to make.
+    /// A permanent directory, for data that takes long to make.
     cache: PathBuf,
-    /// How often each subject is run.
+    /// Number of runs of each subject.
     runs: usize,
 }
 
@@ -117,14 +117,14 @@ impl Bed {
         Ok(path)
     }
 
-    /// A new directory of its own for each name.
+    /// A new directory with this name.
     fn dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.scratch.join(name);
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }
 
-    /// The bare process start that others are compared with.
+    /// The bare process start that is the reference for others.
     fn bare(&self) -> Subject {
         Subject::new("true", &self.scratch)
     }
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints each table as soon as it is there.
+/// Prints each table as soon as it is complete.
 fn all<'a>(benches: impl Iterator<Item = &'a Bench>, bed: &Bed) -> Result<()> {
     run::print(&format!("medians of {} runs; ratios are to what was measured in the same run\n", bed.runs))?;
     for bench in benches {
@@ -169,10 +169,10 @@ fn all<'a>(benches: impl Iterator<Item = &'a Bench>, bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs as they ship, then what measures them; where they are.
+/// Builds the programs as they ship, then the examples that measure them; returns the directory.
 fn build(target: &Path) -> Result<PathBuf> {
     run::must(run::command("cargo").args(["build", "--release", "--bins"]).args(PROGRAMS))?;
-    // Apart: what an example needs for itself shall not change how a program is built.
+    // Built separately: the dependencies of an example must not change how a program is built.
     for (package, example) in EXAMPLES {
         run::must(run::command("cargo").args(["build", "--release", "-p", package, "--example", example]))?;
     }

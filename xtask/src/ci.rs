@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: what the server does, here. The steps are in `.ci/run` and nowhere else.
+//! `cargo xtask ci`: runs what the CI server runs. The steps are in `.ci/run` only.
 
 use std::process::ExitCode;
 

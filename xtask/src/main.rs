@@ -1,6 +1,6 @@
 //! The project's own commands: `cargo xtask test | bench | soak | real-clients | promises | mutants | vendor | ci`.
 //!
-//! Owns what a newcomer needs to see everything green. Nothing that ships depends on it.
+//! Owns what a newcomer needs to see all tests pass. Nothing that ships depends on it.
 
 mod bench;
 mod ci;

@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: small changes to the code (mutants) that no test notices.
 //!
-//! `cargo-mutants` makes the changes in a copy of the tree and runs the tests of the crate; this decides what they are
-//! worth. Of the mutants of a crate at least [`ENOUGH`] percent must be killed, and each survivor must stand in
-//! `xtask/mutants.toml` with a reason. A run is bounded in time and can be done in pieces; a piece is judged by itself.
+//! `cargo-mutants` makes the changes in a copy of the tree and runs the tests of the crate; this command judges the
+//! result. At least [`ENOUGH`] percent of a crate's mutants must be killed, and each survivor must be listed in
+//! `xtask/mutants.toml` with a reason. A run is bounded in time and can be split into shards; each shard is judged by
+//! itself.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -16,32 +17,33 @@ use nix::unistd::Pid;
 
 use crate::run;
 
-/// The survivors that are known: by crate, by mutant, the reason.
+/// The known survivors: by crate, by mutant, the reason.
 const KNOWN: &str = "xtask/mutants.toml";
-/// The least percentage of mutants that the tests have to kill.
+/// The percentage of mutants that the tests must kill.
 const ENOUGH: usize = 95;
-/// How long a run takes at most when nobody says.
+/// Default time limit of a run.
 const MINUTES: u64 = 20;
-/// How long the tests may take for one mutant, in seconds. A mutant that makes them hang is killed, too.
+/// Time limit of the tests for one mutant, in seconds. A mutant that makes them hang counts as killed.
 const TIMEOUT: &str = "60";
-/// What makes a mutant quick: it is built for one run of the tests, and a property needs few cases to notice it.
+/// Variables that speed up a mutant: it is built for a single run of the tests, and a property test needs few cases to
+/// detect it.
 const QUICK: [(&str, &str); 4] = [
     ("CARGO_INCREMENTAL", "1"),
     ("CARGO_PROFILE_DEV_DEBUG", "0"),
     ("CARGO_PROFILE_TEST_DEBUG", "0"),
     ("PROPTEST_CASES", "32"),
 ];
-/// How long an interrupted run may take to end.
+/// Grace period of an interrupted run.
 const GRACE: Duration = Duration::from_secs(20);
-/// How often it is looked whether a run has ended.
+/// The interval at which a run is checked for its end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A crate whose mutants must be killed by its own tests.
 struct MutantsTarget {
     package: &'static str,
-    /// The only file that counts; all of the crate's when there is none.
+    /// The only file that counts; all of the crate's files if none is named.
     file: Option<&'static str>,
-    /// Which tests; doc tests are slow and hold nothing.
+    /// The tests to run; doc tests are slow and kill no mutants.
     tests: &'static [&'static str],
 }
 
@@ -56,7 +58,7 @@ const TARGETS: [MutantsTarget; 4] = [
     },
 ];
 
-/// What somebody asked for.
+/// The command line.
 struct MutantsRequest {
     targets: Vec<&'static MutantsTarget>,
     shard: Option<String>,
@@ -64,7 +66,7 @@ struct MutantsRequest {
     limit: Duration,
 }
 
-/// What became of the mutants of a crate. One that does not compile is none.
+/// The result of a crate's mutants. One that does not compile is not counted.
 #[derive(Debug, Default)]
 struct MutantsOutcome {
     killed: usize,
@@ -127,7 +129,7 @@ fn read(args: &[String]) -> Result<MutantsRequest> {
     Ok(request)
 }
 
-/// `cargo-mutants`, installed below the target directory if it is nowhere.
+/// `cargo-mutants`, installed below the target directory if it is missing.
 fn tool() -> Result<PathBuf> {
     if run::works("cargo-mutants", &["mutants", "--version"]) {
         return Ok("cargo-mutants".into());
@@ -148,7 +150,7 @@ fn mutate(
 ) -> Result<MutantsOutcome> {
     let place = run::target_directory()?.join("mutants");
     let output = place.join(target.package);
-    // What an earlier run found must not be counted.
+    // Results of an earlier run must not be counted.
     if output.exists() {
         fs::remove_dir_all(&output).with_context(|| output.display().to_string())?;
     }
@@ -158,11 +160,11 @@ fn mutate(
     command.args(["--cap-lints", "true", "--timeout", TIMEOUT, "--no-shuffle", "--output"]).arg(&output);
     let files = target.file.into_iter().chain(request.files.iter().map(String::as_str));
     command.args(files.flat_map(|file| ["--file", file]));
-    // Every N-th mutant, so that a shard stands for the whole crate.
+    // Every N-th mutant, so that a shard is representative of the whole crate.
     let shard = |shard| ["--sharding", "round-robin", "--shard", shard];
     command.args(request.shard.iter().flat_map(|name| shard(name.as_str())));
     command.arg("--").args(target.tests);
-    // The copies build here, so that the next run finds their dependencies.
+    // The copies share this target directory, so that the next run finds the dependencies.
     command.env("CARGO_TARGET_DIR", place.join("target")).envs(QUICK);
     let is_whole = run_until(&mut command, deadline)?;
     let lines = |name: &str| -> Vec<String> {
@@ -176,12 +178,12 @@ fn mutate(
     })
 }
 
-/// Runs a command to its end or to the deadline; says whether it came to its end.
+/// Runs a command to its end or to the deadline; returns whether it reached its end.
 fn run_until(command: &mut Command, deadline: Instant) -> Result<bool> {
     let mut child = command.process_group(0).spawn().context("cannot run cargo-mutants")?;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait()? {
-            // 2: some survived. 3: some took too long. 4: the tests fail without any change.
+            // 2: some mutants survived. 3: some timed out. 4: the tests fail without any change.
             ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants ended with {status}");
             return Ok(true);
         }
@@ -191,7 +193,7 @@ fn run_until(command: &mut Command, deadline: Instant) -> Result<bool> {
     Ok(false)
 }
 
-/// Ends a run with all that it started.
+/// Ends a run with all of its processes.
 fn end(child: &mut Child) -> Result<()> {
     let group = Pid::from_raw(i32::try_from(child.id())?);
     let give_up = Instant::now() + GRACE;
@@ -216,7 +218,7 @@ fn without_place(line: &str) -> String {
     }
 }
 
-/// What is printed about a crate, and whether it is good enough.
+/// The text printed about a crate, and whether it passes.
 fn judge(package: &str, outcome: &MutantsOutcome, is_known: impl Fn(&str) -> bool) -> (String, bool) {
     let (killed, survived) = (outcome.killed, outcome.survivors.len());
     let all = killed + survived;

@@ -1,4 +1,4 @@
-//! The programs that the tests run beside ours: which are missing, and getting them on Debian.
+//! The programs that the tests run besides ours: checks which are missing, and installs them on Debian.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -8,11 +8,11 @@ use crate::run;
 
 /// A program that tests need.
 struct Need {
-    /// How to see that it is there.
+    /// A command that shows that it is installed.
     probe: (&'static str, &'static str),
-    /// The Debian package that has it.
+    /// Its Debian package.
     package: &'static str,
-    /// Who needs it.
+    /// What needs it.
     why: &'static str,
 }
 
@@ -39,7 +39,7 @@ const NEEDS: [Need; 16] = [
     Need { probe: ("setpriv", "--version"), package: "util-linux", why: "other users and fewer rights" },
 ];
 
-/// Whether packages may be installed without a question.
+/// Whether packages may be installed without asking.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
     /// `--yes`.
@@ -48,7 +48,7 @@ pub(crate) enum Consent {
     Ask,
 }
 
-/// Makes sure that all is there: installs it where we can and may, else says what is missing.
+/// Ensures that all programs are there: installs missing ones if possible and permitted, else names them.
 pub(crate) fn provide(consent: Consent) -> Result<()> {
     let missing = missing();
     if missing.is_empty() {
@@ -65,7 +65,7 @@ pub(crate) fn provide(consent: Consent) -> Result<()> {
     run::say(&format!("installing what the tests need: {}", names.join(", ")));
     let apt = |args: &[&str]| {
         let mut command = run::command("apt-get");
-        // apt's own progress is talk.
+        // apt's progress goes to stderr.
         command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(std::io::stderr());
         run::must(&mut command)
     };
@@ -92,7 +92,7 @@ fn missing() -> Vec<&'static Need> {
     NEEDS.iter().filter(|need| !run::works(need.probe.0, &[need.probe.1])).collect()
 }
 
-/// As root on a system with apt-get. Nobody's password is asked for in a test run.
+/// Whether we are root on a system with apt-get. A test run never asks for a password.
 fn can_install() -> bool {
     let is_root = run::output(run::command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     is_root && run::works("apt-get", &["--version"])

@@ -1,8 +1,9 @@
-//! `cargo xtask promises`: whether `docs/promises.md` is true, and which tests hold each promise.
+//! `cargo xtask promises`: checks `docs/promises.md`, and prints which tests cover each promise.
 //!
-//! A test's name begins with the ids of the promises that it holds (`f05_hash_is_sixteen_hex`). The page lists every
-//! promise with the files that have such tests; a promise without one says "not yet" and names the issue. The names of the
-//! tests are not on the page: this command prints them. A test of this crate runs the command, so the page cannot rot.
+//! A test's name begins with the ids of the promises that it covers (`f05_hash_is_sixteen_hex`). The page lists every
+//! promise with the files that have such tests; a promise without one says "not yet" and names the issue. The names of
+//! the tests are not on the page: this command prints them. A test of this crate runs the command, so the page cannot
+//! become stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,17 +14,17 @@ use anyhow::{Context as _, Result, bail};
 use crate::run;
 
 const PAGE: &str = "docs/promises.md";
-/// What a promise says that nothing holds yet.
+/// The text for a promise without a test.
 const NOT_YET: &str = "not yet: issue ";
 /// The families of promises.
 const FAMILIES: &str = "fsbwmra";
-/// How many lines before a function its attributes are looked for.
+/// Number of lines before a function that are searched for its attributes.
 const ATTRIBUTES: usize = 6;
 
-/// By promise, by file: the names of the tests.
+/// The names of the tests, by promise and by file.
 type Tests = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// Checks the page; `--write` writes its lists of files first.
+/// Checks the page; `--write` first updates its lists of files.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let is_writing = match args {
         [] => false,
@@ -52,13 +53,13 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every source file of the workspace by its path, with its text.
+/// Every source file of the workspace, with its text.
 fn sources() -> Result<BTreeMap<String, String>> {
     let listed =
         run::output(run::command("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]))?;
     let mut sources = BTreeMap::new();
     for path in listed.lines().filter(|path| path.ends_with(".rs")) {
-        // A file that is deleted and not yet committed is listed, too.
+        // git also lists a deleted file whose deletion is not committed yet.
         if let Ok(text) = fs::read_to_string(run::root().join(path)) {
             sources.insert(path.to_owned(), text);
         }
@@ -115,7 +116,7 @@ fn row(line: &str) -> Option<(&str, &str, &str)> {
     Some((id, promise, held))
 }
 
-/// The files that hold a promise, as the page has them; none when there is no test.
+/// The files with tests of a promise, in the page's format; `None` if there is no test.
 fn held(files: Option<&BTreeMap<String, Vec<String>>>) -> Option<String> {
     let paths: BTreeSet<&str> = files?.keys().map(|path| path.trim_start_matches("crates/")).collect();
     Some(paths.into_iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" "))
@@ -131,7 +132,7 @@ fn written(page: &str, tests: &Tests) -> String {
     page.lines().map(line).collect()
 }
 
-/// What is wrong with the page, in words.
+/// The errors of the page.
 fn wrongs(page: &str, tests: &Tests, sources: &BTreeMap<String, String>) -> Vec<String> {
     let rows: Vec<(&str, &str, &str)> = page.lines().filter_map(row).collect();
     let mut wrongs = Vec::new();

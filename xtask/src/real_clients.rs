@@ -1,6 +1,7 @@
-//! `cargo xtask real-clients`: the pane tests with the real Claude Code and Codex, without a network but for npm.
+//! `cargo xtask real-clients`: the pane tests with the real Claude Code and Codex, without network access except for
+//! npm.
 //!
-//! npm is run under node 22, as these packages want it; the model is ours, on loopback. The last output is
+//! npm runs under node 22, which these packages require; the model is ours, on loopback. The last output is
 //! `docs/real-clients.md`.
 
 use std::fs;
@@ -11,10 +12,10 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::run;
 
-/// The programs, as npm names them, and how each says its version.
+/// The npm packages, and the program of each that prints its version.
 const CLIENTS: [(&str, &str); 2] = [("@anthropic-ai/claude-code", "claude"), ("@openai/codex", "codex")];
 
-/// Gets the programs, runs the tests, writes the page.
+/// Installs the programs, runs the tests, writes the page.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     ensure!(args.is_empty(), "real-clients takes no arguments");
     let place = run::target_directory()?.join("real-clients");

@@ -1,4 +1,4 @@
-//! Running commands from the root of the workspace, and talking about it.
+//! Runs commands from the root of the workspace, and prints.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) fn command(program: &str) -> Command {
     command
 }
 
-/// Runs a command whose output goes where ours goes.
+/// Runs a command that inherits our output.
 pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
     let shown = shown(command);
     say(&format!("$ {shown}"));
@@ -34,7 +34,7 @@ pub(crate) fn must(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command that must succeed, for what it prints.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {}", shown(command)))?;
     if !output.status.success() {
@@ -44,7 +44,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Where cargo builds.
+/// cargo's target directory.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     let metadata = output(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: serde_json::Value =
@@ -53,28 +53,28 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
     Ok(target.into())
 }
 
-/// Whether a command is there and works.
+/// Whether a command is installed and succeeds.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     let mut command = command(program);
     command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The code that a program ended with, to end with it too.
+/// The exit code of a program, to exit with the same.
 pub(crate) fn code(status: ExitStatus) -> ExitCode {
     if status.success() {
         return ExitCode::SUCCESS;
     }
-    // A signal has no code.
+    // A process killed by a signal has no code.
     ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Talk, on stderr. Best effort: there is nobody to tell when that is closed.
+/// Prints a message on stderr. Best effort: if stderr is closed, nobody can be told.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
 }
 
-/// Data, on stdout.
+/// Prints data on stdout.
 pub(crate) fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }

@@ -1,10 +1,10 @@
 //! `cargo xtask soak`: the long version of the tests that kill the daemon: under load (r01), at every write (r02), and
-//! with many agents that must survive it (r03); and of the command lines that are thrown at the fence (a17).
+//! with many agents that must survive it (r03); and of the generated command lines for the fence (a17).
 //!
-//! `cargo xtask soak ledger` is the long version of the callers that share one limit (r20).
-//! `cargo xtask soak members` is the long version of the chaos in panes (m08), `cargo xtask soak fence` that of the command lines alone.
+//! `cargo xtask soak ledger` is the long version of the callers that share one limit (r20). `cargo xtask soak members`
+//! is the long version of the chaos test in panes (m08), `cargo xtask soak fence` that of the command lines alone.
 //!
-//! The same tests as in the ordinary run, with larger numbers; the seed is printed, and makes the same choices again.
+//! These are the tests of the ordinary run with larger numbers; the seed is printed and reproduces the same choices.
 
 use std::process::ExitCode;
 
@@ -12,17 +12,17 @@ use anyhow::{Result, bail};
 
 use crate::run;
 
-/// How often the daemon is killed when nobody says.
+/// Default number of times that the daemon is killed.
 const KILLS: &str = "1000";
-/// How many agents survive.
+/// Number of agents that must survive.
 const AGENTS: &str = "1000";
-/// At how many writes of a spawn it is killed; a whole run has fewer.
+/// Number of writes of a spawn at which the daemon is killed; a whole run has fewer.
 const BOUNDARIES: &str = "80";
 
-/// How many generated command lines are thrown at the fence, in all modes together.
+/// Number of generated command lines for the fence, in all modes together.
 const LINES: &str = "100000";
 
-/// How many callers spend from one limit, and how often one of their processes is killed.
+/// Number of callers that spend from one limit, and number of times that one of their processes is killed.
 const CALLERS: &str = "1000";
 const LEDGER_KILLS: &str = "50";
 
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     }
     run::must(run::command("cargo").args(["build", "--workspace", "--bins"]))?;
     let mut command = run::command("cargo");
-    // Not nextest: these tests take as long as they take. One after the other, so that each has the machine.
+    // Not nextest, which has a time limit. Sequentially, so that each test has the whole machine.
     command.args(["test", "-p", "caliban-supervisor", "--test", "it", "--"]);
     command.args(["r01_", "r02_", "r03_", "--nocapture", "--test-threads=1"]);
     command.env("CALIBAN_SOAK_KILLS", kills).env("CALIBAN_SOAK_AGENTS", agents);

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that tests need, then all tests, then the list of those that were skipped.
+//! `cargo xtask test`: provides what the tests need, runs all tests, then lists those that were skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::run;
 /// Names the file that skipped tests are appended to, for `testkit::skip`.
 const LIST_VARIABLE: &str = "CALIBAN_SKIPPED_TESTS";
 
-/// Runs the tests; `args` but `--yes` go to the runner.
+/// Runs the tests; all `args` except `--yes` go to the test runner.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let (consent, args): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| *arg == "--yes");
     needs::provide(if consent.is_empty() { Consent::Ask } else { Consent::Given })?;
     // Tests run the programs as a user would, so all of them are built, not only the tested crate's.
     run::must(run::command("cargo").args(["build", "--workspace", "--bins"]))?;
 
-    // Before the others, so that the end of the output is about the tests.
+    // Doc tests run first, so that the output ends with the other tests.
     let docs = match args[..] {
         [] => Some(run::status(run::command("cargo").args(["test", "--workspace", "--doc", "--quiet"]))?),
         _ => None,
@@ -46,14 +46,14 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     }
 }
 
-/// The file that skipped tests are written to, empty.
+/// Creates the empty file that skipped tests are appended to.
 fn empty_list() -> Result<PathBuf> {
     let path = run::target_directory()?.join(format!("skipped-tests-{}", std::process::id()));
     fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
-/// Says which tests were skipped, and removes the file.
+/// Prints which tests were skipped, and removes the file.
 fn say_skipped(list: &Path) -> Result<()> {
     let text = fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
     fs::remove_file(list).with_context(|| format!("cannot remove {}", list.display()))?;

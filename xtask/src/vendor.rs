@@ -1,7 +1,8 @@
-//! `cargo xtask vendor`: the libraries of the pages, as files of this repo.
+//! `cargo xtask vendor`: the libraries of the pages, vendored into this repo.
 //!
-//! `crates/caliban-web/vendor.toml` says what is taken of which package. Without `--from` the files are only checked against
-//! `SHA256SUMS`; nothing here reaches the network. Bare imports become relative ones: an import map would be inline script.
+//! `crates/caliban-web/vendor.toml` says which files are taken from which package. Without `--from` the files are only
+//! checked against `SHA256SUMS`; nothing here uses the network. Bare imports become relative ones: an import map would
+//! be inline script.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::run;
 
 const CRATE: &str = "crates/caliban-web";
 const SUMS: &str = "assets/vendor/SHA256SUMS";
-/// What modules call each other, and the file beside them that it is here.
+/// The bare module names, and the relative paths that replace them.
 const IMPORTS: [(&str, &str); 3] = [
     ("\"preact\"", "\"./preact.js\""),
     ("\"preact/hooks\"", "\"./hooks.js\""),
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every file has the hash that is written down, and there are no others.
+/// Checks that every file has its recorded hash, and that there are no other files.
 fn check(home: &Path) -> Result<usize> {
     let sums = fs::read_to_string(home.join(SUMS)).context(SUMS)?;
     let mut count = 0;
@@ -76,7 +77,7 @@ fn write(home: &Path, from: &Path) -> Result<()> {
     fs::write(home.join(SUMS), lines.concat()).context(SUMS)
 }
 
-/// What a package gives: where each file goes, and its text.
+/// The files of a package: the target path and the text of each.
 fn files(package: &Value, tarball: &Path) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for file in package.get("files").and_then(Value::as_array).into_iter().flatten() {
@@ -99,7 +100,7 @@ fn files(package: &Value, tarball: &Path) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// One icon as a symbol of the sprite: its shapes, without the colours and sizes that the style sheet gives.
+/// One icon as a symbol of the sprite: its shapes, without colours and sizes, which the style sheet sets.
 fn symbol(name: &str, svg: &str) -> Result<String> {
     let shapes = svg
         .split_once("<svg")
@@ -111,7 +112,7 @@ fn symbol(name: &str, svg: &str) -> Result<String> {
     Ok(format!("<symbol id=\"{name}\" viewBox=\"0 0 24 24\">{shapes}</symbol>\n"))
 }
 
-/// Bare imports as relative ones, and no word of a source map that is not here.
+/// Makes bare imports relative, and removes references to source maps, which are not vendored.
 fn relative(text: &str) -> String {
     let mut text = text.to_owned();
     for (bare, relative) in IMPORTS {

@@ -1,5 +1,5 @@
-//! `cafleet message send` and `poll`, each a process of its own, beside what nobody can do without: a process
-//! start and a commit.
+//! `cafleet message send` and `poll`, each a process of its own, relative to the unavoidable minimum: a process start
+//! and a commit.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,9 +19,9 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// How many times a bare start and commit a command may take.
+/// The limit relative to a bare start and commit.
 const AT_MOST: f64 = 3.0;
-/// What it may take at all, in milliseconds.
+/// The absolute limit, in milliseconds.
 const AT_MOST_MS: f64 = 10.0;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -56,7 +56,7 @@ fn run(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// A row whose wall time is compared with `wall_us`, the rest with the bare start.
+/// A row whose wall time is relative to `wall_us`, the rest relative to the bare start.
 pub(super) fn row(table: &mut Table, label: &str, cost: Cost, bare: Cost, wall_us: f64) {
     table.cost(label, cost, Some(Cost { wall_us, ..bare }));
 }
@@ -70,7 +70,7 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    /// A new session in a database that may be new.
+    /// Creates a session in a new or existing database.
     pub(super) fn create(bed: &Bed, file: &Path) -> Result<Self> {
         let mut broker = Self::open(bed, file, String::new());
         let created = run::output(&mut broker.command(&["session", "create", "--no-tmux", "--full"])?)?;
@@ -78,7 +78,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// A session that is known.
+    /// Opens an existing session.
     pub(super) fn open(bed: &Bed, file: &Path, session: String) -> Self {
         Self {
             program: bed.program("cafleet"),
@@ -88,18 +88,18 @@ impl Broker {
         }
     }
 
-    /// A command in the session, to measure.
+    /// A command in the session, to be measured.
     pub(super) fn subject(&self, args: &[&str]) -> Subject {
         self.plain().args(["--session-id", &self.session]).args(args)
     }
 
-    /// What a command in the session prints.
+    /// The output of a command in the session.
     pub(super) fn output(&self, args: &[&str]) -> Result<String> {
         let mut command = self.subject(args).command()?;
         run::output(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 
-    /// The same as JSON.
+    /// The output as JSON.
     pub(super) fn json(&self, args: &[&str]) -> Result<Value> {
         let args: Vec<&str> = std::iter::once("--json").chain(args.iter().copied()).collect();
         serde_json::from_str(&self.output(&args)?).context("cafleet did not print JSON")

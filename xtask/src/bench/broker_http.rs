@@ -1,5 +1,5 @@
-//! Durable messages over HTTP: many clients at once post to `cafleet server`, which stores those that come together in one
-//! transaction. Beside it: bare SQLite, which commits as many rows at once.
+//! Durable messages over HTTP: many clients post to `cafleet server` at once, which stores concurrent messages in one
+//! transaction. The reference is bare SQLite, which commits as many rows at once.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,11 +20,11 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Clients at once, each with one connection and one message in flight.
+/// Number of concurrent clients, each with one connection and one message in flight.
 const CLIENTS: usize = 32;
 /// How long they send.
 const TIME: Duration = Duration::from_secs(4);
-/// What is aimed at, in messages a second.
+/// The target, in messages per second.
 const AIM: f64 = 10_000.0;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -102,7 +102,7 @@ impl Drop for BrokerServer {
     }
 }
 
-/// Posts one message after the other for a while; how many were acknowledged.
+/// Posts messages one after the other for a while; returns how many were acknowledged.
 fn client(address: &str, token: &str, session: &str, from: &str, to: &str) -> Result<u64> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;

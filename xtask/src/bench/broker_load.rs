@@ -1,4 +1,4 @@
-//! The broker under load: 100,000 messages in the database, and eight senders at once.
+//! The broker under load: 100,000 messages in the database, and eight concurrent senders.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +19,10 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// How many times the wall time of a small database's poll a large one's may take.
+/// The limit of a poll's wall time in a large database, relative to a small one.
 const AT_MOST: f64 = 1.5;
 
-/// How many messages one poll returns at most, and how long it may take with all of them, in milliseconds.
+/// Maximum number of messages that one poll returns, and the time limit for all of them, in milliseconds.
 const MAILBOX: usize = 10_000;
 const MAILBOX_MS: f64 = 100.0;
 
@@ -77,7 +77,7 @@ impl Pair {
         Ok(Self { broker, from, to, reader })
     }
 
-    /// In a database with many messages, made once and kept.
+    /// In a database with many messages, which is made once and kept.
     fn large(bed: &Bed) -> Result<Self> {
         let (dir, ids) = (bed.cache.join(format!("broker-{MESSAGES}")), "ids.json");
         let file = dir.join("registry.db");
@@ -160,8 +160,8 @@ impl Pair {
     }
 }
 
-/// What a send takes while eight send at once, in microseconds of the whole divided by the number of sends;
-/// nothing may be lost, and each sender's messages stay in order.
+/// The time per send with eight concurrent senders: the total in microseconds divided by the number of sends. No
+/// message may be lost, and each sender's messages must stay in order.
 fn at_once(bed: &Bed) -> Result<f64> {
     let broker = Broker::create(bed, &bed.dir("broker-crowd")?.join("registry.db"))?;
     let reader = broker.register("reader")?;

@@ -1,4 +1,4 @@
-//! A server that notes how long requests are and refuses them all.
+//! A server that records the length of requests and refuses them all.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, Result};
 
-/// The refusal: final for every client, so that nobody tries again.
+/// The refusal: final for every client, so that none retries.
 const REFUSAL: &str =
     r#"{"type":"error","error":{"type":"invalid_request_error","message":"only measured"}}"#;
 
-/// The most of a body that is read.
+/// Maximum size of a body that is read.
 const MAX_BODY: u64 = 16 * 1024 * 1024;
 
 /// A listening server. Its threads end with the program.
@@ -30,7 +30,7 @@ impl Capture {
             for stream in listener.incoming().flatten() {
                 let noted = Arc::clone(&noted);
                 std::thread::spawn(move || {
-                    // A client that goes away in between has nothing to note.
+                    // A client that disconnects meanwhile is not recorded.
                     if let Ok(Some(length)) = answered(stream)
                         && let Ok(mut noted) = noted.lock()
                     {
@@ -42,7 +42,7 @@ impl Capture {
         Ok(Self { url, bodies })
     }
 
-    /// The length of the first body since the last time. Later ones do not count: refused clients change what they
+    /// The length of the first body since the last call. Later ones do not count: refused clients change what they
     /// send.
     pub(super) fn first(&self) -> Option<usize> {
         let mut bodies = self.bodies.lock().ok()?;
@@ -50,7 +50,7 @@ impl Capture {
     }
 }
 
-/// Reads a request and refuses it; the length of its body, when it has one.
+/// Reads a request and refuses it; returns the length of its body, if it has one.
 fn answered(mut stream: TcpStream) -> std::io::Result<Option<usize>> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut length, mut line) = (0, String::new());

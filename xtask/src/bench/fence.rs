@@ -1,5 +1,6 @@
-//! What the fence adds to a command: `true` in the edit fence, beside `true` without one. Both run as a command of an agent does,
-//! under our reaper. And what it adds to the memory of a fleet agent that has run a command and is idle.
+//! What the fence adds to a command: `true` in the edit fence, relative to `true` without one. Both run under our
+//! reaper, like a command of an agent. Also what it adds to the memory of a fleet agent that has run a command and is
+//! idle.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,11 @@ pub(super) const BENCH: Bench = Bench {
     run: measured,
 };
 
-/// What the fence may add, in milliseconds.
+/// The limit of the added time, in milliseconds.
 const AT_MOST_MS: f64 = 6.0;
-/// ... and in megabytes of an agent.
+/// ... and of the added memory of an agent, in megabytes.
 const AT_MOST_MB: f64 = 0.5;
-/// Agents whose memory is looked at.
+/// Number of agents whose memory is measured.
 const AGENTS: usize = 5;
 
 fn measured(bed: &Bed) -> Result<Table> {
@@ -46,7 +47,7 @@ fn measured(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// What an idle agent that has run a command holds for itself, in KB.
+/// The private memory of an idle agent that has run a command, in KB.
 fn agent_kb(bed: &Bed, sandbox: &str) -> Result<f64> {
     let script = bed.dir("fence-script")?.join("script.json");
     let call = json!({"name": "Bash", "input": {"command": "ls -la"}});

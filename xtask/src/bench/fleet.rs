@@ -1,7 +1,7 @@
-//! The background fleet: how soon an agent is registered, at work and listed, and what it holds in memory.
+//! The background fleet: the time until an agent is registered, working and listed, and its memory.
 //!
-//! Agents work in the caller's directory and wait for a model that never answers. Agents that were measured are
-//! removed before the next is started; at the end no process is left.
+//! Agents work in the caller's directory and wait for a model that never answers. Agents that were measured are removed
+//! before the next one is started; at the end no process is left.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -25,19 +25,19 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// What is promised, in milliseconds.
+/// The promised limits, in milliseconds.
 const SPAWN_MS: f64 = 3.0;
 const BACKGROUND_MS: f64 = 8.0;
 const COLD_MS: f64 = 18.0;
 const REQUEST_MS: f64 = 20.0;
 const LIST_MS: f64 = 7.0;
-/// And in MB.
+/// The promised limits, in MB.
 const DAEMON_MB: f64 = 8.0;
 const AGENT_MB: f64 = 4.0;
 
-/// Agents in a list.
+/// Number of agents in a list.
 const CROWD: usize = 100;
-/// How many of them run at once when nobody changes the setting.
+/// How many of them run at once by default.
 const RUNNING: usize = 8;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -103,7 +103,7 @@ fn run(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// Samples of a daemon that runs.
+/// Samples with a running daemon.
 #[derive(Default)]
 struct Warm {
     bare_us: Vec<f64>,
@@ -117,14 +117,14 @@ fn warm(bed: &Bed, model: &SilentModel) -> Result<Warm> {
     let daemon = place.daemon()?;
     let request = place.spawn_request(AfterTurn::End);
     let mut samples = Warm::default();
-    // The first is not counted: files get into the cache.
+    // The first turn is not counted: it fills the file cache.
     for turn in 0..=bed.runs {
         let bare_us = bare(bed)?;
         let before = model.count()?;
         let start = Instant::now();
         let id = daemon.spawn(&request)?;
         let spawn_us = micros(start, Instant::now());
-        // Not measured while another starts.
+        // Wait for the agent's request, so that nothing is measured while another agent starts.
         model.request_after(before)?;
         daemon.remove(&id)?;
         let (background_us, request_us) = background(&place, &daemon, model)?;
@@ -154,7 +154,7 @@ fn cold(bed: &Bed, model: &SilentModel) -> Result<Cold> {
     for turn in 0..=bed.runs {
         place.output(&["daemon", "stop"])?;
         let bare_us = bare(bed)?;
-        // The next daemon has the same socket.
+        // The next daemon uses the same socket.
         let (background_us, request_us) = background(&place, &daemon, model)?;
         if turn > 0 {
             samples.bare_us.push(bare_us);
@@ -166,7 +166,7 @@ fn cold(bed: &Bed, model: &SilentModel) -> Result<Cold> {
     Ok(samples)
 }
 
-/// One `--bg`: until it returns, and until the model has the agent's request. The agent is gone then.
+/// One `--bg`: the time until it returns, and until the model has the agent's request. The agent is removed afterwards.
 fn background(place: &BenchFleet, daemon: &Daemon, model: &SilentModel) -> Result<(f64, f64)> {
     let before = model.count()?;
     let (id, start, returned) = place.background()?;
@@ -175,7 +175,7 @@ fn background(place: &BenchFleet, daemon: &Daemon, model: &SilentModel) -> Resul
     Ok((micros(start, returned), micros(start, asked)))
 }
 
-/// A hundred agents of which some run, then all ended: the list, and memory.
+/// A hundred agents of which some run, then all of them ended: the list, and the memory.
 fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table: &mut Table) -> Result<()> {
     let place = BenchFleet::new(bed, &format!("fleet-{running}"), &model.url, running)?;
     let daemon = place.daemon()?;
@@ -217,7 +217,7 @@ fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table:
     place.end()
 }
 
-/// What the shims and workers of those hold that run.
+/// The memory of the shims and workers of running agents.
 pub(super) fn agents(rows: &[Value]) -> Result<Vec<(HeldMemory, HeldMemory)>> {
     let of = |row: &Value, name: &str| match row[name].as_u64() {
         Some(pid) => held(pid).map(Some),
@@ -232,7 +232,7 @@ pub(super) fn agents(rows: &[Value]) -> Result<Vec<(HeldMemory, HeldMemory)>> {
     Ok(agents)
 }
 
-/// What a bare process start takes.
+/// The time of a bare process start.
 fn bare(bed: &Bed) -> Result<f64> {
     let mut command = bed.bare().command()?;
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,19 +1,19 @@
-//! Memory of processes that run, as the kernel counts it.
+//! Memory of running processes, as the kernel counts it.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// What a process holds, in KB.
+/// The memory of a process, in KB.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldMemory {
-    /// All that is in memory, shared or not.
+    /// All resident memory, shared or not.
     pub(super) resident_kb: f64,
-    /// What would be free if it ended: no page of it is shared.
+    /// The unshared memory, which would be freed if the process ended.
     pub(super) private_kb: f64,
 }
 
-/// What a process holds now.
+/// The present memory of a process.
 pub(super) fn held(pid: u64) -> Result<HeldMemory> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -28,7 +28,7 @@ pub(super) fn held(pid: u64) -> Result<HeldMemory> {
     })
 }
 
-/// What a process holds that does nothing.
+/// The memory of a process that does nothing.
 pub(super) fn held_by_bare() -> Result<HeldMemory> {
     let mut child = Command::new("sleep")
         .arg("60")
@@ -43,7 +43,7 @@ pub(super) fn held_by_bare() -> Result<HeldMemory> {
     held
 }
 
-/// Waits until a process is started and sleeps in the kernel.
+/// Waits until a process has started and sleeps in the kernel.
 fn sleeping(pid: u64) -> Result<()> {
     loop {
         let call = std::fs::read_to_string(format!("/proc/{pid}/comm")).context("sleep is gone")?;

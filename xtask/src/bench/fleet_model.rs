@@ -1,4 +1,4 @@
-//! A model that never answers: it notes when each request was there, and lets the agent wait.
+//! A model that never answers: it records when each request arrived, and lets the agent wait.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-/// How long a request is waited for before something is wrong.
+/// Maximum time to wait for a request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A listening server. Its threads end with their clients, or with the program.
@@ -33,7 +33,7 @@ impl SilentModel {
             for stream in listener.incoming().flatten() {
                 let noted = Arc::clone(&noted);
                 std::thread::spawn(move || {
-                    // A client that goes away in between has asked nothing.
+                    // A client that disconnects meanwhile is not recorded.
                     let _ = hold(stream, &noted);
                 });
             }
@@ -41,13 +41,13 @@ impl SilentModel {
         Ok(model)
     }
 
-    /// How many requests there were.
+    /// The number of requests so far.
     pub(super) fn count(&self) -> Result<usize> {
         let at = self.noted.at.lock().map_err(|_| anyhow!("a thread of the model panicked"))?;
         Ok(at.len())
     }
 
-    /// When the first request after `before` others was there; waits for it.
+    /// Waits for the first request after `before` others; returns when it arrived.
     pub(super) fn request_after(&self, before: usize) -> Result<Instant> {
         let poisoned = |_| anyhow!("a thread of the model panicked");
         let at = self.noted.at.lock().map_err(poisoned)?;
@@ -61,7 +61,7 @@ impl SilentModel {
     }
 }
 
-/// Reads one request with its body, notes it, and waits until the client goes away.
+/// Reads one request with its body, records it, and waits until the client disconnects.
 fn hold(stream: TcpStream, noted: &Noted) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut length, mut line) = (0_u64, String::new());

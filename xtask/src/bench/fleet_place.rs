@@ -1,4 +1,4 @@
-//! A repo with a fleet of its own, for benchmarks: commands in it, requests on the daemon's socket, and an end that
+//! A repo with a fleet of its own, for benchmarks: commands in it, requests on the daemon's socket, and a shutdown that
 //! leaves no process.
 
 use std::io::{Read as _, Write as _};
@@ -13,27 +13,27 @@ use serde_json::{Value, json};
 use super::measure::Subject;
 use super::{Bed, repo};
 
-/// How long the daemon may take for an answer before something is wrong.
+/// Maximum time to wait for an answer of the daemon.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two looks at what is still there.
+/// The interval at which remaining processes are checked.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What agents talk to, as flags of a command and as fields of a request.
+/// The provider and model of the agents, as flags of a command and as fields of a request.
 const PROVIDER: &str = "anthropic";
 const MODEL: &str = "claude-sonnet-4-6";
 
-/// How long an idle agent stays in memory: the shortest that the settings know.
+/// How long an idle agent stays in memory: the shortest time that the settings allow.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
-/// What an agent does when it has its answer.
+/// What an agent does after its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterTurn {
     End,
     Stay,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct BenchFleet {
     program: PathBuf,
     home: PathBuf,
@@ -42,7 +42,7 @@ pub(super) struct BenchFleet {
 }
 
 impl BenchFleet {
-    /// A new home, and a daemon that runs so many agents at once. They talk to the model at `url`.
+    /// A new home, and settings for a daemon that runs so many agents at once. They talk to the model at `url`.
     pub(super) fn new(bed: &Bed, name: &str, url: &str, max_running: usize) -> Result<Self> {
         let home = bed.dir(name)?;
         let config = home.join(".config/caliban");
@@ -55,7 +55,7 @@ impl BenchFleet {
         Ok(Self { program: bed.program("caliban"), home, repo: repo::small(bed)?, url: url.to_owned() })
     }
 
-    /// Puts settings in front of those that there are.
+    /// Inserts settings before the existing ones.
     pub(super) fn set(&self, lines: &str) -> Result<()> {
         let file = self.home.join(".config/caliban/settings.toml");
         let known = std::fs::read_to_string(&file).context("cannot read settings")?;
@@ -71,7 +71,7 @@ impl BenchFleet {
         subject.env("ANTHROPIC_API_KEY", "none").args(args)
     }
 
-    /// What a command prints; it must succeed.
+    /// The output of a command, which must succeed.
     pub(super) fn output(&self, args: &[&str]) -> Result<String> {
         let mut command = self.subject(args).command()?;
         crate::run::output(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
@@ -85,7 +85,7 @@ impl BenchFleet {
         Ok((id.trim().to_owned(), start, Instant::now()))
     }
 
-    /// The daemon, started when it is not there.
+    /// The daemon, started if none runs.
     pub(super) fn daemon(&self) -> Result<Daemon> {
         self.output(&["agents", "list"])?;
         let status: Value = serde_json::from_str(&self.output(&["daemon", "status", "--json"])?)
@@ -116,7 +116,7 @@ impl BenchFleet {
         .to_string()
     }
 
-    /// Ends all agents and the daemon, and makes sure that no process is left.
+    /// Ends all agents and the daemon, and checks that no process is left.
     pub(super) fn end(self) -> Result<()> {
         self.ended()?;
         let start = Instant::now();
@@ -141,7 +141,7 @@ impl BenchFleet {
         vec![("CALIBAN_DAEMON_RUNTIME_DIR", runtime), ("ANTHROPIC_BASE_URL", self.url.clone())]
     }
 
-    /// Processes that were started with something of this home in their arguments: daemon, shims and workers.
+    /// Processes that have a path of this home in their arguments: daemon, shims and workers.
     pub(super) fn processes(&self) -> Vec<u32> {
         let home = self.home.to_string_lossy();
         let ours = |pid: &u32| {
@@ -155,7 +155,7 @@ impl BenchFleet {
 
 impl Drop for BenchFleet {
     fn drop(&mut self) {
-        // After an error there may still be some; best effort, the error is what counts.
+        // After an error there may still be processes. Best effort: the error matters more.
         if !self.processes().is_empty() {
             let _ = self.ended();
         }
@@ -169,13 +169,13 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// One request on a connection of its own; the answer must be good.
+    /// Sends one request on a connection of its own; the answer must be a success.
     pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value> {
         let answer = asked(&self.socket, method, path, body).with_context(|| format!("{method} {path}"))?;
         serde_json::from_str(&answer).with_context(|| format!("{method} {path}: '{answer}' is not JSON"))
     }
 
-    /// A new agent's id.
+    /// Starts an agent and returns its id.
     pub(super) fn spawn(&self, request: &str) -> Result<String> {
         let answer = self.ask("POST", "/v1/agents", request)?;
         answer["id"].as_str().map(str::to_owned).context("a new agent has no id")
@@ -187,14 +187,14 @@ impl Daemon {
         answer["agents"].as_array().cloned().context("a list has no agents")
     }
 
-    /// Ends an agent and forgets it.
+    /// Ends an agent and removes it.
     pub(super) fn remove(&self, id: &str) -> Result<()> {
         self.ask("DELETE", &format!("/v1/agents/{id}?force=true&keep=false"), "").map(drop)
     }
 
-    /// Ends all who run or may come to run; returns when their processes are gone.
+    /// Ends all agents that run or are queued; returns when their processes are gone.
     pub(super) fn kill_all(&self) -> Result<()> {
-        // The last first: so nobody who waits for a place gets one.
+        // The last first, so that no queued agent gets a free slot.
         for row in self.rows()?.iter().rev().filter(|row| row["hibernated"] != true) {
             let id = row["id"].as_str().context("an agent has no id")?;
             self.ask("POST", &format!("/v1/agents/{id}/kill"), "{}")?;
@@ -225,7 +225,7 @@ fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Result<String> 
     }
 }
 
-/// The body of an answer that is there to its end; an error when it is a refusal.
+/// The body of a complete answer; an error if it is a refusal.
 fn whole(answer: &[u8]) -> Result<Option<String>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&answer[..end]);

@@ -1,16 +1,16 @@
-//! The rows of the fleet's tables: a figure, its ratio to something of the same run, what is promised and whether
-//! that is held.
+//! The rows of the fleet's tables: a figure, its ratio to a reference of the same run, the promised limit and whether
+//! it is kept.
 
 use anyhow::Result;
 
 use super::fleet_memory::{HeldMemory, held_by_bare};
 use super::table::{Table, ms, times};
 
-/// A time and how it is judged.
+/// A time, its reference and its limit.
 pub(super) struct Time<'a> {
     pub(super) label: &'a str,
     pub(super) us: f64,
-    /// What the ratio is to, in words and microseconds.
+    /// The reference of the ratio, as text and in microseconds.
     pub(super) to: &'a str,
     pub(super) base_us: f64,
     pub(super) at_most_ms: Option<f64>,
@@ -25,7 +25,7 @@ pub(super) fn time(table: &mut Table, row: &Time<'_>) {
     table.row(row.label, cells.into_iter().chain(verdict));
 }
 
-/// Memory beside that of a process that does nothing.
+/// Memory relative to that of a process that does nothing.
 pub(super) struct Memory {
     nothing: HeldMemory,
 }
@@ -38,7 +38,7 @@ impl Memory {
         Ok(Self { nothing })
     }
 
-    /// Adds what something holds.
+    /// Adds a row of memory.
     pub(super) fn row(&self, table: &mut Table, label: &str, kb: f64, at_most_mb: Option<f64>) {
         let verdict = at_most_mb.map_or([String::new(), String::new()], |at_most| {
             [format!("≤ {at_most} MB"), verdict(kb / 1_024.0, at_most)]
@@ -48,7 +48,7 @@ impl Memory {
     }
 }
 
-/// Adds a number of things of which there may be at most so many.
+/// Adds a count with an upper limit.
 pub(super) fn count(table: &mut Table, label: &str, number: usize, at_most: usize) {
     let verdict = verdict(number as f64, at_most as f64);
     table.row(label, [number.to_string(), String::new(), String::new(), at_most.to_string(), verdict]);

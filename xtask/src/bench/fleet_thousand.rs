@@ -1,7 +1,7 @@
-//! A thousand interactive agents: they live, are adopted by one daemon after another (r03), fall asleep, cost no
-//! process then, and one of them is woken by a message.
+//! A thousand interactive agents: they start, are adopted by one daemon after another (r03), hibernate, need no process
+//! then, and some of them are woken by messages.
 //!
-//! The model keeps all of them waiting until the last one asks, so that all live at once and fall asleep together.
+//! The model holds all requests until the last agent has asked, so that all agents live at once and hibernate together.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,17 +25,17 @@ use super::table::{Table, ms};
 use crate::run;
 
 const AGENTS: usize = 1_000;
-/// What is promised of their adoption, in milliseconds.
+/// The promised limit of their adoption, in milliseconds.
 const ADOPTED_MS: f64 = 2_000.0;
-/// How often they are adopted after each way in which a daemon leaves.
+/// Number of adoptions for each way in which a daemon ends.
 const ROUNDS: usize = 3;
-/// Runs of commands whose time grows with the number of agents: fewer do, because sleep comes soon.
+/// Number of runs of commands whose time grows with the number of agents: few, because the agents hibernate soon.
 const RUNS_OF_LISTS: usize = 10;
-/// How many are woken.
+/// Number of agents that are woken.
 const WOKEN: usize = 10;
-/// How long something may take before it is wrong, beside the time until they fall asleep.
+/// Time limit of each step, not counting the time until the agents hibernate.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The pause between two looks at all.
+/// The interval at which all agents are checked.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// `base_us`: a bare process start and a bare commit.
@@ -99,7 +99,7 @@ pub(super) fn measure(bed: &Bed, base_us: f64, memory: &Memory, table: &mut Tabl
     place.end()
 }
 
-/// Waits until the rows of all agents fit, and returns them.
+/// Waits until the rows of all agents satisfy a condition, and returns them.
 fn until(daemon: &Daemon, what: &str, fits: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
     let start = Instant::now();
     loop {
@@ -113,16 +113,16 @@ fn until(daemon: &Daemon, what: &str, fits: impl Fn(&[Value]) -> bool) -> Result
     }
 }
 
-/// How a daemon leaves before the next is started.
+/// How a daemon ends before the next one is started.
 #[derive(Debug, Clone, Copy)]
 enum Leaves {
     Killed,
     Stopped,
-    /// Stopped, and its program is another file then.
+    /// Stopped, and the next daemon is a different program file.
     Upgraded,
 }
 
-/// Replaces the daemon again and again; what each start took until it was ready, in microseconds.
+/// Replaces the daemon repeatedly; returns the time until each was ready, in microseconds.
 fn adoptions(bed: &Bed, first: Daemon, living: &[Value]) -> Result<Vec<f64>> {
     let words = command_line(first.pid)?;
     let upgrade = bed.dir("fleet-upgrade")?.join("caliband");
@@ -141,16 +141,16 @@ fn adoptions(bed: &Bed, first: Daemon, living: &[Value]) -> Result<Vec<f64>> {
         let rows = daemon.rows()?;
         ensure!(known(&rows) == known(living), "after a daemon was {leaves:?} agents are not as they were");
     }
-    // The last one stays; it is ended like any other, and its end is taken with ours.
+    // The last daemon stays and is ended like any other; as our child it is reaped when we end.
     Ok(samples)
 }
 
-/// Who each agent is, and how it stands.
+/// The identity and state of each agent.
 fn known(rows: &[Value]) -> Vec<[&Value; 4]> {
     rows.iter().map(|row| [&row["id"], &row["pid"], &row["shim_pid"], &row["state"]]).collect()
 }
 
-/// Makes a daemon leave; returns when it is gone.
+/// Ends a daemon; returns when it is gone.
 fn leave(daemon: &Daemon, child: Option<Child>, leaves: Leaves) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(daemon.pid).context("a process id")?);
     let signal = match leaves {
@@ -169,7 +169,7 @@ fn leave(daemon: &Daemon, child: Option<Child>, leaves: Leaves) -> Result<()> {
     Ok(())
 }
 
-/// Starts a daemon, and waits for its word that it is ready.
+/// Starts a daemon, and waits until it reports that it is ready.
 fn start_daemon(program: &Path, args: &[PathBuf], home: &Path) -> Result<Child> {
     let mut child = Command::new(program)
         .args(args)
@@ -189,13 +189,13 @@ fn start_daemon(program: &Path, args: &[PathBuf], home: &Path) -> Result<Child> 
     Ok(child)
 }
 
-/// The words that a process was started with.
+/// The command line of a process.
 fn command_line(pid: u64) -> Result<Vec<PathBuf>> {
     let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).context("the daemon is gone")?;
     Ok(line.split_terminator('\0').map(PathBuf::from).collect())
 }
 
-/// Sends messages to some who sleep; what each took, in microseconds.
+/// Sends messages to some hibernating agents; returns the time of each, in microseconds.
 fn wake(place: &BenchFleet, daemon: &Daemon, agents: &[Value]) -> Result<Vec<f64>> {
     let mut samples = Vec::new();
     for agent in agents.iter().take(WOKEN) {
@@ -214,7 +214,7 @@ fn wake(place: &BenchFleet, daemon: &Daemon, agents: &[Value]) -> Result<Vec<f64
     Ok(samples)
 }
 
-/// The model has a connection to each agent.
+/// The model has a connection to each agent, so the file limit is raised.
 fn raise_file_limit() -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
     let wanted = (AGENTS as u64 * 4).min(hard).max(soft);

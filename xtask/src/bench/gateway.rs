@@ -1,5 +1,5 @@
-//! What the gateway adds to a model request: the same request straight to the model server and through `caliban gateway`, in turns,
-//! each on a connection that is kept.
+//! What the gateway adds to a model request: the same request directly to the model server and through `caliban
+//! gateway`, alternating, each on a kept-alive connection.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,11 +20,11 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// What it may add, in milliseconds.
+/// The limit of the added time, in milliseconds.
 const AT_MOST_MS: f64 = 1.0;
-/// How long the prompt is: as long as claude's first request.
+/// Length of the prompt: that of claude's first request.
 const PROMPT: usize = 48_000;
-/// Requests before anything is measured: connections, the account.
+/// Number of requests before the measurement, to set up connections and the account.
 const WARM_UP: usize = 5;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -50,7 +50,7 @@ fn run(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// A gateway that runs; it ends with this.
+/// A running gateway, killed when this is dropped.
 struct Gateway {
     child: Child,
     address: String,
@@ -82,7 +82,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Best effort: it is gone, or it goes.
+        // Best effort: it may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -109,7 +109,7 @@ impl GatewayClient {
         Ok(Self { stream, request: request.into_bytes() })
     }
 
-    /// Asks once; how long it took until the end of the answer, in microseconds.
+    /// Sends one request; returns the time until the end of the answer, in microseconds.
     fn ask(&mut self) -> Result<f64> {
         let start = Instant::now();
         self.stream.write_all(&self.request)?;

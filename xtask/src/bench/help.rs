@@ -1,4 +1,4 @@
-//! `--help`: all arguments built and shown, nothing else loaded.
+//! `--help`: builds and prints all arguments, loads nothing else.
 
 use super::Bench;
 use super::version::started;

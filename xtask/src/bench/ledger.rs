@@ -1,4 +1,4 @@
-//! What the ledger adds to a model request: two commits, one before it is sent and one after it.
+//! What the ledger adds to a model request: one commit before it is sent and one after.
 
 use std::process::{Command, Stdio};
 
@@ -14,13 +14,13 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// How long both may take, in milliseconds.
+/// The limit of both together, in milliseconds.
 const AT_MOST_MS: f64 = 1.0;
 
 fn run(bed: &Bed) -> Result<Table> {
     let program = bed.example("ledger")?;
     let dir = bed.dir("ledger")?;
-    // One process for all: a worker keeps its connection.
+    // One process for all rounds, because a worker keeps its connection.
     let rounds = (bed.runs * 10).to_string();
     let text = run::output(Command::new(program).arg(&dir).arg(rounds).stdin(Stdio::null()))?;
     let (bare, request) = text.trim().split_once(' ').with_context(|| format!("'{text}' is no answer"))?;

@@ -1,8 +1,8 @@
 //! Measuring commands: wall time, CPU time of the whole tree, peak memory.
 //!
-//! Each subject is measured from a process of its own, because the kernel keeps one peak for all children of a
-//! process. What it reports can never be below the memory of that process itself, which the bare start shows.
-//! Subjects that are compared take turns, so that a change of the machine's load meets all of them.
+//! Each subject is measured from a process of its own, because the kernel keeps one peak for all children of a process.
+//! The reported peak can never be below the memory of that process itself, which the bare start shows. Compared
+//! subjects alternate, so that a change of the machine's load affects all of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use super::MEASURE;
 use crate::run;
 
-/// How often subjects that are compared take turns.
+/// Number of rounds in which compared subjects alternate.
 const ROUNDS: usize = 5;
 
-/// Runs before counting, in each round: files get into the cache.
+/// Uncounted runs in each round, which fill the file cache.
 const WARM_UP: usize = 1;
 
-/// What every subject finds programs in, behind its own directories.
+/// `PATH` of every subject, after its own directories.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A command to measure, with its whole environment.
@@ -43,7 +43,7 @@ pub(crate) struct Cost {
 }
 
 impl Subject {
-    /// A program that sees `home` as its home and working directory, and nothing of the user's.
+    /// A program with `home` as its home and working directory, and none of the user's settings.
     pub(crate) fn new(program: impl AsRef<Path>, home: &Path) -> Self {
         let home_text = home.to_string_lossy().into_owned();
         let env = [("HOME", home_text.clone()), ("TMPDIR", home_text), ("PATH", PATH.to_owned())];
@@ -69,7 +69,7 @@ impl Subject {
         self
     }
 
-    /// Lets it find programs here first.
+    /// Puts a directory first in `PATH`.
     pub(crate) fn path(self, dir: &Path) -> Self {
         let path = format!("{}:{PATH}", dir.display());
         self.env("PATH", path)
@@ -103,7 +103,7 @@ impl Subject {
     }
 }
 
-/// Measures subjects that take turns.
+/// Measures subjects alternately.
 pub(crate) fn costs<const N: usize>(subjects: [&Subject; N], runs: usize) -> Result<[Cost; N]> {
     let mut samples: [Vec<Cost>; N] = std::array::from_fn(|_| Vec::new());
     for _ in 0..ROUNDS.min(runs) {
@@ -126,7 +126,7 @@ pub(crate) fn summed_up(samples: &[Cost]) -> Cost {
     Cost { wall_us: median(|cost| cost.wall_us), cpu_us: median(|cost| cost.cpu_us), peak_kb }
 }
 
-/// The middle of some numbers; 0 of none.
+/// The median; 0 for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -154,7 +154,7 @@ fn sampled(subject: &Subject, runs: usize, warm_up: usize) -> Result<Vec<Cost>> 
     Ok(samples)
 }
 
-/// The process that measures: runs the command again and again, prints one line for each run.
+/// The measuring process: runs the command repeatedly, and prints one line for each run.
 pub(crate) fn child(args: &[String]) -> Result<ExitCode> {
     let [runs, warm_up, subject] = args else { bail!("{MEASURE} is not for people") };
     let runs: usize = runs.parse().context("the number of runs")?;

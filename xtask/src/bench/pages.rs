@@ -1,5 +1,5 @@
-//! The dashboard's server: how soon a page gets its first byte, how soon ten tabs hear of a change, and what that takes of memory;
-//! then the page itself in a browser (`pages_browser.rs`).
+//! The dashboard's server: the time until a page's first byte, the time until ten tabs learn of a change, and its
+//! memory; then the page itself in a browser (`pages_browser.rs`).
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,9 +20,9 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Tabs that listen; one more reads nothing.
+/// Number of tabs that listen; one more reads nothing.
 const TABS: usize = 9;
-/// What the server may take, in megabytes.
+/// The limit of the server's memory, in megabytes.
 const AT_MOST_MB: f64 = 40.0;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -90,7 +90,7 @@ pub(super) fn memory_mb(pid: u32) -> Result<f64> {
     status_mb(pid, "VmRSS:")
 }
 
-/// Without the pages of files, such as its program, which others may share.
+/// Memory without file pages, such as those of its program, which other processes may share.
 pub(super) fn own_memory_mb(pid: u32) -> Result<f64> {
     status_mb(pid, "RssAnon:")
 }

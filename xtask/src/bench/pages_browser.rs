@@ -1,5 +1,6 @@
-//! The dashboard in headless Chromium: 500 agents on one page, and a transcript of 50,000 events. How soon there is something to see,
-//! how soon news is on the screen, how a jump and a scroll feel, and what tab and server take of memory.
+//! The dashboard in headless Chromium: 500 agents on one page, and a transcript of 50,000 events. Measures the time
+//! until something is visible, the time until an event is on the screen, the smoothness of a jump and a scroll, and the
+//! memory of tab and server.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -16,13 +17,13 @@ use super::pages::{memory_mb, own_memory_mb};
 use super::pages_pressure::Pressure;
 use super::table::Table;
 
-/// Agents on the page.
+/// Number of agents on the page.
 const AGENTS: usize = 500;
-/// Events of the long transcript.
+/// Number of events of the long transcript.
 const EVENTS: u64 = 50_000;
-/// How often a page is opened.
+/// Number of times a page is opened.
 const OPENS: usize = 5;
-/// How often something new is told, and how often one jumps.
+/// Number of events, and number of jumps.
 const TIMES: usize = 40;
 
 pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
@@ -99,7 +100,7 @@ pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
 
 const PAINTED: &str = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
 
-/// Jumps to places all over the list; how long it takes until nothing in the window is a gap.
+/// Jumps to positions all over the list; returns the time until the window has no gap.
 const JUMPS: &str = "(async () => { const list = document.querySelector('.transcript'); const took = []; \
     for (let i = 0; i < TIMES; i += 1) { \
       const begun = performance.now(); list.scrollTop = (list.scrollHeight * ((i * 37) % 97)) / 97; \
@@ -111,14 +112,14 @@ const JUMPS: &str = "(async () => { const list = document.querySelector('.transc
       took.push(performance.now() - begun); } \
     return took; })()";
 
-/// Scrolls, and how long each frame takes.
+/// Scrolls, and measures the time of each frame.
 const FRAMES: &str = "(async () => { const list = document.querySelector('.transcript'); list.scrollTop = 1000; \
     const took = []; let last = performance.now(); \
     for (let i = 0; i < 240; i += 1) { list.scrollTop += 120; const now = await new Promise(requestAnimationFrame); \
       took.push(now - last); last = now; } \
     return took.slice(5); })()";
 
-/// A script: the milliseconds since the page was asked for, in the frame in which this holds.
+/// A script that returns the milliseconds from the page's request to the first frame in which this holds.
 fn shown_when(what: &str) -> String {
     format!(
         "new Promise((resolve) => {{ const look = () => ({what}) ? resolve(performance.now()) : requestAnimationFrame(look); look(); }})"
@@ -133,14 +134,14 @@ pub(super) fn numbers(value: &Value) -> Result<Vec<f64>> {
     value.as_array().context("the page gave no list")?.iter().map(number).collect()
 }
 
-/// The value below which this part of all is.
+/// The quantile: the value below which this share of all values lies.
 pub(super) fn high(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = ((values.len() as f64 * part).ceil() as usize).saturating_sub(1);
     values.get(at).copied().unwrap_or_default()
 }
 
-/// The transcript of an agent that waits for its model and writes nothing meanwhile: replies are added to it.
+/// The transcript of an agent that waits for its model and writes nothing itself, so that we can append replies.
 pub(super) struct Book {
     file: std::fs::File,
     at: Value,
@@ -168,7 +169,7 @@ impl Book {
         self.last
     }
 
-    /// Adds replies up to this record, in one piece.
+    /// Appends replies up to this record, in one write.
     pub(super) fn write_to(&mut self, last: u64) -> Result<()> {
         let mut all = String::new();
         while self.last < last {
@@ -220,12 +221,12 @@ impl Tab {
         Ok(number(&self.order(&json!({"heap": true}))?)? / 1e6)
     }
 
-    /// Seconds of processor time that it has taken.
+    /// CPU seconds that it has used.
     pub(super) fn cpu(&mut self) -> Result<f64> {
         number(&self.order(&json!({"cpu": true}))?)
     }
 
-    /// Takes it off the screen, or puts it back.
+    /// Hides or shows the tab.
     pub(super) fn hide(&mut self, is_hidden: bool) -> Result<()> {
         self.order(&json!({"hide": is_hidden})).map(drop)
     }
@@ -238,7 +239,7 @@ impl Drop for Tab {
     }
 }
 
-/// `caliban dashboard` of the place.
+/// `caliban dashboard` of the fleet.
 struct Dashboard {
     child: Child,
     url: String,

@@ -1,5 +1,5 @@
-//! The dashboard under pressure: hundreds of events a second for half a minute. How soon they are on the screen, how many frames are
-//! late, what the tab keeps of them, and what it costs when nobody sees it.
+//! The dashboard under load: hundreds of events per second for half a minute. Measures the time until they are on the
+//! screen, the number of late frames, the memory that the tab retains, and the cost of a hidden tab.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,24 +10,24 @@ use super::fleet_place::Daemon;
 use super::pages_browser::{Book, Tab, high, number, numbers};
 use super::table::Table;
 
-/// Events a second.
+/// Events per second.
 const RATE: u64 = 200;
-/// For so many seconds.
+/// Duration in seconds.
 const SECONDS: u64 = 30;
-/// Agents that change in turn.
+/// Number of agents that change in turn.
 const CHANGING: usize = 200;
-/// Requests that are under way at once.
+/// Number of concurrent requests.
 const WRITERS: u64 = 4;
-/// A frame at 60 Hz that was late: one was left out.
+/// A frame at 60 Hz is late above this: at least one was dropped.
 const LATE_MS: f64 = 25.0;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Pressure<'a> {
     pub(super) daemon: &'a Daemon,
-    /// Agents that have not begun.
+    /// Agents that have not started.
     pub(super) queued: &'a [String],
     pub(super) origin: &'a str,
-    /// `repo/id` of the one with the long transcript.
+    /// `repo/id` of the agent with the long transcript.
     pub(super) agent: String,
 }
 
@@ -39,7 +39,7 @@ impl Pressure<'_> {
         table.remark(format!("{RATE} events a second for {SECONDS} s:"));
         let mut next = 0;
         tab.goto(self.origin)?;
-        // All of them have a time, and have come to rest.
+        // Every agent has a start time now, and the page is settled.
         next += self.fleet(next, CHANGING as u64)?.len() as u64;
         tab.eval(&settled(&format!("({FLEET_SHOWS})()"), next - 1))?;
         let idle = spent(tab, |_| {
@@ -73,7 +73,7 @@ impl Pressure<'_> {
         Ok(())
     }
 
-    /// Gives agents other times to start, as many a second as are wanted.
+    /// Changes the start times of agents, at the wanted rate.
     fn fleet(&self, first: u64, count: u64) -> Result<Vec<Caused>> {
         let begun = Instant::now();
         let write = |writer: u64| -> Result<Vec<Caused>> {
@@ -84,7 +84,7 @@ impl Pressure<'_> {
                 let id = self.queued.iter().rev().nth(id).context("there are too few agents")?;
                 let body = json!({"start_at": start_at(n)}).to_string();
                 self.daemon.ask("POST", &format!("/v1/agents/{id}/requeue"), &body)?;
-                // The daemon tells of it before it answers.
+                // The daemon sends the event before it answers.
                 caused.push((n, now()?));
             }
             Ok(caused)
@@ -100,12 +100,12 @@ impl Pressure<'_> {
     }
 }
 
-/// Each event gives an agent another minute of January 2030 to start, so that the page shows which event it was.
+/// Each event sets an agent's start to another minute of January 2030, so that the page shows which event it was.
 fn start_at(n: u64) -> String {
     format!("2030-01-{:02}T{:02}:{:02}:00Z", 1 + n / (24 * 60), n / 60 % 24, n % 60)
 }
 
-/// Adds to the transcript.
+/// Appends to the transcript.
 fn talk(book: &mut Book) -> Result<Vec<Caused>> {
     let begun = Instant::now();
     let mut caused = Vec::new();
@@ -128,7 +128,7 @@ fn now() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0)
 }
 
-/// What something gives, and the part of one processor that the tab took meanwhile, in percent.
+/// The result of `what`, and the tab's CPU usage meanwhile, in percent of one processor.
 fn spent<T>(tab: &mut Tab, what: impl FnOnce(&mut Tab) -> Result<T>) -> Result<(T, f64)> {
     let (begun, before) = (Instant::now(), tab.cpu()?);
     let made = what(tab)?;
@@ -153,7 +153,7 @@ fn report(
     if !is_hidden {
         let frames = numbers(&seen["frames"])?;
         let late = frames.iter().filter(|ms| **ms > LATE_MS).count();
-        // An event is on the screen with the first frame that shows it or a later one.
+        // An event counts as shown with the first frame that shows it or a later one.
         let shown: Vec<(u64, f64)> = seen["shown"]
             .as_array()
             .context("the page gave no list")?
@@ -177,26 +177,27 @@ fn report(
     Ok(())
 }
 
-/// When the page first showed an event. A transcript shows the end only: what is further up was passed over in the same frame.
+/// When the page first showed an event. A transcript shows only its end: earlier records of the same frame are never
+/// visible.
 fn first_shown(seen: &Value, shown: &[(u64, f64)], n: u64) -> Option<f64> {
     let is_it = |(known, _): &&(u64, f64)| if seen["isEnd"] == true { *known >= n } else { *known == n };
     shown.iter().find(is_it).map(|(_, at)| *at)
 }
 
-/// A script: waits until the page shows this number or a later one.
+/// A script that waits until the page shows this number or a later one.
 fn settled(shows: &str, last: u64) -> String {
     format!(
         "new Promise((resolve) => {{ const look = () => Math.max(...{shows}) >= {last} ? resolve(true) : setTimeout(look, 50); look(); }})"
     )
 }
 
-/// The events that the fleet shows, of these rows or of all.
+/// The events that the fleet page shows, in these rows or in all.
 const FLEET_SHOWS: &str = "(rows = document.querySelectorAll('.agent-row')) => [...rows].map((row) => /starts at (\\d{4}-\\d\\d-\\d\\d) (\\d\\d:\\d\\d)/.exec(row.querySelector('.doing').textContent)).filter(Boolean).map((it) => Math.round((Date.parse(it[1] + 'T' + it[2]) - 1893456000000) / 60000)).concat([-1])";
 
-/// The last record that a transcript shows.
+/// The last record that the transcript shows.
 const TALK_SHOWS: &str = "() => [Math.max(-1, ...[...document.querySelectorAll('.transcript .it')].slice(-3).map((it) => Number(/number (\\d+)/.exec(it.textContent)?.[1] ?? -1)))]";
 
-/// Notes when what is shown changes, and how long frames take.
+/// Records when the displayed events change, and the time of each frame.
 const WATCH: &str = "(() => { const shows = SHOWS; const list = document.querySelector('LIST'); const isEnd = list.matches('.transcript'); \
     const shown = []; const known = new Set(); const frames = []; let rows = new Set(); let last = 0; let isOver = false; \
     const seen = new MutationObserver((all) => { for (const { target } of all) { const row = (target.nodeType === 3 ? target.parentElement : target)?.closest('.agent-row'); if (row) rows.add(row); } \

@@ -1,4 +1,4 @@
-//! `caliban rm` of 200 agents that are done, beside bare `git worktree remove` of as many trees.
+//! `caliban rm` of 200 agents that are done, relative to bare `git worktree remove` of as many trees.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,7 +15,7 @@ pub(super) const BENCH: Bench =
     Bench { name: "rm", what: "200 agents with a worktree each; × is to 200 `git worktree remove`", run };
 
 const AGENTS: usize = 200;
-/// How many times the wall time of git's own it may take.
+/// The limit of the wall time, relative to git.
 const AT_MOST: f64 = 2.0;
 
 fn run(bed: &Bed) -> Result<Table> {

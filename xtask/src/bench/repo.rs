@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::Bed;
 use crate::run;
 
-/// How many files the small repo has.
+/// Number of files in the small repo.
 pub(super) const FILES: usize = 20;
 
 /// A repo with a few files and one commit.
@@ -28,7 +28,7 @@ pub(super) fn small(bed: &Bed) -> Result<PathBuf> {
     Ok(repo)
 }
 
-/// What `src/part_<n>.rs` holds.
+/// The content of `src/part_<n>.rs`.
 pub(super) fn text(n: usize) -> String {
     format!("//! Part {n}.\n\npub fn part_{n}() -> usize {{\n    {n}\n}}\n")
 }

@@ -1,4 +1,4 @@
-//! How long the first request for a one-line prompt is: what every conversation pays for.
+//! The size of the first request for a one-line prompt, which every conversation pays for.
 
 use anyhow::{Context as _, Result};
 
@@ -13,7 +13,7 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// What it may be, in KB.
+/// The limit, in KB.
 const AT_MOST_KB: f64 = 12.0;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -37,7 +37,7 @@ fn run(bed: &Bed) -> Result<Table> {
     let mut table = Table::new(&["KB", ""]);
     let mut base = None;
     for (name, subject) in subjects {
-        // They end with an error, as they are all refused; what counts is what they sent.
+        // All of them end with an error because they are refused; only their requests matter.
         let status = subject.command()?.status().with_context(|| format!("cannot run {name}"))?;
         let Some(bytes) = capture.first() else {
             table.remark(format!("{name} sent nothing and ended with {status}"));

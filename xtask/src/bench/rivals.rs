@@ -1,6 +1,6 @@
-//! Other coding agents on this machine, set up to talk to a local model server and to nobody else.
+//! Other coding agents on this machine, configured to talk to a local model server only.
 //!
-//! They are looked for and never installed. Proxies that lead nowhere keep them from any other host.
+//! They are looked up and never installed. A proxy address without a listener keeps them from any other host.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,21 @@ use super::Bed;
 use super::measure::Subject;
 use crate::run;
 
-/// Where they are looked for besides `PATH`: where the tests with real clients have them.
+/// Where to look besides `PATH`: the directory of the tests with real clients.
 const ELSEWHERE: &str = "/tmp/tk-clients/node_modules/.bin";
 
-/// Nobody listens there.
+/// No process listens there.
 const NOWHERE: &str = "http://127.0.0.1:9";
 
 /// Another agent.
 pub(super) struct Rival {
-    /// What is run, for people.
+    /// Its name for people.
     pub(super) name: &'static str,
-    /// What is run.
+    /// The command.
     pub(super) subject: Subject,
 }
 
-/// Those that are here, asked to say hello to the server at `url`.
+/// Those that are installed, with a prompt to say hello to the server at `url`.
 pub(super) fn here(bed: &Bed, url: &str, dir: &Path) -> Result<Vec<Rival>> {
     let mut rivals = Vec::new();
     if let Some(program) = found("codex") {
@@ -70,7 +70,7 @@ fn claude(bed: &Bed, program: &Path, url: &str, dir: &Path) -> Result<Subject> {
     Ok(subject.args(["-p", "hello"]))
 }
 
-/// A program that reaches this machine only.
+/// A program that can reach this machine only.
 fn alone(program: &Path, home: &Path, dir: &Path) -> Subject {
     let mut subject = Subject::new(program, home).dir(dir).path(program.parent().unwrap_or(Path::new("/")));
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {

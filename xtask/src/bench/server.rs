@@ -1,4 +1,4 @@
-//! The test kit's model server as a process of its own, so that its work is not counted as a client's.
+//! The test kit's model server as a process of its own, so that its work does not count as the client's.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Bed;
 
-/// A running server; it ends with this.
+/// A running server, killed when this is dropped.
 pub(super) struct BenchServer {
     child: Child,
     /// Where it listens.
@@ -36,7 +36,7 @@ impl BenchServer {
         Ok(server)
     }
 
-    /// Lets whoever asks wait for the answer, until [`BenchServer::go_on`].
+    /// Holds all requests until [`BenchServer::go_on`].
     pub(super) fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
@@ -54,7 +54,7 @@ impl BenchServer {
 
 impl Drop for BenchServer {
     fn drop(&mut self) {
-        // Best effort: it is gone, or it goes.
+        // Best effort: it may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

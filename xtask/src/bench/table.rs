@@ -1,4 +1,4 @@
-//! What a benchmark prints: rows of cells, and remarks below them.
+//! A benchmark's output: rows of cells, and remarks below them.
 
 use super::measure::Cost;
 
@@ -18,7 +18,7 @@ impl Table {
         Self { rows: vec![(String::new(), head)], remarks: Vec::new() }
     }
 
-    /// For costs.
+    /// A table of costs.
     pub(super) fn of_costs() -> Self {
         Self::new(&COSTS)
     }
@@ -28,7 +28,7 @@ impl Table {
         self.rows.push((label.into(), cells.into_iter().collect()));
     }
 
-    /// Adds a row of costs, with their ratios to something.
+    /// Adds a row of costs, with their ratios to `base`.
     pub(super) fn cost(&mut self, label: impl Into<String>, cost: Cost, base: Option<Cost>) {
         let cell = |shown: String, of: fn(&Cost) -> f64| match base {
             Some(base) => format!("{shown} {:>6}", times(of(&cost) / of(&base).max(1.0))),
@@ -49,7 +49,7 @@ impl Table {
         self.remarks.push(text.into());
     }
 
-    /// Adds a line about something that is promised.
+    /// Adds a line about a promised limit.
     pub(super) fn promise(&mut self, what: &str, value: f64, at_most: f64, unit: &str) {
         let verdict = if value <= at_most { "held" } else { "NOT HELD" };
         self.remark(format!("{what}: {value:.1}{unit}, promised at most {at_most}{unit}: {verdict}"));

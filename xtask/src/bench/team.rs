@@ -1,4 +1,4 @@
-//! A team in tmux: a broadcast to twenty members in panes while eight agents send.
+//! A team in tmux: a broadcast to twenty members in panes while eight agents send messages.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// What a broadcast may take, in milliseconds.
+/// The limit of a broadcast, in milliseconds.
 const AT_MOST_MS: f64 = 50.0;
 
 const MEMBERS: usize = 20;
 const SENDERS: usize = 8;
 const SENDS: usize = 25;
-/// How often is broadcast.
+/// Number of broadcasts.
 const BROADCASTS: usize = 15;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -65,7 +65,7 @@ fn run(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// A tmux server with a session of the broker in it. The server ends with this.
+/// A tmux server with a broker session in it, killed when this is dropped.
 struct Team<'a> {
     bed: &'a Bed,
     socket: String,
@@ -140,7 +140,7 @@ impl<'a> Team<'a> {
 
 impl Drop for Team<'_> {
     fn drop(&mut self) {
-        // Best effort, and our own server by its own socket: the deliverer leaves with it.
+        // Best effort. Kills our own server by its socket; the deliverer exits with it.
         let _gone = self.ask(&["kill-server"]);
     }
 }

@@ -1,6 +1,6 @@
 //! What one tool call adds to a run: the call, its records in the transcript, and one more request.
 //!
-//! Calls that only read have their records handed to the kernel; a call that changes something begins only when its
+//! The records of a call that only reads are handed to the kernel; a call that changes something begins only after its
 //! record is synced. So only the row of Write pays for the disk, and only its ratio is to a synced append.
 
 use std::fs::OpenOptions;
@@ -23,10 +23,10 @@ pub(super) const BENCH: Bench = Bench {
     run: measured,
 };
 
-/// What a tool turn may add, in milliseconds.
+/// The limit of the time that a tool turn adds, in milliseconds.
 const AT_MOST_MS: f64 = 5.0;
 
-/// The tool turns of the long run.
+/// Number of tool turns of the long run.
 const MANY: usize = repo::FILES;
 
 fn measured(bed: &Bed) -> Result<Table> {
@@ -47,7 +47,7 @@ fn measured(bed: &Bed) -> Result<Table> {
         &caliban("read many")?,
         &caliban("write many")?,
     ];
-    // On both sides, so that a change of the disk's load meets all.
+    // Before and after, so that a change of the disk's load affects all.
     let mut synced = synced_appends(bed)?;
     let [plain, read, glob, reads, writes] = measure::costs(subjects, bed.runs)?;
     synced.extend(synced_appends(bed)?);
@@ -71,7 +71,7 @@ fn measured(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// A call that fails costs something else: all of them have to succeed.
+/// Checks that all calls succeed: a failed call has a different cost.
 fn carried_out(subject: &Subject, wanted: usize) -> Result<()> {
     let mut command = subject.clone().args(["--output-format", "stream-json"]).command()?;
     let events = run::output(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
@@ -84,7 +84,7 @@ fn carried_out(subject: &Subject, wanted: usize) -> Result<()> {
 fn script() -> Value {
     let path = |n: usize| format!("src/part_{n}.rs");
     let read = |n: usize| json!([{"name": "Read", "input": {"file_path": path(n)}}]);
-    // What is there already, so that every run does the same; it has to be read first.
+    // Writes the existing content, so that every run does the same; the file has to be read first.
     let write =
         |n: usize| json!([{"name": "Write", "input": {"file_path": path(n), "content": repo::text(n)}}]);
     let when = |prompt: &str, turn: usize| json!({"first_prompt_contains": prompt, "turn": turn});
@@ -102,7 +102,7 @@ fn script() -> Value {
     json!({"steps": steps})
 }
 
-/// Lines appended to a file and on the disk, on the same file system: microseconds for each.
+/// The time of each synced append to a file on the same file system, in microseconds.
 fn synced_appends(bed: &Bed) -> Result<Vec<f64>> {
     let path = bed.scratch.join("appended");
     let mut file = OpenOptions::new().create(true).append(true).open(&path).context("cannot append")?;

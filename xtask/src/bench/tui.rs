@@ -1,7 +1,8 @@
-//! `tui`: the screen in a terminal of its own: when its first frame is there, how long a key takes, what it costs when
-//! nothing happens, and what it costs when agents stream.
+//! `tui`: the terminal UI in a terminal of its own: the time until its first frame, the latency of a key, its cost when
+//! idle, and its cost while agents stream.
 //!
-//! The terminal is a pty that this process reads; the model is a script. Others are started beside it when they are here.
+//! The terminal is a pty that this process reads; the model is a script. Other agents are measured beside it if they
+//! are installed.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -22,17 +23,17 @@ pub(super) const BENCH: Bench = Bench {
     run: measure,
 };
 
-/// Lines of the long conversation.
+/// Number of lines of the long conversation.
 const LINES: usize = 10_000;
-/// Keys that are pressed.
+/// Number of keys pressed.
 const KEYS: usize = 60;
-/// How long nothing happens.
+/// Duration of the idle phase.
 const IDLE: Duration = Duration::from_secs(5);
-/// How long agents stream.
+/// Duration of the streaming phase.
 const STREAM: Duration = Duration::from_secs(5);
-/// How long anything may take.
+/// Time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What is promised.
+/// The promised limits.
 const KEY_MS: f64 = 16.0;
 const MEMORY_MB: f64 = 40.0;
 const STREAM_CPU: f64 = 0.5;
@@ -51,7 +52,7 @@ fn measure(bed: &Bed) -> Result<Table> {
         let Some(program) = found(name) else { continue };
         let home = bed.dir(&format!("{name}-screen"))?;
         let line = ScreenRun { program, args: Vec::new(), home, dir: dir.clone() };
-        // Their first frame is the first hundred bytes.
+        // Their first frame counts as complete after a hundred bytes.
         let theirs = median(3, || {
             let mut screen = Screen::start(&line)?;
             let at = screen.wait_until(|seen| seen.len() > 100)?;
@@ -64,7 +65,7 @@ fn measure(bed: &Bed) -> Result<Table> {
     table.row("key to frame, empty", [ms(empty), String::new()]);
     let mut screen = opened(bed, &dir, &long())?;
     screen.say("count")?;
-    // Blanks that are on the screen already are not written again.
+    // Blanks that are on the screen already are not written again, so only the number is looked for.
     screen.wait_for(&LINES.to_string())?;
     screen.settle(Duration::from_millis(500));
     let full = keys(&mut screen)?;
@@ -108,7 +109,7 @@ fn streaming() -> String {
     format!(r#"{{"steps": [{{"text": "{text}", "chunks": 2000, "chunk_delay_ms": 10, "repeat": true}}]}}"#)
 }
 
-/// What is run, and where.
+/// A command, and where it runs.
 struct ScreenRun {
     program: std::path::PathBuf,
     args: Vec<String>,
@@ -162,7 +163,7 @@ impl Screen {
         let pty = openpty(&size, None).context("there is no pty")?;
         let slave = || Ok::<_, std::io::Error>(Stdio::from(pty.slave.try_clone()?));
         let begun = Instant::now();
-        // `setsid -c`: the pty is its controlling terminal, so that signals and sizes come from it.
+        // `setsid -c`: makes the pty the controlling terminal, so that signals and sizes come from it.
         let mut command = Command::new("setsid");
         for name in
             ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "NO_COLOR", "TMUX", "INSIDE_EMACS"]
@@ -187,7 +188,7 @@ impl Screen {
         Ok(Self { child, terminal: File::from(pty.master), seen: Vec::new(), begun })
     }
 
-    /// Reads what is there.
+    /// Reads the available output.
     fn read(&mut self) -> Result<()> {
         let mut buffer = [0; 64 * 1024];
         loop {
@@ -200,7 +201,7 @@ impl Screen {
         }
     }
 
-    /// Waits for a condition about all bytes so far; when it held after the start, in microseconds.
+    /// Waits for a condition on all bytes so far; returns the time since the start, in microseconds.
     fn wait_until(&mut self, holds: impl Fn(&[u8]) -> bool) -> Result<f64> {
         let begun = Instant::now();
         while !holds(&self.seen) {
@@ -256,7 +257,7 @@ impl Screen {
         Ok((bytes, self.cpu_seconds()? - before))
     }
 
-    /// The program below `setsid`, or `setsid` itself where it has become the program.
+    /// The program below `setsid`, or `setsid` itself if it has become the program.
     fn pid(&self) -> Result<u32> {
         let pid = self.child.id();
         let children =

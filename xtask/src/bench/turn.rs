@@ -1,5 +1,5 @@
-//! One turn of `caliban -p hello`, over HTTP against a model server without latency, and beside it the other
-//! agents that are on this machine.
+//! One turn of `caliban -p hello`, over HTTP against a model server without latency, compared with the other agents on
+//! this machine.
 
 use anyhow::Result;
 use serde_json::json;
@@ -15,10 +15,10 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// How much less CPU and memory than codex is promised.
+/// The promised factor by which CPU time and memory are below codex's.
 const LESS_THAN_CODEX: f64 = 10.0;
 
-/// The others take long: fewer runs of them do.
+/// The other agents are slow, so they run less often.
 const RUNS_OF_OTHERS: usize = 10;
 
 fn run(bed: &Bed) -> Result<Table> {
@@ -64,7 +64,7 @@ fn run(bed: &Bed) -> Result<Table> {
     Ok(table)
 }
 
-/// `caliban`, pointed at the server through Anthropic's protocol.
+/// `caliban` with Anthropic's protocol, pointed at the server.
 pub(super) fn over_http(bed: &Bed, server: &BenchServer, home: &std::path::Path) -> Result<Subject> {
     Ok(Subject::new(bed.program("caliban"), home)
         .env("ANTHROPIC_BASE_URL", server.url.as_str())

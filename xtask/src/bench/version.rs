@@ -1,4 +1,4 @@
-//! `--version`: the price of being there at all.
+//! `--version`: the cost of starting at all.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ pub(super) const BENCH: Bench = Bench {
     run: |bed| started(bed, "--version"),
 };
 
-/// How many times the CPU time of a bare process start it may take.
+/// The limit of CPU time, relative to a bare process start.
 const AT_MOST: f64 = 3.0;
 
 /// Both programs with one flag.

@@ -1,4 +1,4 @@
-//! A worktree of a repo with 50,000 files, made as an agent's is made, beside git's own with parallel checkout.
+//! A worktree of a repo with 50,000 files, made like an agent's, relative to git's own with parallel checkout.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// How many times the wall time of git's own it may take.
+/// The limit of the wall time, relative to git.
 const AT_MOST: f64 = 1.1;
 
-/// Fifty thousand files write hundreds of megabytes each time: a few runs do.
+/// Each run writes hundreds of megabytes, so a few runs suffice.
 const RUNS: usize = 7;
 
 const DIRECTORIES: usize = 500;
@@ -48,7 +48,7 @@ fn run(bed: &Bed) -> Result<Table> {
     for n in 0..=runs {
         let mine = || timed(bed, &repo, &head, &ours_at, "caliban/bench");
         let gits = || timed(bed, &repo, &git, &plain, "plain");
-        // Neither is always the second one.
+        // The order alternates, so that neither always runs second.
         let (mine, gits) = if n % 2 == 0 {
             let mine = mine()?;
             (mine, gits()?)
@@ -57,7 +57,7 @@ fn run(bed: &Bed) -> Result<Table> {
             (mine()?, gits)
         };
         let fresh = timed(bed, &repo, &fresh, &ours_at, "caliban/bench")?;
-        // The first of each is the warm-up.
+        // The first run of each is the warm-up.
         if n > 0 {
             by_us.push(mine);
             by_git.push(gits);
@@ -76,7 +76,7 @@ fn run(bed: &Bed) -> Result<Table> {
 }
 
 fn timed(bed: &Bed, repo: &Path, subject: &Subject, at: &Path, branch: &str) -> Result<Cost> {
-    // What the last one left to be written shall not be paid for by this one.
+    // Sync first, so that this run does not pay for the writes of the previous one.
     run::output(&mut run::command("sync"))?;
     let cost = measure::once(subject);
     let there = at.join("d0").join("f0.rs").is_file() || at.join("README.md").is_file();
@@ -86,17 +86,17 @@ fn timed(bed: &Bed, repo: &Path, subject: &Subject, at: &Path, branch: &str) -> 
     Ok(cost)
 }
 
-/// Takes a worktree and its branch away, if they are there.
+/// Removes a worktree and its branch, if they exist.
 fn clean(bed: &Bed, repo: &Path, at: &Path, branch: &str) {
     let path = at.to_string_lossy();
     for args in [&["worktree", "remove", "--force", &path][..], &["branch", "-D", branch]] {
         let mut git = repo::git(repo, &bed.scratch);
-        // Best effort: what is not there cannot be removed, and what stays makes the next one fail.
+        // Best effort: they may not exist, and a leftover makes the next run fail.
         let _ = git.args(args).stdin(Stdio::null()).output();
     }
 }
 
-/// The repo, made once and kept.
+/// The repo, which is made once and kept.
 fn large(bed: &Bed) -> Result<PathBuf> {
     let repo = bed.cache.join(format!("repo-{FILES}"));
     if repo.join(".git/made").is_file() {
