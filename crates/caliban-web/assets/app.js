@@ -1,4 +1,4 @@
-// Begins: signs in, opens the stream, draws the page of the address.
+// Entry point: signs in, opens the stream, renders the page of the address.
 import { effect, html, render, signal, useEffect } from "./base/html.js";
 import { get, pageKey, session, signIn, takeToken } from "./base/api.js";
 import { start } from "./base/live.js";
@@ -12,7 +12,7 @@ import { Login } from "./pages/login.js";
 import { Shell } from "./parts/shell.js";
 import { Fleet } from "./pages/fleet.js";
 
-/** Pages that are loaded when they are first opened. @type {Record<string, { name: string, fixed?: boolean, load?: () => Promise<any>, part?: any }>} */
+/** Pages; loaded when first opened. @type {Record<string, { name: string, fixed?: boolean, load?: () => Promise<any>, part?: any }>} */
 const PAGES = {
   fleet: { name: "", part: Fleet },
   agent: { name: "Agent", fixed: true, load: () => import("./pages/agent.js") },
@@ -25,7 +25,7 @@ const PAGES = {
   settings: { name: "Settings", load: () => import("./pages/settings.js") },
 };
 const loaded = signal(0);
-/** Why signing in did not work. @type {import("./vendor/signals-core.js").Signal<any>} */
+/** Why the sign-in failed. @type {import("./vendor/signals-core.js").Signal<any>} */
 const refusal = signal(null);
 
 function App() {
@@ -50,7 +50,7 @@ function App() {
   return html`<${Shell} fixed=${page.fixed ?? false} page=${page.part ? html`<${page.part} key=${id} />` : html`<div class="page"><${Loading} /></div>`} />`;
 }
 
-/** Says outside of the page how many need you; a tab that nobody sees does, too. */
+/** Shows in the tab's title and icon how many agents need you, in hidden tabs too. */
 function badge() {
   const needy = counts.value.needs_you;
   document.title = title(needy, PAGES[route.value.page]?.name ?? "");
@@ -73,7 +73,7 @@ async function begin() {
   }
   if (!pageKey()) session.value = "out";
   else if (session.value === "unknown") {
-    // The first look says whether the cookie still counts; without an answer the page opens and says that it is offline.
+    // This request shows whether the cookie is still valid; without an answer the page opens and reports that it is offline.
     session.value = "in";
     get("/api/v1/me").catch(() => {});
   }

@@ -1,4 +1,4 @@
-// Makes the page installable and opens it from a notice. It keeps nothing: what is shown is always the server's.
+// Makes the page installable and opens it from a notice. It caches nothing: content always comes from the server.
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
 self.addEventListener("notificationclick", (event) => {

@@ -1,14 +1,14 @@
-// Requests to the server: the page key on each, the server's words in each error.
+// Requests to the server: each carries the page key; errors have the server's text.
 import { signal } from "./html.js";
 
 const KEY = "caliban.page-key";
-/** How long a request may take; a merge or a kill waits for processes. */
+/** Time limit of a request; a merge or a kill waits for processes. */
 const TIMEOUT_MS = 120_000;
 
-/** "unknown" until the first answer, "in", or "out". */
+/** "unknown" until the first response, then "in" or "out". */
 export const session = signal("unknown");
 
-/** An error in the server's words, or ours when it could not be reached. */
+/** An error with the server's text, or ours if the server could not be reached. */
 export class ApiError extends Error {
   /** @param {number} status @param {string} code @param {string} message @param {string} [hint] */
   constructor(status, code, message, hint) {
@@ -19,7 +19,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The key of this page, which a request needs beside the cookie. */
+/** The page key, which a request needs besides the cookie. */
 export function pageKey() {
   try {
     return localStorage.getItem(KEY) ?? "";
@@ -28,15 +28,15 @@ export function pageKey() {
   }
 }
 
-/** A name that nothing else has. */
+/** A unique id. */
 export const randomId = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
 
-/** How long a request without an answer counts as the same when it is made again. */
+/** For how long a repetition of a request without a response reuses its key. */
 const UNSETTLED_MS = 120_000;
-/** Effects without an answer yet, by what they ask for: whoever clicks again means the same one. @type {Map<string, { key: string, at: number }>} */
+/** Requests with effects that have no response yet, by content: a second click means the same request. @type {Map<string, { key: string, at: number }>} */
 const unsettled = new Map();
 
-/** The key of an effect. Two requests with one key are one to the server. @param {string} what */
+/** The idempotency key of a request: the server carries out two requests with the same key once. @param {string} what */
 function keyOf(what) {
   const now = Date.now();
   for (const [one, { at }] of unsettled) if (now - at > UNSETTLED_MS) unsettled.delete(one);
@@ -63,7 +63,7 @@ export async function request(method, path, body, how = {}) {
   }
   if (answer.status === 304) return null;
   const said = await answer.text();
-  // A server that fails may have acted; any other answer settles it.
+  // After a 5xx the effect may have happened; any other response settles the request.
   if (answer.status < 500) unsettled.delete(what);
   let json = null;
   try {
@@ -85,20 +85,20 @@ export const get = (path, how) => request("GET", path, undefined, how);
 /** @param {string} path @param {any} [body] @param {{ headers?: Record<string, string> }} [how] */
 export const post = (path, body = {}, how = undefined) => request("POST", path, body, how);
 
-/** Below which an agent's routes are. @param {string} key */
+/** The path prefix of an agent's routes. @param {string} key */
 export const agentPath = (key) => {
   const [repo, id] = key.split("/");
   return `/api/v1/repos/${repo}/agents/${id}`;
 };
 
-/** Swaps the link's token for cookie and key. @param {string} token */
+/** Exchanges the link's token for a cookie and a page key. @param {string} token */
 export async function signIn(token) {
   const answer = await request("POST", "/auth/link", { token });
   localStorage.setItem(KEY, answer.page_key);
   session.value = "in";
 }
 
-/** Takes the token out of the address, so that it is in no bookmark. */
+/** Removes the token from the address, so that it gets into no bookmark. */
 export function takeToken() {
   const found = /^#t=([\w.~-]+)$/.exec(location.hash);
   if (!found) return null;

@@ -1,6 +1,6 @@
-// Numbers, money and times in words. Pure; times are given, never read.
+// Numbers, money and times as text. Pure; the current time is a parameter.
 
-/** Micro-dollars; what has no price is a dash and never 0. @param {number | null | undefined} micro */
+/** Micro-dollars; an unknown price is a dash, never 0. @param {number | null | undefined} micro */
 export function money(micro) {
   if (micro === null || micro === undefined) return "–";
   const usd = micro / 1e6;
@@ -82,10 +82,10 @@ export function bytes(count) {
   return `${(count / 1024 / 1024).toFixed(1)} MB`;
 }
 
-/** A text of one line: its line ends as a sign that every font has. @param {string | null | undefined} text */
+/** A text as one line: line ends become a sign that every font has. @param {string | null | undefined} text */
 export const oneLine = (text) => (text ?? "").replace(/[\n␊]+/g, " ↵ ");
 
-/** A call without the name of its tool before it. @param {string} tool @param {string} what */
+/** A call without the tool name in front. @param {string} tool @param {string} what */
 export const bare = (tool, what) => oneLine(what.startsWith(`${tool} `) ? what.slice(tool.length + 1) : what);
 
 /** The last part of a path. @param {string} path */
@@ -93,10 +93,10 @@ export function basename(path) {
   return path.replace(/\/+$/, "").split("/").pop() || path;
 }
 
-/** A browser's description of itself, in the words of people: "Firefox 145 on Linux". @param {string} agent */
+/** A browser's user agent in short: "Firefox 145 on Linux". @param {string} agent */
 export function browser(agent) {
   const system = [["Android", "Android"], ["iPhone", "iPhone"], ["iPad", "iPad"], ["Mac OS X", "Mac"], ["Windows", "Windows"], ["Linux", "Linux"]].find(([sign]) => agent.includes(sign))?.[1];
-  // Each says that it is also those behind it.
+  // In this order: each browser's user agent also names those after it.
   for (const [sign, name] of [["Edg", "Edge"], ["OPR", "Opera"], ["Firefox", "Firefox"], ["Chrome", "Chrome"], ["Version", "Safari"]]) {
     const found = new RegExp(`${sign}[A-Za-z]*/(\\d+)`).exec(agent);
     if (found) return `${name} ${found[1]}${system ? ` on ${system}` : ""}`;

@@ -1,10 +1,10 @@
-// What every component imports: `html` bound to Preact, the hooks and the signals.
+// Imported by every component: `html` bound to Preact, the hooks and the signals.
 import { Component, createElement, Fragment, options, render } from "../vendor/preact.js";
 import htm from "../vendor/htm.js";
 
-/** The drawing that waits until somebody sees the page. @type {(() => void) | null} */
+/** The rendering that waits until the page is visible. @type {(() => void) | null} */
 let waiting = null;
-// Nothing is drawn on a page that nobody sees.
+// A hidden page is not rendered.
 options.debounceRendering = (/** @type {() => void} */ draw) => {
   if (document.hidden) waiting = draw;
   else queueMicrotask(draw);
@@ -18,7 +18,7 @@ document.addEventListener("visibilitychange", () => {
 export const html = htm.bind(createElement);
 
 /**
- * A component that is drawn anew only when one of these props is another one. For rows of long lists.
+ * A component that is rendered again only when one of these props changes. For rows of long lists.
  * @template P @param {(keyof P)[]} names @param {(props: P) => any} draw @returns {any}
  */
 export const drawnFor = (names, draw) =>

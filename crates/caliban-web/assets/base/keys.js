@@ -1,4 +1,4 @@
-// The keyboard. A page lays its keys over those of the shell; typing is never a command.
+// The keyboard. A page's keys take precedence over the shell's; typing into a field is never a command.
 import { signal, useLayoutEffect, useRef } from "./html.js";
 import { singleKeys } from "./prefs.js";
 
@@ -6,14 +6,14 @@ import { singleKeys } from "./prefs.js";
 
 /** The layers, the topmost last. @type {{ keys: Keys, modal: boolean }[]} */
 const layers = [];
-/** A first key that waits for its second. */
+/** The first key of an incomplete two-key command. */
 let prefix = "";
 let prefixAt = 0;
 const PREFIX_MS = 1200;
-/** When something was last typed into a field; answers to asks look at it, and look it. */
+/** When a key was last typed into a field; a question is not answered shortly after (view/approval.js). */
 export const typedAt = signal(-Infinity);
 
-/** Whether keys go into this element. @param {EventTarget | null} target */
+/** Whether the element takes text input. @param {EventTarget | null} target */
 export function isField(target) {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) && !/^(checkbox|radio|button)$/.test(/** @type {any} */ (target).type ?? "");
 }
@@ -46,7 +46,7 @@ addEventListener(
       return;
     }
     prefix = "";
-    // What a focused control does by itself is its own.
+    // Enter and Space on a focused control activate that control.
     const control = event.target instanceof HTMLElement && event.target.closest("button,a[href],summary,[role=tab],[role=option]");
     if (control && (name === "Enter" || name === " ")) return;
     for (let i = layers.length - 1; i >= 0; i -= 1) {
@@ -62,11 +62,11 @@ addEventListener(
 );
 addEventListener("input", () => (typedAt.value = performance.now()), true);
 
-/** Adds keys while a component is there. A layer keeps its place when its component is drawn again. @param {Keys} keys @param {{ modal?: boolean }} [how] */
+/** Adds keys while a component is mounted. A layer keeps its place when its component is rendered again. @param {Keys} keys @param {{ modal?: boolean }} [how] */
 export function useKeys(keys, how = {}) {
   const layer = useRef({ keys, modal: how.modal ?? false }).current;
   layer.keys = keys;
-  // With the component: a key that is pressed as soon as it is seen is its own.
+  // In the same frame as the component, so that a key pressed as soon as it is visible reaches it.
   useLayoutEffect(() => {
     layers.push(layer);
     return () => void layers.splice(layers.indexOf(layer), 1);

@@ -1,18 +1,18 @@
-// One stream for all tabs of this browser: the tab that has the lock reads it, the others hear it over a channel.
-// A browser allows six connections to a server; a stream per tab would stop the seventh tab.
+// One stream for all tabs of this browser: the tab with the lock reads it and passes it on over a channel.
+// A browser allows six connections to a server; with a stream per tab the seventh tab would hang.
 import { get, pageKey, session } from "./api.js";
 import { sseParser } from "../view/sse.js";
 import { link, take, whole } from "./store.js";
 
-/** Silence after which the stream counts as dead: the server pings every 10 s. */
+/** The stream counts as dead after this silence: the server pings every 10 s. */
 const SILENCE_MS = 25_000;
 const RETRY_MS = [500, 1000, 2000, 3000];
-/** At most so many agents are watched at once. */
+/** Maximum number of agents watched at once. */
 const WATCH_MAX = 16;
-/** How long news waits on a page that nobody sees, and how much of it. */
+/** How long, and how many, events wait on a hidden page. */
 const HIDDEN_MS = 1000;
 const HIDDEN_NEWS = 1000;
-/** How long another tab may take to answer. */
+/** Time limit for another tab's answer. */
 const HELLO_MS = 800;
 
 const me = Math.random().toString(36).slice(2);
@@ -20,13 +20,13 @@ const channel = new BroadcastChannel("caliban-live");
 let isLeader = false;
 let lastId = "";
 let attempt = 0;
-/** Ends the stream that is open, so that it is opened anew. */
+/** Closes the open stream, so that it is reopened. */
 let reopen = () => {};
-/** Ends the wait for the next try. */
+/** Ends the wait for the next attempt. */
 let hurry = () => {};
 /** What each tab watches. @type {Map<string, string[]>} */
 const watches = new Map();
-/** News since the last frame. @type {{ event: string, data: any }[]} */
+/** Events since the last frame. @type {{ event: string, data: any }[]} */
 let pending = [];
 let timer = 0;
 let frame = 0;
@@ -43,12 +43,12 @@ function draw() {
 /** @param {{ event: string, data: any }[]} news */
 function apply(news) {
   pending.push(...news);
-  // A hidden tab has no frames.
+  // A hidden tab gets no animation frames.
   if (!document.hidden) frame ||= requestAnimationFrame(draw);
   else if (pending.length > HIDDEN_NEWS) draw();
   else timer ||= setTimeout(draw, HIDDEN_MS);
 }
-// What waits for a frame when the tab is hidden, or for the clock when it is seen again, is taken at once.
+// Events that wait for a frame when the tab is hidden, or for the timer when it is shown again, are applied at once.
 document.addEventListener("visibilitychange", () => (timer || frame) && draw());
 
 /** @param {{ state: string, since: number, retryAt: number, why: string }} state */
@@ -57,7 +57,7 @@ function tellLink(state) {
   channel.postMessage({ link: state });
 }
 
-/** Says which agent's transcript this tab shows; null: none. @param {string | null} key */
+/** Sets the agent whose transcript this tab shows; null for none. @param {string | null} key */
 export function watch(key) {
   const keys = key === null ? [] : [key];
   watches.set(me, keys);
@@ -71,7 +71,7 @@ function rewatch() {
   if (wanted() !== watched) reopen();
 }
 
-/** Tries now instead of later. */
+/** Reconnects now instead of later. */
 export function retryNow() {
   if (isLeader) hurry();
   else channel.postMessage({ retry: true });
@@ -100,16 +100,16 @@ channel.onmessage = ({ data }) => {
   if (data.who && !isLeader) watches.get(me) && channel.postMessage({ watch: { tab: me, keys: watches.get(me) } });
 };
 let answered = false;
-/** Gives the lock back. */
+/** Releases the lock. */
 let leave = () => {};
-// A page that the browser keeps for the way back must not keep the others from the stream.
+// A page in the back/forward cache must not keep the lock from other tabs.
 addEventListener("pagehide", () => {
   channel.postMessage({ bye: me });
   leave();
 });
 addEventListener("pageshow", (event) => event.persisted && start());
 
-/** Begins. The lock is held as long as this tab lives. */
+/** Starts. The lock is held as long as this tab lives. */
 export function start() {
   channel.postMessage({ hello: me });
   const lead = () => {
@@ -130,12 +130,12 @@ export function start() {
   if (navigator.locks) {
     navigator.locks.request("caliban-live", lead);
     setTimeout(async () => {
-      // The leader is busy: this tab asks the server once itself.
+      // The leading tab has not answered: this tab asks the server once itself.
       if (isLeader || answered) return;
       try {
         apply([{ event: "snapshot", data: await get("/api/v1/fleet") }, { event: "asks", data: await get("/api/v1/asks") }]);
       } catch {
-        // The bar says that there is no connection.
+        // The bar shows that there is no connection.
       }
     }, HELLO_MS);
   } else lead();
@@ -206,7 +206,7 @@ async function stream() {
         if (sent.event !== "ping") news.push({ event: sent.event, data: JSON.parse(sent.data) });
       }
       if (news.length > 0) spread(news);
-      // A call that is too long for news is asked for whole.
+      // A call that is cut in the event is requested whole.
       if (news.some(({ event, data }) => (event === "ask" && data.is_cut) || (event === "asks" && data.asks.some((/** @type {any} */ ask) => ask.is_cut)))) get("/api/v1/asks").then((open) => spread([{ event: "asks", data: open }]), () => {});
     }
   } catch (error) {

@@ -1,15 +1,15 @@
-// Desktop notices when an agent begins to need you: one tab tells, several at once are one notice, a click opens the ask.
+// Desktop notices when an agent begins to need you: from one tab, several at once as one notice; a click opens the question.
 import { effect } from "./html.js";
 import { go } from "./router.js";
 import { listen } from "./store.js";
 import { muted, notify } from "./prefs.js";
 import { digest, kindOf } from "../view/notices.js";
 
-/** What comes within this time is one notice. */
+/** Events within this time become one notice. */
 const GATHER_MS = 700;
 
 export function notices() {
-  /** What each agent was when it was last heard of. @type {Map<string, string>} */
+  /** The last known state of each agent. @type {Map<string, string>} */
   const known = new Map();
   /** @type {any[]} */
   let gathered = [];
@@ -20,7 +20,7 @@ export function notices() {
     const notice = digest(gathered);
     gathered = [];
     if (!notice || document.hasFocus()) return;
-    // The same tag from each tab is one notice.
+    // Notices with the same tag from several tabs are one.
     const shown = new Notification(notice.title, { body: notice.body, tag: notice.tag, icon: "/icon.svg" });
     shown.onclick = () => {
       window.focus();

@@ -1,4 +1,4 @@
-// What this browser remembers: theme, density, single keys, notifications, drafts. localStorage is per origin and port.
+// Preferences stored in this browser: theme, density, single keys, notifications, drafts. localStorage is per origin and port.
 import { effect, signal } from "./html.js";
 
 /** @param {string} name @param {any} fallback */
@@ -17,11 +17,11 @@ function save(name, value) {
     if (value === null || value === undefined || value === "") localStorage.removeItem(name);
     else localStorage.setItem(name, JSON.stringify(value));
   } catch {
-    // A full or forbidden storage forgets; the page works on.
+    // If the storage is full or forbidden, nothing is stored; the page still works.
   }
 }
 
-/** A signal that is kept. @template T @param {string} name @param {T} fallback */
+/** A signal whose value is stored. @template T @param {string} name @param {T} fallback */
 function kept(name, fallback) {
   const value = signal(load(`caliban.${name}`, fallback));
   let first = true;
@@ -43,12 +43,12 @@ export const fleetView = kept("fleet-view", "table");
 export const singleKeys = kept("single-keys", true);
 /** "unified" or "split". */
 export const diffView = kept("diff-view", "unified");
-/** Which kinds of news notify: "ask", "wait", "failed", "done". */
+/** Which kinds of events notify: "ask", "wait", "failed", "done". */
 export const notify = kept("notify", { on: false, ask: true, wait: true, failed: true, done: false });
 /** Agents that never notify, by `repo/id`. */
 export const muted = kept("muted", /** @type {string[]} */ ([]));
 
-/** A draft that survives a reload, by what it is for. @param {string} name */
+/** A draft that survives a reload, by its purpose. @param {string} name */
 export const draft = (name) => load(`caliban.draft.${name}`, "");
 /** @param {string} name @param {any} value */
 export const keepDraft = (name, value) => save(`caliban.draft.${name}`, value);

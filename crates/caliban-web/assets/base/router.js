@@ -1,4 +1,4 @@
-// Pages by path, and the scroll to which a page comes back.
+// Pages by path, and their scroll positions.
 import { signal } from "./html.js";
 
 /** @typedef {{ page: string, args: string[], query: URLSearchParams, path: string }} Route */
@@ -14,7 +14,7 @@ export function parse(path, query) {
 }
 
 export const route = signal(parse(location.pathname, location.search));
-/** Scroll positions by path, for the way back. @type {Map<string, number>} */
+/** Scroll positions by path, for going back. @type {Map<string, number>} */
 const scrolls = new Map();
 let depth = 0;
 
@@ -38,13 +38,13 @@ export function go(path, how = {}) {
   arrive();
 }
 
-/** Where one came from; the fleet if from elsewhere. */
+/** Goes to the previous page; to the fleet if that was not one of ours. */
 export function back() {
   if (depth > 0) history.back();
   else go("/");
 }
 
-/** The scroll that a page had when it was left. */
+/** The scroll position at which a page was left. */
 export const scrollOf = (/** @type {string} */ path) => scrolls.get(path) ?? 0;
 
 function arrive() {
@@ -57,7 +57,7 @@ addEventListener("popstate", () => {
   arrive();
 });
 
-// Links are ordinary links: only a plain click stays within the page.
+// Links are ordinary links: only a plain click is handled within the page.
 addEventListener("click", (event) => {
   const link = /** @type {HTMLElement} */ (event.target)?.closest?.("a[href]");
   if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;

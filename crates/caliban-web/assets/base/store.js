@@ -1,4 +1,4 @@
-// What the page knows of the fleet: a signal per agent, so that one row's news draws one row.
+// The page's state of the fleet: a signal per agent, so that a change of one row renders one row.
 import { batch, computed, signal } from "./html.js";
 import { arrange } from "../view/groups.js";
 
@@ -6,7 +6,7 @@ import { arrange } from "../view/groups.js";
 
 /** Rows by `repo/id`. @type {Map<string, import("../vendor/signals-core.js").Signal<Agent>>} */
 const rows = new Map();
-/** Changes when a row comes, goes, or changes its place. */
+/** Changes when a row is added, removed or moved. */
 const shape = signal(0);
 
 export const counts = signal({ needs_you: 0, working: 0, queued: 0, finished: 0, failed: 0, asks: 0 });
@@ -17,9 +17,9 @@ export const repos = signal([]);
 export const asks = signal(new Map());
 /** "connecting", "live" or "offline". */
 export const link = signal({ state: "connecting", since: Date.now(), retryAt: 0, why: "" });
-/** Whether there was a first snapshot. */
+/** Whether the first snapshot has arrived. */
 export const ready = signal(false);
-/** The hash of the repo that is shown; empty: all. */
+/** The hash of the repo that is shown; empty for all. */
 export const onlyRepo = signal("");
 /** The words of the filter. */
 export const filter = signal("");
@@ -27,7 +27,7 @@ export const filter = signal("");
 export const selected = signal("");
 /** While the pointer is over the list, rows keep their places. */
 export const frozen = signal(false);
-/** Now, once a second while the page is seen. */
+/** The current time, updated once a second while the page is visible. */
 export const now = signal(Date.now());
 setInterval(() => document.hidden || (now.value = Date.now()), 1000);
 document.addEventListener("visibilitychange", () => document.hidden || (now.value = Date.now()));
@@ -41,13 +41,13 @@ export const groups = computed(() => {
 
 /** The signal of one row. @param {string} key */
 export const rowOf = (key) => rows.get(key);
-/** All rows as they are. */
+/** The current rows. */
 export const allRows = () => {
   shape.value;
   return [...rows.values()].map((row) => row.peek());
 };
 
-/** What changes a row's place in the list or whether the filter shows it. @param {Agent} one @param {Agent} other */
+/** Whether neither the row's place in the list nor its match with the filter changes. @param {Agent} one @param {Agent} other */
 const isSamePlace = (one, other) => one.group === other.group && one.since === other.since && one.name === other.name && one.status === other.status && (filter.peek() === "" || one.doing === other.doing);
 
 /** @param {Agent} row */
@@ -62,7 +62,7 @@ function put(row) {
   return moved;
 }
 
-/** Listeners for what is no state: records, deltas, output, messages. @type {Set<(event: string, data: any) => void>} */
+/** Listeners for events that are not state: records, deltas, output, messages. @type {Set<(event: string, data: any) => void>} */
 const listeners = new Set();
 /** @param {(event: string, data: any) => void} hear */
 export function listen(hear) {
@@ -70,7 +70,7 @@ export function listen(hear) {
   return () => void listeners.delete(hear);
 }
 
-/** Takes what the stream tells. @param {{ event: string, data: any }[]} news */
+/** Applies events of the stream. @param {{ event: string, data: any }[]} news */
 export function take(news) {
   batch(() => {
     let moved = false;
@@ -102,16 +102,16 @@ export function take(news) {
   for (const { event, data } of news) for (const hear of listeners) hear(event, data);
 }
 
-/** News has a long call cut; what is known whole stays. @param {any} ask */
+/** Events have long calls cut; a call that is known whole is kept. @param {any} ask */
 function fuller(ask) {
   const known = asks.peek().get(askKey(ask));
   return ask.is_cut && known && known.digest === ask.digest && !known.is_cut ? known : ask;
 }
 
-/** What names an ask: its agent and its own id. @param {any} ask */
+/** The key of a question: its agent and its own id. @param {any} ask */
 export const askKey = (ask) => `${ask.key}/${ask.id}`;
 
-/** All that is known, for a tab that opens now. */
+/** The whole state, for a tab that has just opened. */
 export const whole = () => [
   { event: "snapshot", data: { agents: [...rows.values()].map((row) => row.peek()), repos: repos.peek(), counts: counts.peek(), today: today.peek() } },
   { event: "asks", data: { asks: [...asks.peek().values()] } },

@@ -1,4 +1,4 @@
-// One agent: its conversation live, its question, what it changed, its todo list and what it costs.
+// One agent: its live conversation, its question, its changes, its todo list and its cost.
 import { html, useEffect, useRef, useState } from "../base/html.js";
 import { agentPath, get, post, request } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
@@ -19,7 +19,7 @@ import { tell, toast } from "../parts/toasts.js";
 
 /** States in which an agent has ended. */
 const ENDED = new Set(["done", "failed", "killed", "crashed"]);
-/** The tab of each agent, for the way back. @type {Map<string, string>} */
+/** The last tab of each agent, for going back. @type {Map<string, string>} */
 const tabs = new Map();
 
 export default function Agent() {
@@ -53,7 +53,7 @@ function One({ id }) {
     watch(id);
     return () => watch(null);
   }, [id]);
-  // Todo and context change with turns; a look once in a while is enough.
+  // The todo list and the context change with turns; polling now and then is enough.
   const beat = useRef(0);
   useEffect(() => {
     clearTimeout(beat.current);

@@ -1,4 +1,4 @@
-// The approvals of all repos: the list on the left, one whole call on the right; answered without leaving.
+// The questions of all repos: the list on the left, one whole call on the right; answered on this page.
 import { html, useEffect } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { go, route } from "../base/router.js";
@@ -23,7 +23,7 @@ export default function Asks() {
   };
   useKeys({ j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), Enter: () => /** @type {HTMLElement | null} */ (document.querySelector(".ask-call"))?.focus() });
   useEffect(() => {
-    // The address follows what is shown, so that an ask that closes does not put another in its place unsaid.
+    // The address follows the shown question, so that a question that closes is not silently replaced by another.
     if (shown && askKey(shown) !== wanted) go(`/asks/${askKey(shown)}`, { replace: true });
   }, [shown && askKey(shown)]);
   if (!ready.value) return html`<div class="page"><header><h1>Approvals</h1></header><${Loading} /></div>`;

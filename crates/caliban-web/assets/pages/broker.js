@@ -1,4 +1,4 @@
-// The broker: sessions, what was said and how far it came, members and their panes; a composer as Administrator.
+// The broker: sessions, messages and their delivery, members and their panes; a composer as Administrator.
 import { html, useEffect, useRef, useState } from "../base/html.js";
 import { get, post } from "../base/api.js";
 import { draft, keepDraft } from "../base/prefs.js";
@@ -10,7 +10,7 @@ import { Command, Empty, Failure, Loading, Tabs } from "../parts/bits.js";
 import { Blocks, Lines } from "../parts/rich.js";
 import { tell } from "../parts/toasts.js";
 
-/** How often a pane that is shown is looked at. */
+/** The interval at which a visible pane is polled. */
 const PANE_MS = 2000;
 
 export default function Broker() {

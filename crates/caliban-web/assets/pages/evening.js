@@ -1,4 +1,4 @@
-// The fleet's evening: who worked, waited, asked, failed, and for whom. A canvas, and the same as a table.
+// The fleet's evening: which agents worked, waited (and for whom), asked and failed. A canvas, and the same as a table.
 import { html, useEffect, useMemo, useRef, useState } from "../base/html.js";
 import { get } from "../base/api.js";
 import { theme } from "../base/prefs.js";
@@ -148,7 +148,7 @@ function paint(canvas, all, messages, line, { width, names, tail }) {
       c.fillText(`waited for you ${span(lane.agent.waited_ms)}`, width - 2, y + LANE / 2);
       c.textAlign = "left";
     }
-    // Spans end with the agent; how it ended stands behind them.
+    // Spans end with the agent; its end is drawn after the last one.
     const last = lane.spans[lane.spans.length - 1];
     if (lane.agent.ended && last) {
       c.fillStyle = tint[TONES[/** @type {keyof TONES} */ (lane.agent.ended)] ?? "fg3"];

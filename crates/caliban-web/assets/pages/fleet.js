@@ -1,4 +1,4 @@
-// The fleet: who needs you, who works, who waits, who has ended. A row draws itself anew, the list only when rows move.
+// The fleet: agents that need you, work, wait or have ended. A change renders its row; the list is rendered only when rows move.
 import { html, signal, useEffect, useRef } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { go } from "../base/router.js";
@@ -8,7 +8,7 @@ import { ago, clock, money, oneLine } from "../base/format.js";
 import { inOrder, neighbour } from "../view/groups.js";
 import { Choice, Command, Empty, Glyph, Icon, Loading } from "../parts/bits.js";
 
-/** So many finished agents are shown before "show all". */
+/** Number of finished agents shown before "show all". */
 const FINISHED = 20;
 /** How long rows keep their places under a pointer that does not move. */
 const FREEZE_MS = 4000;
@@ -109,5 +109,5 @@ function Row({ id }) {
   </li>`;
 }
 
-/** Only this draws itself anew each second. @param {{ at: string }} props */
+/** Only this is rendered each second. @param {{ at: string }} props */
 const Since = ({ at }) => ago(at, now.value);

@@ -1,4 +1,4 @@
-// What one sees without a valid link.
+// The page without a valid link.
 import { html } from "../base/html.js";
 import { Command } from "../parts/bits.js";
 

@@ -28,7 +28,7 @@ export default function Search() {
         const answer = await get(`/api/v1/search?q=${encodeURIComponent(text)}&limit=60`, { signal: abort.signal });
         setError(null);
         setFound(answer);
-        // Not all is read yet: what is found later is shown, too.
+        // The index is not complete yet: ask again for later hits.
         if (answer.indexing) timer = setTimeout(ask, PAUSE_MS);
       } catch (failure) {
         if (!abort.signal.aborted) setError(failure);

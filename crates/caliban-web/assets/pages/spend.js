@@ -1,4 +1,4 @@
-// What was spent: today, this week, what is left; bars per day by kind; tables by agent and model.
+// Spending: today, this week, the rest of the budget; bars per day by kind; tables by agent and model.
 import { html, useEffect, useState } from "../base/html.js";
 import { get } from "../base/api.js";
 import { listen } from "../base/store.js";

@@ -1,4 +1,4 @@
-// What an agent is: its task, its limits, and what it costs over time.
+// An agent's task, its limits, and its cost over time.
 import { html, useEffect, useState } from "../base/html.js";
 import { agentPath, get } from "../base/api.js";
 import { muted } from "../base/prefs.js";

@@ -10,7 +10,7 @@ import { Dialog } from "./dialog.js";
 import { Lines, Runs } from "./rich.js";
 import { tell, toast } from "./toasts.js";
 
-/** When the window got the focus: the click that did it answers nothing. */
+/** When the window got the focus: the click that focused it must not answer a question. */
 let focusedAt = -Infinity;
 addEventListener("focus", () => (focusedAt = performance.now()));
 
@@ -27,7 +27,7 @@ export function AskCard({ ask, head }) {
   const moment = () => ({ now: performance.now(), shownAt: shownAt.current, typedAt: typedAt.value, focusedAt, endSeen, isLive: link.value.state === "live", isBusy, isCut: Boolean(ask.is_cut) });
   const end = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    // Seen is what is really within the window, whatever the layout.
+    // The end counts as seen only when it is really within the viewport, whatever the layout.
     const seen = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setEndSeen(true));
     if (end.current) seen.observe(end.current);
     return () => seen.disconnect();

@@ -5,10 +5,10 @@ import { toast } from "./toasts.js";
 /** @param {{ name: string }} props */
 export const Icon = ({ name }) => html`<svg class="ico" aria-hidden="true"><use href=${`/vendor/icons.svg#${name}`} /></svg>`;
 
-/** The sign of a state, with its word for those who do not see it. @param {{ row: any }} props */
+/** The glyph of a state, with its word for screen readers. @param {{ row: any }} props */
 export const Glyph = ({ row }) => html`<span class=${`glyph ${row.tone}`} aria-hidden="true">${row.glyph}</span><span class="sr">${row.status}</span>`;
 
-/** Copies a text and says so. @param {{ text: string, label?: string }} props */
+/** Copies a text and confirms it. @param {{ text: string, label?: string }} props */
 export function Copy({ text, label }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
@@ -29,7 +29,7 @@ export const Command = ({ text }) => html`<span class="cmd"><code>${text}</code>
 /** Nothing for 150 ms, then rows of the final height. @param {{ rows?: number }} props */
 export const Loading = ({ rows = 8 }) => html`<div class="skeleton" role="status" aria-label="Loading">${Array.from({ length: rows }, (_, i) => html`<i key=${i}></i>`)}</div>`;
 
-/** The server's words, what to do, and what still works. @param {{ error: any, retry?: () => void, still?: string }} props */
+/** The server's error, what to do, and what still works. @param {{ error: any, retry?: () => void, still?: string }} props */
 export const Failure = ({ error, retry, still }) => html`<div class="state" role="alert">
   <h2>${error.message ?? String(error)}</h2>
   ${error.hint && html`<p>${error.hint}</p>`}
@@ -40,7 +40,7 @@ export const Failure = ({ error, retry, still }) => html`<div class="state" role
 /** @param {{ title: string, children?: any }} props */
 export const Empty = ({ title, children }) => html`<div class="state"><h2>${title}</h2>${children}</div>`;
 
-/** One of several. @param {{ value: string, set: (value: string) => void, of: { id: string, title: string, icon?: string }[], label: string }} props */
+/** A choice of one among several. @param {{ value: string, set: (value: string) => void, of: { id: string, title: string, icon?: string }[], label: string }} props */
 export const Choice = ({ value, set, of, label }) => html`<div class="seg" role="group" aria-label=${label}>
   ${of.map((it) => html`<button key=${it.id} type="button" class="btn" aria-pressed=${it.id === value ? "true" : "false"} onClick=${() => set(it.id)} title=${it.title} aria-label=${it.title}>${it.icon ? html`<${Icon} name=${it.icon} />` : it.title}</button>`)}
 </div>`;

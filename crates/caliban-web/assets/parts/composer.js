@@ -1,4 +1,4 @@
-// Words to an agent. It hears them at its next step, or, queued, when its turn is over. A draft survives a reload.
+// A message to an agent, which gets it at its next step or, if queued, at the end of its turn. A draft survives a reload.
 import { html, useEffect, useRef, useState } from "../base/html.js";
 import { agentPath, post } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
@@ -36,7 +36,7 @@ export function Composer({ id, agent, isOver, wants, resume }) {
     setBusy(false);
   };
   const isWorking = agent.status === "running" || agent.status === "limited";
-  // What is queued goes out when the turn is over.
+  // Queued messages are sent when the turn is over.
   useEffect(() => {
     if (queued && !isWorking && !isOver && agent.status !== "asks" && agent.status !== "queued" && link.value.state === "live") send(queued, () => setQueued(""));
   }, [agent.status, queued, link.value.state]);

@@ -1,4 +1,4 @@
-// A box over the page: takes the focus, gives it back, closes with Escape.
+// A modal box: takes the focus, gives it back, closes with Escape.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { Icon } from "./bits.js";
@@ -35,7 +35,7 @@ export function Dialog({ title, close, children, foot, cls = "", bare = false })
   </div>`;
 }
 
-/** A button with a list of things to do. @param {{ label: any, name: string, items: ({ title: string, icon?: string, act: () => void, off?: boolean, danger?: boolean } | null)[], cls?: string, up?: boolean }} props */
+/** A button with a menu of actions. @param {{ label: any, name: string, items: ({ title: string, icon?: string, act: () => void, off?: boolean, danger?: boolean } | null)[], cls?: string, up?: boolean }} props */
 export function Menu({ label, name, items, cls = "", up = false }) {
   const [open, setOpen] = useState(false);
   const root = useRef(/** @type {HTMLElement | null} */ (null));

@@ -1,4 +1,4 @@
-// What an agent changed: files with their rows, viewed marks, comments on lines that go out as one message.
+// An agent's changes: files with their rows, viewed marks, comments on lines that are sent as one message.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
 import { agentPath, get, post, randomId } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
@@ -10,11 +10,11 @@ import { List } from "./list.js";
 import { Split, Unified } from "./diffrows.js";
 import { tell, toast } from "./toasts.js";
 
-/** Rows that are asked for at once. */
+/** Number of rows per request. */
 const PAGE = 500;
-/** Rows that are there before anything is shown: a screenful. */
+/** Number of rows loaded before anything is shown: a screenful. */
 const AT_FIRST = 80;
-/** A file of more rows is never shown side by side: its pairs are not known without all of it. */
+/** A file with more rows is never shown side by side: its pairs are unknown until all rows are loaded. */
 const SPLIT_MAX = 3000;
 
 /** @param {{ id: string, version: string, told: (diff: any) => void }} props `told` hears each diff that comes */
@@ -28,19 +28,19 @@ export function Diff({ id, version, told }) {
   const [viewed, setViewed] = useState(/** @type {Record<string, string>} */ (draft(`viewed.${id}`) || {}));
   const [comments, setComments] = useState(/** @type {import("../view/diff.js").Comment[]} */ (draft(`review.${id}`) || []));
   const [writing, setWriting] = useState(/** @type {any} */ (null));
-  /** Where a key went last. */
+  /** The row that a key last went to. */
   const [mark, setMark] = useState(/** @type {{ path: string, row: number } | null} */ (null));
   const list = useRef(/** @type {import("./list.js").ListHandle | null} */ (null));
-  /** Rows by file: how many there are, and those that are here. */
+  /** Rows by file: the total, and those loaded. */
   const rows = useRef(/** @type {Map<string, { total: number, rows: Map<number, any>, asked: Map<number, Promise<void>>, etag: string, binary: boolean, cut: boolean, hunks: number[], pairs: any[] | null, isOld: boolean }>} */ (new Map())).current;
   const load = async () => {
     setError(null);
     try {
       const answer = await get(`${path}/diff`);
-      // What is on the screen stays until its rows are there anew.
+      // Old rows stay on the screen until the new ones are loaded.
       for (const known of rows.values()) Object.assign(known, { asked: new Map(), isOld: true });
       const unfolded = answer.files.filter((/** @type {any} */ file) => !file.folded).slice(0, 30);
-      // Files whose rows come one by one would push each other down under the pointer.
+      // Loaded together: files that arrive one by one would move under the pointer.
       let expected = 0;
       const first = unfolded.filter((/** @type {any} */ file) => expected < AT_FIRST && (expected += 1 + file.added + file.deleted));
       if (!diff) await Promise.all(first.map((/** @type {any} */ file) => fetchRows(file.path, 0)));
@@ -53,7 +53,7 @@ export function Diff({ id, version, told }) {
     }
   };
   useEffect(() => void load(), [id]);
-  // The agent worked on: the page says so and stays as it is.
+  // The agent has changed more: the page reports it and stays as it is.
   useEffect(() => {
     if (!diff) return undefined;
     const timer = setTimeout(async () => {
@@ -62,12 +62,12 @@ export function Diff({ id, version, told }) {
         told(answer);
         if (answer.etag !== diff.etag) setStale(true);
       } catch {
-        // The next change asks again.
+        // The next change tries again.
       }
     }, 2000);
     return () => clearTimeout(timer);
   }, [version]);
-  // Before it is shown: a reload may come at once.
+  // Stored before it is shown: a reload may follow at once.
   useLayoutEffect(() => keepDraft(`review.${id}`, comments.length > 0 ? comments : null), [comments]);
   useEffect(() => keepDraft(`viewed.${id}`, Object.keys(viewed).length > 0 ? viewed : null), [viewed]);
 
@@ -106,7 +106,7 @@ export function Diff({ id, version, told }) {
     if (!next.delete(name)) next.add(name);
     return next;
   });
-  // Rows that come or go above leave in place what one reads.
+  // Rows added or removed above do not move the rows in view.
   const drawn = useRef({ files, starts });
   useLayoutEffect(() => {
     const was = drawn.current;
@@ -120,14 +120,14 @@ export function Diff({ id, version, told }) {
   useLayoutEffect(() => {
     if (mark) list.current?.toItem(indexOf(files, starts, count, mark));
   }, [mark]);
-  /** Where one is: where a key went, as long as it is on the screen, else what is at the top. */
+  /** The current row: the one that a key went to, while it is on the screen, else the topmost one. */
   const here = () => {
     const index = mark ? indexOf(files, starts, count, mark) : -1;
     return locate(starts, index >= 0 && list.current?.shows(index) ? index : (list.current?.top().index ?? 0));
   };
   const toFile = (/** @type {number} */ by) => {
     const { file, row } = here();
-    // Back from within a file is its own head.
+    // Going back from within a file leads to the file's own head.
     const next = files[by < 0 && row >= 0 ? file : file + by];
     if (next) setMark({ path: next.path, row: -1 });
   };
@@ -202,7 +202,7 @@ export function Diff({ id, version, told }) {
         setWriting(null);
       }} />`}`;
   };
-  // Comments on lines that are not in the diff any more are kept, too.
+  // Comments on lines that are no longer in the diff are kept, too.
   const lost = comments.filter((it) => !files.some((/** @type {any} */ file) => file.path === it.path));
   return html`<div class="diff-pane">
     <div class="diff-bar"><span>${plural(diff.file_count ?? files.length, "file")} <span class="add">+${total.add}</span> <span class="del">−${total.del}</span></span><span class="grow"></span>

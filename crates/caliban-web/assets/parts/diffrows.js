@@ -8,5 +8,5 @@ export const Unified = ({ row, act, isAt }) => (row.t === "\\" ? html`<div class
 /** @param {{ pair: { left: any, right: any, whole?: any }, act?: any, isAt?: boolean }} props */
 export const Split = ({ pair, act, isAt }) => (pair.whole ? html`<${Unified} row=${pair.whole} isAt=${isAt} />` : html`<div class="dr two"><span class=${`side ${pair.left?.t === "-" ? "minus" : pair.left ? "" : "void"}`}><span class="dn">${pair.left?.a ?? ""}</span><span class="dt"><${Runs} of=${pair.left?.in} /></span></span><span class=${`side ${pair.right?.t === "+" ? "plus" : pair.right ? "" : "void"}`}><span class="dn">${pair.right?.b ?? ""}</span>${act}<span class="dt"><${Runs} of=${pair.right?.in} /></span></span></div>`);
 
-/** A few rows, as an edit has them. @param {{ rows: any[] }} props */
+/** A few rows, for an edit in a transcript. @param {{ rows: any[] }} props */
 export const DiffRows = ({ rows }) => html`<div class="diff small" tabindex="0" role="region" aria-label="Changes">${rows.map((row, i) => html`<${Unified} key=${i} row=${row} />`)}</div>`;

@@ -10,11 +10,11 @@ import { Icon } from "./bits.js";
 
 /** Lines of output that an unfolded call shows before "all". */
 const LAST_LINES = 20;
-/** Lines that "all" fetches at most. */
+/** Maximum number of lines that "all" fetches. */
 const ALL_LINES = 5000;
 
 /** @typedef {{ item: any, isOpen: boolean, live: any[] | undefined, toggle: (open: boolean) => void, path: string, isMarked: boolean }} ItemProps */
-// A scroll draws the list anew, not its items. `toggle` does the same whenever it was made.
+// A scroll renders the list again, not its items. `toggle` is left out: every version of it does the same.
 export const Item = drawnFor(/** @type {(keyof ItemProps)[]} */ (["item", "isOpen", "live", "isMarked"]), drawItem);
 
 /** @param {ItemProps} props */
@@ -23,7 +23,7 @@ function drawItem({ item, isOpen, live, toggle, path, isMarked }) {
   switch (item.kind) {
     case "prompt":
     case "queued":
-      // What was heard is a prompt of its own, further down.
+      // A queued message that was delivered is a prompt of its own, further down.
       if (item.heard) return html`<div class="it it-heard"></div>`;
       return html`<div class=${`it it-prompt${mark}`} data-author=${item.author}><span class="it-by">${item.author === "user" ? "You" : item.author}${item.kind === "queued" && !item.heard ? " · not heard yet" : ""}<time>${clock(item.at)}</time></span><div class="md"><${Blocks} of=${item.blocks} /></div></div>`;
     case "reply":
@@ -44,7 +44,7 @@ function drawItem({ item, isOpen, live, toggle, path, isMarked }) {
   }
 }
 
-/** Whether the call says more than its head does. @param {any} item */
+/** Whether the input has more than the call's title shows. @param {any} item */
 const says = (item) => item.input?.length > 0 && !["Edit", "Write", "TodoWrite"].includes(item.name) && !(item.input.length === 1 && textOf(item.input[0]) === `${item.name} ${item.title}` && item.title.length < 80);
 /** @param {any[]} runs */
 const textOf = (runs) => runs.map((run) => run[1]).join("");

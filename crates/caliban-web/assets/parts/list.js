@@ -1,11 +1,11 @@
-// A windowed list of items of any height. The anchor is (item, offset): what one reads stays where it is when items above
-// change their heights, and at the end the list follows what comes.
+// A windowed list of items of any height. The anchor is (item, offset): the items in view stay in place when items above
+// change their heights, and at the end the list follows new items.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../base/html.js";
 import { Heights } from "../view/heights.js";
 
-/** Pixels beyond the window that are drawn, too. */
+/** Pixels beyond the window that are also rendered. */
 const OVERSCAN = 500;
-/** So near to the end counts as the end. */
+/** Pixels from the end that still count as the end. */
 const END_PX = 24;
 
 /**
@@ -47,7 +47,7 @@ export function List({ count, draw, keyOf = (i) => i, need, estimate = 32, follo
   const onScroll = () => {
     const el = /** @type {HTMLElement} */ (box.current);
     const top = el.scrollTop;
-    // Our own scrolling keeps the anchor; a person's sets it.
+    // Scrolling by us keeps the anchor; scrolling by the user sets it.
     if (Math.abs(top - state.set) > 1) {
       const index = heights.at(top);
       state.anchor = { index, offset: top - heights.top(index) };
@@ -58,9 +58,9 @@ export function List({ count, draw, keyOf = (i) => i, need, estimate = 32, follo
     if (from !== state.from || to !== state.to) redraw((n) => n + 1);
   };
 
-  // The window comes from the anchor, not from the element: it is right before the element is.
+  // The window: at the end from the heights, because the element scrolls later; else from its scroll, or before the first render from the anchor.
   const total = heights.total;
-  /** The first item that is drawn, and the one behind the last. */
+  /** The first rendered item, and the one after the last. */
   const shown = () => {
     if (count === 0) return [0, 0];
     const top = state.atEnd && follow ? Math.max(0, heights.total - state.view) : (box.current?.scrollTop ?? heights.top(state.anchor.index) + state.anchor.offset);
@@ -73,7 +73,7 @@ export function List({ count, draw, keyOf = (i) => i, need, estimate = 32, follo
   useLayoutEffect(() => {
     if (box.current) state.view = box.current.clientHeight || state.view;
     if (measure()) redraw((n) => n + 1);
-    // Where everything is on the screen, its end is, too.
+    // If everything fits on the screen, so does the end.
     if (follow && count > 0 && heights.total <= state.view) setEnd(true);
     settle();
   });

@@ -1,4 +1,4 @@
-// Landing an agent's work: what would happen is shown before anything is touched.
+// Merging an agent's work: a preview is shown before anything is changed.
 import { html, useEffect, useState } from "../base/html.js";
 import { get, post } from "../base/api.js";
 import { plural } from "../base/format.js";

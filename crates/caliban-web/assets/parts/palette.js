@@ -1,4 +1,4 @@
-// Ctrl+K: every page, agent and command by its name.
+// Ctrl+K: every page, agent and command by name.
 import { html, useMemo, useState } from "../base/html.js";
 import { go } from "../base/router.js";
 import { allRows } from "../base/store.js";

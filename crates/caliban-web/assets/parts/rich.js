@@ -1,4 +1,4 @@
-// What the server has rendered, as elements and text nodes: runs, lines, blocks. Nothing here reads markup.
+// The server's rendered runs, lines and blocks as elements and text nodes. Nothing here parses markup.
 import { html } from "../base/html.js";
 
 /** @typedef {[string, string] | [string, string, string]} Run */
@@ -6,7 +6,7 @@ import { html } from "../base/html.js";
 /** Classes of runs have a prefix of their own. @param {string} cls */
 const classes = (cls) => (cls === "" ? undefined : cls.split(" ").map((word) => `r-${word}`).join(" "));
 
-/** Only addresses that cannot run anything. @param {string} href */
+/** Only schemes that cannot run code. @param {string} href */
 const isHref = (href) => /^(https?:|mailto:)/i.test(href);
 
 /** @param {{ of: Run[] | null | undefined }} props */

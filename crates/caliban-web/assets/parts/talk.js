@@ -1,4 +1,4 @@
-// The conversation: windowed, live, with what is new counted while one reads further up.
+// The conversation: windowed and live; new items are counted while the user reads further up.
 import { html, useEffect, useRef, useState } from "../base/html.js";
 import { get, post } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
@@ -8,7 +8,7 @@ import { Failure, Icon, Loading } from "./bits.js";
 import { Item } from "./item.js";
 import { List } from "./list.js";
 
-/** What stays on the screen for so long counts as read. */
+/** An item on the screen for this long counts as read. */
 const READ_MS = 500;
 
 /** @param {{ id: string, path: string, seq: string | null, isLive: boolean, prompt: string }} props */
@@ -21,7 +21,7 @@ export function Talk({ id, path, seq, isLive, prompt }) {
   const marked = useRef(-1);
   const [isHidden, setHidden] = useState(document.hidden);
   const list = useRef(/** @type {import("./list.js").ListHandle | null} */ (null));
-  /** The item that has the record that was asked for. */
+  /** The item with the requested record. */
   const [wanted, setWanted] = useState(/** @type {number | null} */ (null));
   const frame = useRef(0);
   const draw = () => {
@@ -42,10 +42,10 @@ export function Talk({ id, path, seq, isLive, prompt }) {
       const page = await load(seq === null ? `limit=${PAGE}` : `seq=${Number(seq)}&limit=${PAGE}`);
       if (seq !== null) {
         setWanted(page.first);
-        // Who opens it in the middle has not read it to its end.
+        // Opened in the middle: not read to its end.
         setSeen(page.total);
       }
-      // Who has read a part, here or on another device, goes on behind it.
+      // If a part was read, here or on another device, continue after it.
       if (seq === null && page.seen !== null && page.seen < page.total && !isReady) setSeen(page.seen);
       isBegun.current = true;
       setError(null);
@@ -59,7 +59,7 @@ export function Talk({ id, path, seq, isLive, prompt }) {
   useEffect(() => listen((event, data) => {
     if (event === "connected") {
       if (!talk.count) void begin();
-      // What came while nobody listened is asked for; a reply that was half said is there whole.
+      // Load what was missed while disconnected; a partial reply is complete by now.
       talk.saying = { thinking: "", text: "" };
       talk.asked.clear();
       load(`from=${talk.total}&limit=500`).then(draw, () => {});
@@ -67,9 +67,9 @@ export function Talk({ id, path, seq, isLive, prompt }) {
       return;
     }
     if (data?.key !== id) return;
-    // The stream tells what comes behind its beginning; this is what came before that.
+    // The stream has only items after its start; load those before it.
     if (event === "watched" && isBegun.current && data.total > talk.total) load(`from=${talk.total}&limit=500`).then(draw, () => {});
-    // A record beyond what is known leaves a gap, which the window asks for.
+    // A record beyond the known end leaves a gap, which the window requests.
     if (event === "record" && talk.total > 0 && data.item.n > talk.total) talk.asked.clear();
     if (talk.hear(event, data)) draw();
   }), [id]);
@@ -78,7 +78,7 @@ export function Talk({ id, path, seq, isLive, prompt }) {
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
   }, []);
-  // At the end, on a page that is seen, everything is read; the server keeps it for other devices and the next time.
+  // At the end of a visible page everything is read; the server stores that for other devices and later visits.
   const last = isReady && seen === null && !isHidden ? (talk.items.get(talk.total - 1)?.seq ?? -1) : -1;
   useEffect(() => {
     if (last <= marked.current) return undefined;

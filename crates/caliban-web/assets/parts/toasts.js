@@ -1,4 +1,4 @@
-// Short words about what has just happened, in a corner.
+// Short messages about what has just happened, in a corner.
 import { html, signal } from "../base/html.js";
 
 const STAY_MS = 6000;
@@ -13,7 +13,7 @@ export function toast(tone, text, hint) {
   setTimeout(() => drop(id), tone === "bad" ? STAY_MS * 2 : STAY_MS);
 }
 
-/** Tells an error. @param {any} error */
+/** Shows an error. @param {any} error */
 export const tell = (error) => toast("bad", error?.message ?? String(error), error?.hint);
 
 /** @param {number} id */

@@ -1,11 +1,11 @@
-// When a question may be answered. Pure: times are given.
+// When a question may be answered. Pure: the times are parameters.
 
-/** So long after it appeared, and after anything was typed, nothing answers a question. */
+/** A question cannot be answered for this long after it appeared, and after a key was typed. */
 export const PAUSE_MS = 1000;
 
 /** @typedef {{ now: number, shownAt: number, typedAt: number, focusedAt: number, endSeen: boolean, isLive: boolean, isBusy: boolean, isCut?: boolean }} Moment */
 
-/** Why it cannot be answered now; null if it can. @param {Moment} moment @returns {string | null} */
+/** Why the question cannot be answered now; null if it can. @param {Moment} moment @returns {string | null} */
 export function hindrance(moment) {
   if (moment.isBusy) return "the answer is on its way";
   if (!moment.isLive) return "offline: an answer would not arrive";
@@ -16,10 +16,10 @@ export function hindrance(moment) {
   return null;
 }
 
-/** When time alone has passed, for a timer; 0 if time does not matter. @param {Moment} moment */
+/** Milliseconds until the pause is over, for a timer; 0 if it is. @param {Moment} moment */
 export function waitMs(moment) {
   return Math.max(0, PAUSE_MS - (moment.now - Math.max(moment.shownAt, moment.focusedAt, moment.typedAt)));
 }
 
-/** Denying needs the pause, too, but not the end: a refusal harms nothing. @param {Moment} moment */
+/** Denying also needs the pause, but not a look at the end of the call: a refusal harms nothing. @param {Moment} moment */
 export const denyHindrance = (moment) => hindrance({ ...moment, endSeen: true, isCut: false });

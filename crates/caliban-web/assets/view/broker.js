@@ -1,4 +1,4 @@
-// The broker's entries in words. Pure.
+// The broker's entries as text. Pure.
 
 /** A broadcast's recipients counted: "3 acked, 1 held, 1 failed". @param {any[]} recipients */
 export function tally(recipients) {
@@ -11,7 +11,7 @@ export function tally(recipients) {
   return [...counts].map(([word, count]) => `${count} ${word}`).join(", ");
 }
 
-/** How far a message has come. @param {any} it */
+/** The delivery state of a message. @param {any} it */
 export function stateOf(it) {
   if (it.status === "completed") return { word: "acked", tone: "ok" };
   if (it.status === "canceled") return { word: "canceled", tone: "fg3" };
@@ -28,7 +28,7 @@ export function stateOf(it) {
   }
 }
 
-/** Whom a line is for: "@name words" or "@all words". Names may have blanks; the longest that fits counts. @param {string} text @param {{ agent_id: string, name: string }[]} agents @returns {{ to: string, name: string, text: string } | null} */
+/** The recipient of a line: "@name text" or "@all text". Names may contain blanks; the longest match wins. @param {string} text @param {{ agent_id: string, name: string }[]} agents @returns {{ to: string, name: string, text: string } | null} */
 export function address(text, agents) {
   if (!text.startsWith("@")) return null;
   const all = [{ agent_id: "*", name: "all" }, ...agents];

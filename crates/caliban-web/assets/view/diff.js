@@ -14,7 +14,7 @@ export function pairs(rows) {
       found.push({ left: row, right: row });
       i += 1;
     } else if (row.t !== "-" && row.t !== "+") {
-      // A hunk's head, or a remark of git's.
+      // A hunk's header, or a remark of git.
       found.push({ left: null, right: null, whole: row });
       i += 1;
     } else {
@@ -30,14 +30,14 @@ export function pairs(rows) {
 /** The text of a row. @param {Row | null | undefined} row */
 export const textOf = (row) => (row?.in ?? []).map((run) => run[1]).join("").replace(/\n$/, "");
 
-/** Where a comment stands: the new line, or the old one of a removed line. @param {Row} row @returns {{ side: "a" | "b", line: number } | null} */
+/** The place of a comment: the new line, or the old line of a removed one. @param {Row} row @returns {{ side: "a" | "b", line: number } | null} */
 export function placeOf(row) {
   if (row.t === "@") return null;
   if (row.t === "-") return typeof row.a === "number" ? { side: "a", line: row.a } : null;
   return typeof row.b === "number" ? { side: "b", line: row.b } : null;
 }
 
-/** The comments of a row, each with whether the line is another one now. @param {Comment[]} comments @param {string} path @param {Row} row */
+/** The comments of a row, each with whether the line has changed since. @param {Comment[]} comments @param {string} path @param {Row} row */
 export function commentsOf(comments, path, row) {
   const place = placeOf(row);
   if (!place) return [];
@@ -51,7 +51,7 @@ export function reviewMessage(comments) {
   return `Review of your changes, ${comments.length === 1 ? "1 comment" : `${comments.length} comments`}:\n\n${parts.join("\n\n")}`;
 }
 
-/** The flat list that is drawn: a head for each file, and the rows of those that are open. @param {{ path: string }[]} files @param {(path: string) => number} rowsOf how many rows an open file has; -1: closed */
+/** The flat list to render: a head for each file, and the rows of the open ones. @param {{ path: string }[]} files @param {(path: string) => number} rowsOf how many rows an open file has; -1: closed */
 export function flatten(files, rowsOf) {
   const starts = [];
   let count = 0;
@@ -62,7 +62,7 @@ export function flatten(files, rowsOf) {
   return { starts, count };
 }
 
-/** Which file and row an index is; row -1 is the head. @param {number[]} starts @param {number} index */
+/** The file and row of an index; row -1 is the head. @param {number[]} starts @param {number} index */
 export function locate(starts, index) {
   let low = 0;
   let high = starts.length - 1;
@@ -74,7 +74,7 @@ export function locate(starts, index) {
   return { file: low, row: index - starts[low] - 1 };
 }
 
-/** The index of a row; that of its file's head when the file is closed, -1 when it is gone. @param {{ path: string }[]} files @param {number[]} starts @param {number} count @param {{ path: string, row: number }} place */
+/** The index of a row; that of the file's head if the file is closed, -1 if it is gone. @param {{ path: string }[]} files @param {number[]} starts @param {number} count @param {{ path: string, row: number }} place */
 export function indexOf(files, starts, count, { path, row }) {
   const file = files.findIndex((it) => it.path === path);
   if (file < 0) return -1;
@@ -82,7 +82,7 @@ export function indexOf(files, starts, count, { path, row }) {
   return starts[file] + 1 + row < end ? starts[file] + 1 + row : starts[file];
 }
 
-/** The rows of a file at which hunks begin, as it is shown. @param {{ hunks: number[], pairs: Pair[] | null } | undefined} known @param {boolean} isSplit */
+/** The rows of a file at which hunks begin, in the present view. @param {{ hunks: number[], pairs: Pair[] | null } | undefined} known @param {boolean} isSplit */
 export function stopsOf(known, isSplit) {
   if (!isSplit || !known?.pairs) return known?.hunks ?? [];
   return known.pairs.flatMap((pair, i) => (pair.whole?.t === "@" ? [i] : []));

@@ -1,13 +1,13 @@
-// A fleet's evening as lanes: where each span is drawn, with idle gaps folded. Pure.
+// A fleet's evening as lanes: the position of each span, with idle gaps folded. Pure.
 
-/** A time in which nobody works or asks for so long is folded. */
+/** A gap of this length, in which no agent works or asks, is folded. */
 const GAP_MS = 10 * 60_000;
 /** The width of a folded gap. */
 export const FOLD_PX = 34;
 
 /** @typedef {{ from: number, to: number }} Stretch */
 
-/** Spans that scale the axis: waiting in the queue is drawn but does not. @param {string} status */
+/** Whether a span scales the axis: waiting in the queue, for example, is drawn but does not. @param {string} status */
 const counts = (status) => !["queued", "asleep", "done", "failed", "killed", "crashed", "budget", "waits"].includes(status);
 
 /** @param {any} data @param {number} now @returns {{ key: string, name: string, repo: string, spans: { from: number, to: number, status: string }[], agent: any }[]} */
@@ -17,7 +17,7 @@ export function lanes(data, now) {
     .sort((/** @type {any} */ one, /** @type {any} */ other) => (one.spans[0]?.from ?? 0) - (other.spans[0]?.from ?? 0));
 }
 
-/** The stretches of time in which something happens. @param {ReturnType<typeof lanes>} all @returns {Stretch[]} */
+/** The stretches of time with activity. @param {ReturnType<typeof lanes>} all @returns {Stretch[]} */
 export function stretches(all) {
   const busy = all.flatMap((lane) => lane.spans.filter((span) => counts(span.status))).map(({ from, to }) => ({ from, to }));
   if (busy.length === 0) {
@@ -63,7 +63,7 @@ export function axis(parts, width) {
 
 /** @typedef {{ at: number, from: string, to: string, kind: "parent" | "after" | "message", isOpen: boolean }} Arrow */
 
-/** Who started whom, who waited for whom, who wrote to whom: between lanes that are shown. @param {ReturnType<typeof lanes>} all @param {any[]} messages @returns {Arrow[]} */
+/** Arrows between shown lanes: which agent started, waited for or wrote to which. @param {ReturnType<typeof lanes>} all @param {any[]} messages @returns {Arrow[]} */
 export function arrows(all, messages) {
   const there = new Set(all.map((lane) => lane.key));
   /** @type {Arrow[]} */
@@ -72,7 +72,7 @@ export function arrows(all, messages) {
     const repo = lane.key.split("/")[0];
     const first = lane.spans[0];
     if (lane.agent.parent) found.push({ at: first.from, from: `${repo}/${lane.agent.parent}`, to: lane.key, kind: "parent", isOpen: false });
-    // It began when the last one that it waited for had ended; while it waits, the line is open.
+    // It began when the last agent that it waited for had ended; while it waits, the line is open.
     const isOpen = lane.spans.every((span) => span.status === "queued") && !lane.agent.ended;
     const began = first.status === "queued" ? first.to : first.from;
     for (const other of lane.agent.after ?? []) found.push({ at: began, from: `${repo}/${other}`, to: lane.key, kind: "after", isOpen });
@@ -81,7 +81,7 @@ export function arrows(all, messages) {
   return found.filter((it) => there.has(it.from) && there.has(it.to) && it.from !== it.to);
 }
 
-/** Times to write below the axis, not too near to each other. @param {ReturnType<typeof axis>} line @param {number} apart pixels */
+/** Times to label below the axis, at a minimum distance. @param {ReturnType<typeof axis>} line @param {number} apart pixels */
 export function ticks(line, apart) {
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 240, 480].map((minutes) => minutes * 60_000);
   const step = steps.find((it) => it * line.scale >= apart) ?? steps[steps.length - 1];
@@ -96,7 +96,7 @@ export function ticks(line, apart) {
       }
     }
   }
-  // A short evening has no round time in it.
+  // A short evening may contain no round time.
   if (found.length === 0 && line.parts.length > 0) found.push({ time: line.parts[0].from, x: 0 });
   return found;
 }

@@ -1,6 +1,6 @@
-// Which entries fit what was typed, the best first. Pure.
+// The entries that match what was typed, the best first. Pure.
 
-/** How well a text fits: null if not. Letters in order; beginnings of words and runs count more. @param {string} query @param {string} text @returns {number | null} */
+/** How well a text matches; null if it does not. Letters must be in order; word beginnings and runs score higher. @param {string} query @param {string} text @returns {number | null} */
 export function fit(query, text) {
   const [wanted, within] = [query.toLowerCase(), text.toLowerCase()];
   let score = 0;

@@ -17,9 +17,9 @@ export function arrange(rows, { filter, repo }) {
   return GROUPS.map(({ id, title }) => ({ id, title, rows: shown.filter((row) => row.group === id).sort(id === "needs_you" || id === "queued" ? byAge : byNews) }));
 }
 
-/** Who has waited longest is first. @param {Agent} one @param {Agent} other */
+/** The agent that has waited longest first. @param {Agent} one @param {Agent} other */
 const byAge = (one, other) => compare(one.since, other.since) || compare(one.key, other.key);
-/** What changed last is first. @param {Agent} one @param {Agent} other */
+/** The latest change first. @param {Agent} one @param {Agent} other */
 const byNews = (one, other) => compare(other.since, one.since) || compare(one.key, other.key);
 /** @param {string} one @param {string} other */
 const compare = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
@@ -29,10 +29,10 @@ function haystack(row) {
   return `${row.name} ${row.id} ${row.repo_name} ${row.status} ${row.doing ?? ""} ${row.prompt ?? ""} ${row.model ?? ""} ${row.branch ?? ""}`.toLowerCase();
 }
 
-/** The rows in the order in which they are drawn. @param {Group[]} groups */
+/** The rows in display order. @param {Group[]} groups */
 export const inOrder = (groups) => groups.flatMap((group) => group.rows.map((row) => row.key));
 
-/** The row beside the selected one; the selection follows the id, so it stays when rows move. @param {string[]} order @param {string} selected @param {number} step */
+/** The row next to the selected one; the selection is an id, so it stays when rows move. @param {string[]} order @param {string} selected @param {number} step */
 export function neighbour(order, selected, step) {
   if (order.length === 0) return "";
   const at = order.indexOf(selected);
@@ -40,7 +40,7 @@ export function neighbour(order, selected, step) {
   return order[Math.min(order.length - 1, Math.max(0, at + step))];
 }
 
-/** The next one that needs you after the selected one, round the list. @param {Group[]} groups @param {string} selected */
+/** The next agent that needs you after the selected one, wrapping around. @param {Group[]} groups @param {string} selected */
 export function nextNeedy(groups, selected) {
   const needy = groups.find((group) => group.id === "needs_you")?.rows.map((row) => row.key) ?? [];
   if (needy.length === 0) return "";

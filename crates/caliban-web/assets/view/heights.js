@@ -41,7 +41,7 @@ export class Heights {
     return true;
   }
 
-  /** Where an item begins. @param {number} index */
+  /** The top of an item. @param {number} index */
   top(index) {
     let sum = 0;
     for (let i = Math.min(index, this.own.length); i > 0; i -= i & -i) sum += this.tree[i];
@@ -52,7 +52,7 @@ export class Heights {
     return this.top(this.count);
   }
 
-  /** The item at a height. @param {number} y */
+  /** The item at a position. @param {number} y */
   at(y) {
     let index = 0;
     let left = y;

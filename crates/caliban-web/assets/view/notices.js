@@ -1,6 +1,6 @@
-// Which news is worth a notice, and several at once in the words of one. Pure.
+// Which events deserve a notice, and the text of one notice for several. Pure.
 
-/** The kind of news; null if it is none. Helpers of agents are their parents' news, unless they ask. @param {any} row @param {string | undefined} before */
+/** The kind of notice; null for none. Helpers of agents give none of their own, unless they ask. @param {any} row @param {string | undefined} before */
 export function kindOf(row, before) {
   if (row.status === before) return null;
   if (row.status === "asks") return "ask";

@@ -1,6 +1,6 @@
 // A QR code as one path of horizontal runs. Pure.
 
-/** Light modules around the code, which cameras need. */
+/** Width of the light margin that cameras need. */
 const MARGIN = 4;
 
 /** @param {string[]} rows rows of `1` (dark) and `0` */
@@ -12,5 +12,5 @@ export function qrPath(rows) {
   return path;
 }
 
-/** The part of the plane that is shown. @param {string[]} rows */
+/** The view box. @param {string[]} rows */
 export const qrBox = (rows) => `${-MARGIN} ${-MARGIN} ${rows.length + 2 * MARGIN} ${rows.length + 2 * MARGIN}`;

@@ -8,15 +8,15 @@ export const KINDS = [
   { id: "cache_read", word: "cache read" },
 ];
 
-/** From this part of a budget on it is marked, as agents are told. */
+/** The share of a budget from which on it is marked, and agents are notified. */
 const NEAR = 0.8;
 
-/** What was spent today, of what: in dollars, or in tokens where only those have a limit. @param {any} day */
+/** Today's spending and its limit: in dollars, or in tokens if only those are limited. @param {any} day */
 export function dayWords(day) {
   const isTokens = day.budget_micro_usd === null && day.budget_tokens !== null;
   const [used, most] = isTokens ? [day.tokens, day.budget_tokens] : [day.micro_usd, day.budget_micro_usd];
   const words = isTokens ? tokens : money;
-  // A sum of which a part has no price is at least so much; nothing but unknown prices is a dash.
+  // With some unknown prices the sum is a lower bound; with unknown prices only it is a dash.
   const unknown = !isTokens && !day.is_whole;
   return {
     used: unknown && used === 0 ? "–" : `${words(used)}${unknown ? "+" : ""}`,

@@ -1,4 +1,4 @@
-// Server-sent events out of a byte stream's text. Pure: text in, events out.
+// Parses server-sent events. Pure: text in, events out.
 
 /** @typedef {{ id: string, event: string, data: string }} Sent */
 

@@ -1,25 +1,25 @@
-// A transcript as the page keeps it: items by position, what runs just now, what is folded. Pure but for its own state.
+// A transcript in the page: items by position, partial output, folds. Pure except for its own state.
 
-/** Items that are asked for at once. */
+/** Number of items per request. */
 export const PAGE = 100;
-/** With more items than this, those further from the window than so many pages go; the server has them. */
+/** With more items than this, those more than BESIDE pages from the window are dropped; the server has them. */
 const KEPT = 2000;
 const BESIDE = 4;
-/** Lines of a running command's output that are kept. */
+/** Maximum number of lines kept of a running command's output. */
 const OUTPUT_LINES = 400;
-/** The most text of a reply that is just being said. */
+/** Maximum length of a partial reply. */
 const DELTA_CHARS = 200_000;
 
 export class Transcript {
   constructor() {
     this.total = 0;
     /** @type {Map<number, any>} */ this.items = new Map();
-    /** Pages that were asked for. @type {Set<number>} */ this.asked = new Set();
-    /** What the model is just saying. */
+    /** Pages that were requested. @type {Set<number>} */ this.asked = new Set();
+    /** The partial reply of the model. */
     this.saying = { thinking: "", text: "" };
     /** Output of running calls. @type {Map<string, any[]>} */ this.output = new Map();
-    /** What a person has folded or unfolded. @type {Map<number, boolean>} */ this.folds = new Map();
-    /** Whether all calls are unfolded; null: as they are by themselves. @type {boolean | null} */ this.all = null;
+    /** Items that the user has folded or unfolded. @type {Map<number, boolean>} */ this.folds = new Map();
+    /** Whether all calls are unfolded; null for the default of each. @type {boolean | null} */ this.all = null;
   }
 
   /** @param {{ total: number, first: number, records: any[] }} page */
@@ -50,23 +50,23 @@ export class Transcript {
     return false;
   }
 
-  /** Pages with items that were not at their end when the stream broke: they may have changed since. @returns {number[]} */
+  /** Pages with items that were unfinished when the stream broke: they may have changed since. @returns {number[]} */
   unfinished() {
     const isOpen = (/** @type {any} */ item) => (item.kind === "call" && item.state === "running") || (item.kind === "ask" && item.answer === null) || (item.kind === "queued" && !item.heard);
     return [...new Set([...this.items.values()].filter(isOpen).map((item) => Math.floor(item.n / PAGE)))];
   }
 
-  /** Whether the model is just saying something. */
+  /** Whether there is a partial reply. */
   get isSaying() {
     return this.saying.text !== "" || this.saying.thinking !== "";
   }
 
-  /** Rows of the list: all items, and what is just being said. */
+  /** Number of rows of the list: all items, and the partial reply. */
   get count() {
     return this.total + (this.isSaying ? 1 : 0);
   }
 
-  /** Pages in a window that nobody has asked for. @param {number} from @param {number} to @returns {number[]} */
+  /** Pages in a window that were not requested yet. @param {number} from @param {number} to @returns {number[]} */
   missing(from, to) {
     const pages = [];
     for (let page = Math.floor(from / PAGE); page * PAGE < Math.min(to, this.total); page += 1) {
@@ -82,7 +82,7 @@ export class Transcript {
     return pages;
   }
 
-  /** Forgets what is far from the window, so that a page that is open all day does not grow. @param {number} from @param {number} to */
+  /** Drops items far from the window, so that a page that is open all day does not grow. @param {number} from @param {number} to */
   keep(from, to) {
     if (this.items.size <= KEPT) return;
     const [low, high] = [Math.floor(from / PAGE) - BESIDE, Math.floor(to / PAGE) + BESIDE];
@@ -91,13 +91,13 @@ export class Transcript {
     for (const page of this.asked) if (isFar(page)) this.asked.delete(page);
   }
 
-  /** Calls fold when they succeeded and unfold when they failed or run. @param {any} item */
+  /** By default calls are folded when they succeeded and unfolded when they failed or run. @param {any} item */
   isOpen(item) {
     return this.folds.get(item.n) ?? this.all ?? (item.kind === "call" && (item.state === "failed" || item.state === "running" || item.name === "TodoWrite"));
   }
 }
 
-/** The sign and the tone of a call. @param {any} item */
+/** The glyph and the tone of a call. @param {any} item */
 export function callSign(item) {
   switch (item.state) {
     case "running":
@@ -113,7 +113,7 @@ export function callSign(item) {
   }
 }
 
-/** What ended a turn, in words. @param {any} item */
+/** How a turn ended, as text. @param {any} item */
 export function turnEnd(item) {
   const outcome = typeof item.outcome === "string" ? item.outcome : (item.outcome?.how ?? item.outcome?.kind ?? "ended");
   return outcome.replaceAll("_", " ");
