@@ -27,10 +27,7 @@ impl Speaker<'_> {
 
     /// The agent that a request names.
     pub(super) async fn show(&self, query: String) -> Result<AgentRow, ApiError> {
-        let (reply, answer) = answers::channel();
-        let request = Msg::Request(DaemonRequest::Show(query), reply);
-        self.inbox.send(request).await.map_err(|_| stopping())?;
-        match answer.await.map_err(|_| stopping())?? {
+        match answers::ask(self.inbox, DaemonRequest::Show(query)).await? {
             DaemonAnswer::Row(row) => Ok(*row),
             _ => Err(stopping()),
         }

@@ -10,10 +10,10 @@ use std::path::Path;
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::{ANSWERS, RegistryChange};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::store::Then;
-use super::{DaemonAnswer, Owner, answer_to};
+use super::{DaemonAnswer, DaemonRequest, Msg, Owner, stopping};
 use crate::protocol::{ApiError, Removed, Respawned};
 use crate::records;
 
@@ -23,20 +23,26 @@ const REMOVED: &str = "removed.json";
 /// Where the answer to a request goes.
 #[derive(Debug)]
 pub(in crate::daemon) struct ReplyTo {
-    to: oneshot::Sender<Result<DaemonAnswer, ApiError>>,
+    /// None when the answer was sent, or is somebody else's to send.
+    to: Option<oneshot::Sender<Result<DaemonAnswer, ApiError>>>,
     /// The caller's name for the request.
     pub(super) request: Option<String>,
 }
 
 impl ReplyTo {
+    /// For a verb that answers later. What it returns is then not sent.
+    pub(super) fn take(&mut self) -> Self {
+        Self { to: self.to.take(), request: self.request.clone() }
+    }
+
     pub(super) fn send(self, answer: Result<DaemonAnswer, ApiError>) {
         // The client may have gone.
-        let _gone = self.to.send(answer);
+        let _gone = self.to.map(|to| to.send(answer));
     }
 
     /// Whether nobody waits for the answer any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.to.is_closed()
+        self.to.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
     /// The same for a request that has a name.
@@ -48,7 +54,14 @@ impl ReplyTo {
 /// A way to answer, and the answer.
 pub(super) fn channel() -> (ReplyTo, oneshot::Receiver<Result<DaemonAnswer, ApiError>>) {
     let (to, answer) = oneshot::channel();
-    (ReplyTo { to, request: None }, answer)
+    (ReplyTo { to: Some(to), request: None }, answer)
+}
+
+/// Asks the owner, and waits for its answer.
+pub(super) async fn ask(inbox: &mpsc::Sender<Msg>, request: DaemonRequest) -> Result<DaemonAnswer, ApiError> {
+    let (reply, answer) = channel();
+    inbox.send(Msg::Request(request, reply)).await.map_err(|_| stopping())?;
+    answer.await.map_err(|_| stopping())?
 }
 
 /// An answer that is kept.
@@ -100,17 +113,13 @@ impl Answers {
 }
 
 impl Owner {
-    /// Answers a request that was carried out before; gives back the reply of one that was not.
-    pub(super) fn unless_answered(&mut self, reply: ReplyTo) -> Option<ReplyTo> {
-        let kept = reply.request.as_ref().and_then(|request| self.answers.kept.get(request)).cloned();
-        let Some(kept) = kept else { return Some(reply) };
-        let answer = match kept {
+    /// The answer to a request that was carried out before.
+    pub(super) fn known_answer(&self, reply: &ReplyTo) -> Option<Result<DaemonAnswer, ApiError>> {
+        Some(match self.answers.kept.get(reply.request.as_ref()?)?.clone() {
             KeptAnswer::Removed(removed) => Ok(DaemonAnswer::Removed(removed)),
             KeptAnswer::Respawned(respawned) => Ok(DaemonAnswer::Respawned(respawned)),
             KeptAnswer::Resumed(id) => self.row_answer(id),
-        };
-        answer_to(reply, answer);
-        None
+        })
     }
 
     /// Has an answer committed together with what else is in the batch.

@@ -13,6 +13,7 @@ use caliban_contract::tail::Tail;
 use serde_json::{Value, json};
 
 use super::agent_client::{Speaker, refusal};
+use super::internal;
 use crate::protocol::{
     AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, DenyRequest, ErrorCode,
 };
@@ -187,9 +188,7 @@ async fn recorded(row: &AgentRow, asked: &AskRecord, speaker: &Speaker<'_>) -> R
         let has_ended = speaker.row(row.id).await?.state.is_ending();
         // Transcripts are long.
         let read = tokio::task::spawn_blocking(move || answers.read().map(|()| answers)).await;
-        let unread = |error: String| ApiError::new(ErrorCode::Internal, error);
-        answers =
-            read.map_err(|error| unread(error.to_string()))?.map_err(|error| unread(error.to_string()))?;
+        answers = read.map_err(internal)?.map_err(internal)?;
         if let Some(answer) = answers.last.take() {
             return Ok(answer);
         }

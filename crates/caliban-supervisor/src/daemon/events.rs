@@ -129,10 +129,8 @@ async fn pump(
             }
         };
         say(&FleetEvent::Gap { missed }).await?;
-        let (reply, answer) = answers::channel();
-        inbox.send(Msg::Request(DaemonRequest::Events, reply)).await.map_err(|_| SubscriberLeft)?;
-        match answer.await {
-            Ok(Ok(DaemonAnswer::Events(anew))) => subscription = anew,
+        match answers::ask(inbox, DaemonRequest::Events).await {
+            Ok(DaemonAnswer::Events(anew)) => subscription = anew,
             _ => return Err(SubscriberLeft),
         }
     }

@@ -2,14 +2,12 @@
 
 use tokio::sync::mpsc;
 
-use super::{DaemonAnswer, DaemonRequest, Msg, answers, stopping};
+use super::{DaemonAnswer, DaemonRequest, Msg, answers};
 use crate::protocol::{ApiError, ErrorCode, History, StateChange};
 
 pub(super) async fn history(from: u64, to: u64, inbox: &mpsc::Sender<Msg>) -> Result<History, ApiError> {
-    let (reply, answer) = answers::channel();
-    inbox.send(Msg::Request(DaemonRequest::Reader, reply)).await.map_err(|_| stopping())?;
     let internal = |text: String| ApiError::new(ErrorCode::Internal, text);
-    let DaemonAnswer::Reader(registry) = answer.await.map_err(|_| stopping())?? else {
+    let DaemonAnswer::Reader(registry) = answers::ask(inbox, DaemonRequest::Reader).await? else {
         return Err(internal("the registry cannot be read".to_owned()));
     };
     let changes = registry.history(from, to).await.map_err(internal)?;

@@ -33,9 +33,10 @@ use super::agent_client::Speaker;
 use super::connections::{Connection, Connections, Doing, Room};
 use super::peer::Peer;
 use super::spare_descriptors::{Lent, Shortage, Spare};
+use super::spawn::bad;
 use super::{
     DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
-    inherit, merge, out_of_descriptors, requeue, send, stopping, wake,
+    inherit, internal, merge, out_of_descriptors, requeue, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -155,8 +156,7 @@ async fn run<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let failed = |error: tokio::task::JoinError| ApiError::new(ErrorCode::Internal, error.to_string());
-    tasks.spawn(work).await.map_err(failed)?
+    tasks.spawn(work).await.map_err(internal)?
 }
 
 async fn converse(
@@ -220,19 +220,11 @@ async fn respond(
         Doing::Nothing
     });
     let outcome = match answered {
-        Ok(HttpAnswer::Json(status, bytes)) => Response::builder()
-            .status(status)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(full(bytes)),
+        Ok(HttpAnswer::Json(status, bytes)) => json_response(status, bytes),
         Ok(HttpAnswer::Events(subscription)) => {
-            let feed = EventBody {
-                blocks: events::feed(
-                    subscription,
-                    door.inbox.clone(),
-                    door.stop.clone(),
-                    connection.leave.clone(),
-                ),
-            };
+            let (inbox, stop) = (door.inbox.clone(), door.stop.clone());
+            let feed =
+                EventBody { blocks: events::feed(subscription, inbox, stop, connection.leave.clone()) };
             Response::builder()
                 .header(header::CONTENT_TYPE, "text/event-stream")
                 .header(header::CACHE_CONTROL, "no-store")
@@ -240,16 +232,16 @@ async fn respond(
         }
         Err(error) => {
             let status = error.code.status();
-            let bytes = serde_json::to_vec(&ErrorBody { error }).unwrap_or_default();
-            Response::builder()
-                .status(status)
-                .header(header::CONTENT_TYPE, "application/json")
-                .body(full(bytes))
+            json_response(status, serde_json::to_vec(&ErrorBody { error }).unwrap_or_default())
         }
     };
     let mut response = outcome.unwrap_or_else(|_| Response::new(full(Vec::new())));
     response.headers_mut().insert(HEADER, VERSION.into());
     response
+}
+
+fn json_response(status: u16, bytes: Vec<u8>) -> http::Result<Response<DaemonBody>> {
+    Response::builder().status(status).header(header::CONTENT_TYPE, "application/json").body(full(bytes))
 }
 
 enum HttpAnswer {
@@ -286,6 +278,9 @@ async fn answer(
     }
     let id = decode(id)?;
     let name = name_of(&request)?;
+    if decides_when_agents_start(route.verb) {
+        requeue::check_caller(peer)?;
+    }
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
         Verb::Wake => {
@@ -332,30 +327,12 @@ async fn answer(
             let work = merge::merge(row, wanted, places.clone(), inbox.clone(), stop.child_token());
             return json(200, &run(tasks, work).await?);
         }
-        Verb::Requeue => {
-            requeue::check_caller(peer)?;
-            DaemonRequest::Requeue(id, body::<RequeueRequest>(request).await?)
-        }
-        Verb::Schedule => {
-            requeue::check_caller(peer)?;
-            DaemonRequest::Schedule(Box::new(body::<ScheduleRequest>(request).await?))
-        }
-        Verb::Unschedule => {
-            requeue::check_caller(peer)?;
-            DaemonRequest::Unschedule(id)
-        }
-        Verb::PauseSchedule => {
-            requeue::check_caller(peer)?;
-            DaemonRequest::PauseSchedule(id, body::<PauseRequest>(request).await?.paused)
-        }
-        Verb::RunSchedule => {
-            requeue::check_caller(peer)?;
-            DaemonRequest::RunSchedule(id)
-        }
-        Verb::ScheduleKeys => {
-            requeue::check_caller(peer)?;
-            DaemonRequest::ScheduleKeys(body::<KeysRequest>(request).await?)
-        }
+        Verb::Requeue => DaemonRequest::Requeue(id, body::<RequeueRequest>(request).await?),
+        Verb::Schedule => DaemonRequest::Schedule(Box::new(body::<ScheduleRequest>(request).await?)),
+        Verb::Unschedule => DaemonRequest::Unschedule(id),
+        Verb::PauseSchedule => DaemonRequest::PauseSchedule(id, body::<PauseRequest>(request).await?.paused),
+        Verb::RunSchedule => DaemonRequest::RunSchedule(id),
+        Verb::ScheduleKeys => DaemonRequest::ScheduleKeys(body::<KeysRequest>(request).await?),
         Verb::Schedules => DaemonRequest::Schedules,
         Verb::Approvals => DaemonRequest::Approvals,
         Verb::History => {
@@ -435,26 +412,26 @@ fn pace(verb: Verb) -> Pace {
 #[derive(Debug, Clone, Copy)]
 struct BodyLimit(Duration);
 
+/// Whether only a person may ask for it.
+fn decides_when_agents_start(verb: Verb) -> bool {
+    matches!(verb, Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule)
+        || matches!(verb, Verb::RunSchedule | Verb::ScheduleKeys)
+}
+
 /// Whether it matters who asks, which is looked up in `/proc`.
 fn judges_the_caller(verb: Verb) -> bool {
     match verb {
         Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
-        Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => true,
-        Verb::RunSchedule | Verb::ScheduleKeys => true,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History | Verb::Schedules => {
-            false
-        }
+        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History => false,
+        Verb::Schedules => false,
+        schedules => decides_when_agents_start(schedules),
     }
 }
 
 fn json(status: u16, value: &impl Serialize) -> Result<HttpAnswer, ApiError> {
-    let bytes = serde_json::to_vec(value);
-    Ok(HttpAnswer::Json(
-        status,
-        bytes.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?,
-    ))
+    Ok(HttpAnswer::Json(status, serde_json::to_vec(value).map_err(internal)?))
 }
 
 /// The caller's name for the request.
@@ -462,10 +439,7 @@ fn name_of(request: &HttpRequest<Incoming>) -> Result<Option<String>, ApiError> 
     let Some(name) = request.headers().get(REQUEST_HEADER) else { return Ok(None) };
     match name.to_str() {
         Ok(name) if (1..=NAME_CAP).contains(&name.len()) => Ok(Some(name.to_owned())),
-        _ => {
-            let text = format!("{REQUEST_HEADER} has 1 to {NAME_CAP} characters");
-            Err(ApiError::new(ErrorCode::BadRequest, text))
-        }
+        _ => Err(bad(format!("{REQUEST_HEADER} has 1 to {NAME_CAP} characters"))),
     }
 }
 
@@ -521,7 +495,7 @@ fn no_route(path: &str) -> ApiError {
 
 async fn body<T: DeserializeOwned>(request: HttpRequest<Incoming>) -> Result<T, ApiError> {
     let bytes = read(request).await?;
-    serde_json::from_slice(&bytes).map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
 }
 
 async fn body_or_default<T: DeserializeOwned + Default>(
@@ -531,7 +505,7 @@ async fn body_or_default<T: DeserializeOwned + Default>(
     if bytes.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(&bytes).map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
 }
 
 async fn read(request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
@@ -542,7 +516,7 @@ async fn read(request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(ApiError::new(ErrorCode::TooLarge, format!("a request has at most {BODY_CAP} bytes")))
         }
-        Ok(Err(error)) => Err(ApiError::new(ErrorCode::BadRequest, error.to_string())),
+        Ok(Err(error)) => Err(bad(error.to_string())),
         Err(_) => Err(ApiError::new(ErrorCode::Timeout, format!("the body took more than {limit:?}"))),
     }
 }
@@ -567,21 +541,17 @@ fn parameters<const N: usize, const M: usize>(
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         if let Some((number, _)) = values.iter_mut().zip(numbers).find(|(_, known)| *known == name) {
-            let wrong = |_| ApiError::new(ErrorCode::BadRequest, format!("{name} is a number"));
-            *number = value.parse::<u64>().map_err(wrong)?;
+            *number = value.parse::<u64>().map_err(|_| bad(format!("{name} is a number")))?;
             continue;
         }
         let value = match value {
             "true" | "1" | "" => true,
             "false" | "0" => false,
-            _ => return Err(ApiError::new(ErrorCode::BadRequest, format!("{name} is true or false"))),
+            _ => return Err(bad(format!("{name} is true or false"))),
         };
         match flags.iter_mut().zip(names).find(|(_, known)| *known == name) {
             Some((flag, _)) => *flag = value,
-            None => {
-                let text = format!("there is no parameter {}", caliban_core::inert::quoted(name));
-                return Err(ApiError::new(ErrorCode::BadRequest, text));
-            }
+            None => return Err(bad(format!("there is no parameter {}", caliban_core::inert::quoted(name)))),
         }
     }
     Ok((flags, values))

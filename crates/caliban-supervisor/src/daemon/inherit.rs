@@ -191,10 +191,7 @@ fn narrow(who: &str, parent: &SpawnSpec, child: &mut SpawnSpec) -> Result<(), Ap
         let text = format!("{who} may not start one in the mode {asked}: its own is {mode}");
         return refused(text, "leave --permission-mode out: it then has the same as its parent");
     }
-    child.timeout_ms = match (child.timeout_ms, parent.timeout_ms) {
-        (Some(own), Some(above)) => Some(own.min(above)),
-        (own, above) => own.or(above),
-    };
+    child.timeout_ms = least(child.timeout_ms, parent.timeout_ms);
     // The settings must not say another.
     child.setup.permission_mode = child.setup.permission_mode.or(Some(mode));
     child.env.clone_from(&parent.env);

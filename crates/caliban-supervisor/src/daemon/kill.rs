@@ -12,9 +12,10 @@ use caliban_store::fleet::WantedState;
 use rustix::process::Signal;
 
 use super::phase::{Keeper, Ordered, Phase, Waiter, WantedStop};
+use super::spawn::bad;
 use super::store::Then;
-use super::{Msg, Owner, ReplyTo, answer_to, stop_order, store_refusal};
-use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
+use super::{Msg, Owner, ReplyTo, VerbResult, stop_order, store_refusal};
+use crate::protocol::{GRACE_CAP_MS, KillRequest};
 use crate::records::StopOrder;
 use caliban_process::Patience;
 
@@ -37,17 +38,15 @@ async fn end_detached(jobs: &Path, id: AgentId) {
 }
 
 impl Owner {
-    pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: ReplyTo) {
+    pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: &mut ReplyTo) -> VerbResult {
         let grace = request.grace_ms.unwrap_or(self.options.grace_ms);
         if grace > GRACE_CAP_MS {
-            let text = format!("a grace of {grace} ms is over the limit of {GRACE_CAP_MS}");
-            return answer_to(reply, Err(ApiError::new(ErrorCode::BadRequest, text)));
+            return Err(bad(format!("a grace of {grace} ms is over the limit of {GRACE_CAP_MS}")));
         }
         // Also one that is just being woken or resumed: then it is not started.
-        match self.resolve(query) {
-            Ok(id) => self.kill_then(id, grace, Waiter::Kill(reply)),
-            Err(error) => answer_to(reply, Err(error)),
-        }
+        let id = self.resolve(query)?;
+        self.kill_then(id, grace, Waiter::Kill(reply.take()));
+        Ok(None)
     }
 
     /// Ends an agent if it has not ended; `waiter` goes on when it has, and when that is on the disk.
@@ -185,12 +184,12 @@ impl Owner {
     /// Goes on with what waited for the end of an agent. `is_durable`: whether the next daemon will know of the end.
     fn go_on(&mut self, id: AgentId, waiter: Waiter, is_durable: bool) {
         match waiter {
-            Waiter::Kill(reply) if is_durable => answer_to(reply, self.row_answer(id)),
+            Waiter::Kill(reply) if is_durable => reply.send(self.row_answer(id)),
             Waiter::Kill(reply) => self.save(id, Then::Row { id, reply }),
             Waiter::Leave(purpose) => match self.resolve_free(&id.to_string()) {
                 Ok(id) => self.dispose(id, purpose),
                 // Another request that waited for its end was first.
-                Err(error) => answer_to(purpose.into_reply(), Err(error)),
+                Err(error) => purpose.into_reply().send(Err(error)),
             },
         }
     }
@@ -200,6 +199,6 @@ impl Owner {
     pub(super) fn end_not_stored(&mut self, id: AgentId, reply: ReplyTo, error: &StoreError) {
         self.mark_unsaved(id);
         let refused = error.is_unconfirmed().then(|| store_refusal(error));
-        answer_to(reply, refused.map_or_else(|| self.row_answer(id), Err));
+        reply.send(refused.map_or_else(|| self.row_answer(id), Err));
     }
 }

@@ -3,8 +3,8 @@
 
 use caliban_core::ids::AgentId;
 
-use super::{DaemonAnswer, Owner};
-use crate::protocol::{AgentRow, ApiError, ErrorCode};
+use super::{DaemonAnswer, Owner, gone, internal};
+use crate::protocol::{AgentRow, ApiError};
 
 impl Owner {
     /// An `AgentList`, written row by row: only one of them is in memory beside the text.
@@ -15,8 +15,7 @@ impl Owner {
             if !text.ends_with(b"[") {
                 text.push(b',');
             }
-            serde_json::to_writer(&mut text, &row)
-                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
+            serde_json::to_writer(&mut text, &row).map_err(internal)?;
         }
         text.extend_from_slice(b"]}");
         Ok(DaemonAnswer::List(text))
@@ -37,7 +36,7 @@ impl Owner {
     pub(super) fn row_answer(&self, id: AgentId) -> Result<DaemonAnswer, ApiError> {
         match self.agents.get(&id) {
             Some(agent) => Ok(DaemonAnswer::Row(Box::new(agent.row(&self.places, self.waits_of(id))))),
-            None => Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"))),
+            None => Err(gone(id)),
         }
     }
 }

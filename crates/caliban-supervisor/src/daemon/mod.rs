@@ -168,6 +168,9 @@ pub(in crate::daemon) enum DaemonAnswer {
 
 pub(in crate::daemon) use self::answers::ReplyTo;
 
+/// The answer of a verb; none when it has taken the reply and answers later.
+pub(in crate::daemon) type VerbResult = Result<Option<DaemonAnswer>, ApiError>;
+
 /// Runs the daemon until it is asked to leave. `ready` is called when it listens. Returns the lock, to be let go of when
 /// nothing runs any more.
 pub(crate) async fn serve(
@@ -355,8 +358,19 @@ impl Owner {
         }
     }
 
-    fn request(&mut self, request: DaemonRequest, reply: ReplyTo) {
+    fn request(&mut self, request: DaemonRequest, mut reply: ReplyTo) {
         self.asked = Instant::now();
+        if let Some(answer) = self.carry_out(request, &mut reply).transpose() {
+            reply.send(answer);
+        }
+    }
+
+    fn carry_out(&mut self, request: DaemonRequest, reply: &mut ReplyTo) -> VerbResult {
+        let happens_once =
+            matches!(request, DaemonRequest::Respawn(..) | DaemonRequest::Resume(..) | DaemonRequest::Rm(..));
+        if happens_once && let Some(known) = self.known_answer(reply) {
+            return known.map(Some);
+        }
         let answer = match request {
             DaemonRequest::Status => Ok(self.status()),
             DaemonRequest::List => self.list(),
@@ -379,19 +393,12 @@ impl Owner {
             DaemonRequest::Spawn(request, peer) => return self.spawn(*request, peer, reply),
             DaemonRequest::Kill(query, request) => return self.kill(&query, &request, reply),
             DaemonRequest::Respawn(query, request, peer) => {
-                let Some(reply) = self.unless_answered(reply) else { return };
                 return self.respawn(&query, request, peer, reply);
             }
-            DaemonRequest::Resume(query, request, peer) => {
-                let Some(reply) = self.unless_answered(reply) else { return };
-                return self.resume(&query, request, peer, reply);
-            }
-            DaemonRequest::Rm(query, request) => {
-                let Some(reply) = self.unless_answered(reply) else { return };
-                return self.rm(&query, request, reply);
-            }
+            DaemonRequest::Resume(query, request, peer) => return self.resume(&query, request, peer, reply),
+            DaemonRequest::Rm(query, request) => return self.rm(&query, request, reply),
         };
-        answer_to(reply, answer);
+        answer.map(Some)
     }
 
     /// What was waiting for the disk happens.
@@ -400,7 +407,7 @@ impl Owner {
             Then::Nothing(_) => {}
             Then::Spawned(id) => self.spawned(id),
             Then::Renewed { id, nonce, renewal } => self.renewed(id, &nonce, renewal),
-            Then::Row { id, reply } => answer_to(reply, self.row_answer(id)),
+            Then::Row { id, reply } => reply.send(self.row_answer(id)),
             Then::Deleted(id) => self.deleted(id),
             Then::Answered { request, kept } => self.answered(request, kept),
             Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
@@ -544,6 +551,16 @@ impl Owner {
     }
 }
 
+/// The refusal of a request about an agent that was removed meanwhile.
+pub(in crate::daemon) fn gone(id: AgentId) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"))
+}
+
+/// An error of the daemon itself.
+pub(in crate::daemon) fn internal(error: impl ToString) -> ApiError {
+    ApiError::new(ErrorCode::Internal, error.to_string())
+}
+
 /// The refusal of a request that comes when the daemon leaves.
 pub(in crate::daemon) fn stopping() -> ApiError {
     ApiError::new(ErrorCode::Stopping, "the daemon is leaving")
@@ -572,11 +589,6 @@ pub(in crate::daemon) fn out_of_descriptors(error: &std::io::Error) -> Option<Ap
 fn no_descriptors() -> ApiError {
     ApiError::new(ErrorCode::Busy, "the daemon is out of file descriptors (EMFILE)")
         .hint("raise the limit (`ulimit -n`) and run `caliban daemon restart`; running agents live on")
-}
-
-/// Answers a request; the client may have gone.
-pub(in crate::daemon) fn answer_to(reply: ReplyTo, answer: Result<DaemonAnswer, ApiError>) {
-    reply.send(answer);
 }
 
 /// A failure of the store, as the answer to the request that needed it.

@@ -7,7 +7,7 @@ use caliban_core::ids::AgentId;
 use super::phase::{Hibernating, Phase, Queued, Renewing, Tries};
 use super::resume::Before;
 use super::store::Then;
-use super::{Owner, ReplyTo, answer_to, spawn};
+use super::{Owner, ReplyTo, spawn};
 use crate::protocol::ApiError;
 
 /// A run whose name is on its way to the registry, and the way back.
@@ -60,7 +60,7 @@ impl Owner {
             Renewal::Void { .. } | Renewal::Wake { .. } => {}
             Renewal::Resume { reply, .. } => {
                 tracing::info!(%id, "resumed");
-                answer_to(reply, self.row_answer(id));
+                reply.send(self.row_answer(id));
             }
         }
     }
@@ -88,9 +88,9 @@ impl Owner {
             }
             (Renewal::Resume { before, reply }, Some(agent)) => {
                 before.restore(&self.places.agent_dir(id), agent);
-                answer_to(reply, Err(refusal));
+                reply.send(Err(refusal));
             }
-            (Renewal::Resume { reply, .. }, None) => answer_to(reply, Err(refusal)),
+            (Renewal::Resume { reply, .. }, None) => reply.send(Err(refusal)),
             (Renewal::Void { .. } | Renewal::Wake { .. }, None) => {}
         }
     }

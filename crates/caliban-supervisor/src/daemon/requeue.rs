@@ -4,7 +4,7 @@ use caliban_contract::limits::RaisedLimits;
 
 use super::peer::Peer;
 use super::phase::Phase;
-use super::{DaemonAnswer, Owner, spawn};
+use super::{DaemonAnswer, Owner, gone, spawn};
 use crate::ancestry;
 use crate::protocol::{ApiError, ErrorCode, RequeueRequest};
 use crate::records;
@@ -23,9 +23,7 @@ impl Owner {
     pub(super) fn requeue(&mut self, query: &str, request: RequeueRequest) -> Result<DaemonAnswer, ApiError> {
         let id = self.resolve_free(query)?;
         let dir = self.places.agent_dir(id);
-        let Some(agent) = self.agents.get_mut(&id) else {
-            return Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone")));
-        };
+        let agent = self.agents.get_mut(&id).ok_or_else(|| gone(id))?;
         if !matches!(agent.phase, Phase::Queued(_)) {
             let text = format!("agent {id} is {}: it waits for no place", agent.state());
             let hint = match agent.state().is_ending() {

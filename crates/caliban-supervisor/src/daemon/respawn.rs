@@ -4,46 +4,46 @@
 use caliban_contract::archive::{ArchiveReason, place};
 use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{State, Status};
+use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
-use caliban_store::fleet::{AgentRecord, RegistryChange, WantedState};
+use caliban_store::fleet::RegistryChange;
 
 use super::agent::DaemonAgent;
 use super::answers::KeptAnswer;
-use super::phase::{Phase, Registering, Waiter};
+use super::phase::{Phase, Waiter};
 use super::resume::{self, HeardResume};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{DaemonAnswer, Msg, Owner, ReplyTo, answer_to, archive, inherit, spawn};
-use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
-use crate::row::About;
+use super::{DaemonAnswer, Msg, Owner, ReplyTo, VerbResult, archive, gone, inherit, spawn};
+use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned, SpawnRequest};
 
 impl Owner {
-    pub(super) fn respawn(&mut self, query: &str, mut request: RespawnRequest, peer: i32, reply: ReplyTo) {
+    pub(super) fn respawn(
+        &mut self,
+        query: &str,
+        mut request: RespawnRequest,
+        peer: i32,
+        reply: &mut ReplyTo,
+    ) -> VerbResult {
         // The settings of an agent's process decide nothing: the successor takes those of its start.
         let _who = inherit::hold(&mut request.secrets, &mut request.program, peer);
-        let id = match self.resolve_free(query) {
-            Ok(id) => id,
-            Err(error) => return answer_to(reply, Err(error)),
-        };
-        if let Some(program) = &request.program
-            && let Err(error) = spawn::find_program(Some(program), &self.own_program)
-        {
-            return answer_to(reply, Err(error));
+        let id = self.resolve_free(query)?;
+        if let Some(program) = &request.program {
+            spawn::find_program(Some(program), &self.own_program)?;
         }
-        let is_childs = self.agents.get(&id).is_some_and(|agent| agent.about.parent.is_some());
+        let about = self.agents.get(&id).map(|agent| &agent.about);
+        let has_worktree = about.is_some_and(|about| about.has_worktree);
         // The label of an agent's agent gets a number if need be.
-        if !is_childs && let Err(error) = self.check_own_label(id) {
-            return answer_to(reply, Err(error));
+        if about.is_none_or(|about| about.parent.is_none()) {
+            self.check_own_label(id)?;
         }
         // Before it is ended for nothing.
-        let has_worktree = self.agents.get(&id).is_some_and(|agent| agent.about.has_worktree);
         if !spawn::has_room(self.places.base()) || has_worktree && !self.has_room_in_repo() {
             let text = format!("the disk is full; agent {id} is left as it is");
-            let error = ApiError::new(ErrorCode::DiskFull, text).hint("make room and try again");
-            return answer_to(reply, Err(error));
+            return Err(ApiError::new(ErrorCode::DiskFull, text).hint("make room and try again"));
         }
-        self.kill_then(id, self.options.grace_ms, Waiter::Leave(Purpose::Respawn(request, reply)));
+        self.kill_then(id, self.options.grace_ms, Waiter::Leave(Purpose::Respawn(request, reply.take())));
+        Ok(None)
     }
 
     /// The worktree was taken care of; here is the original request.
@@ -59,18 +59,16 @@ impl Owner {
             .map_err(|text| ApiError::new(ErrorCode::Conflict, format!("agent {old} stays: {text}")))
             .and_then(|(spec, work)| self.successor(old, request, *spec, work));
         match made {
-            Ok((agent, json, respawned)) => {
+            Ok((insert, respawned)) => {
                 self.hand_over(old, respawned.id);
                 self.batch.add(RegistryChange::Delete(old), Then::Nothing(old));
-                let insert = RegistryChange::Insert(Box::new(agent.record.clone()), json);
-                self.agents.insert(respawned.id, agent);
                 self.keep_answer(reply.request.as_deref(), KeptAnswer::Respawned(respawned.clone()));
                 self.batch.add(insert, Then::Respawned { respawned, reply });
             }
             Err(error) => {
                 let error = self.not_anew(old, error);
                 self.stays(old);
-                answer_to(reply, Err(error));
+                reply.send(Err(error));
             }
         }
     }
@@ -103,45 +101,18 @@ impl Owner {
         request: RespawnRequest,
         mut spec: SpawnSpec,
         work: Vec<String>,
-    ) -> Result<(DaemonAgent, String, Respawned), ApiError> {
-        let before = self.agents.get(&old).map(|agent| agent.record.clone());
-        let before =
-            before.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("agent {old} is gone")))?;
+    ) -> Result<(RegistryChange, Respawned), ApiError> {
+        let before = self.agents.get(&old).ok_or_else(|| gone(old))?.record.clone();
         // Another agent may have taken the label meanwhile.
         self.check_label(&mut spec)?;
         let mut secrets = self.secrets_of(old)?;
         secrets.remove(ASKED_SETTINGS);
         let secrets = resume::merged(request.secrets, secrets, HeardResume::Yes);
-        let id = self.new_id()?;
-        let now = crate::wall_ms();
-        if let Err(error) = spawn::write_files(&self.places, id, &spec, &secrets) {
-            spawn::forget_files(&self.places, id);
-            return Err(spawn::file_refusal("the agent's directory cannot be written", &error));
-        }
-        let json = serde_json::to_string(&spec)
-            .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
-        let record = AgentRecord {
-            seq: self.next_seq,
-            id,
-            key: None,
-            status: Status::default(),
-            wanted: WantedState::Run,
-            nonce: spawn::new_nonce()?,
-            runs: 1,
-            after: self.still_ahead(&before.after),
-            program: request.program.unwrap_or(before.program),
-            has_secrets: spawn::are_needed(&secrets),
-            resume_prompt: None,
-            note: None,
-            created_at: now,
-            updated_at: now,
-        };
-        self.next_seq += 1;
-        let archived = place(self.places.base(), old);
-        let about = About::of(&spec);
-        let registering = Registering { replies: Vec::new(), spec: Box::new(spec) };
-        let agent = DaemonAgent::new(record, about, Phase::Registering(registering));
-        Ok((agent, json, Respawned { id, old, archived, work }))
+        let program = request.program.unwrap_or(before.program);
+        let after = self.still_ahead(&before.after);
+        let anew = SpawnRequest { spec, secrets, program: None, key: None };
+        let (id, insert) = self.register(anew, program, after, None)?;
+        Ok((insert, Respawned { id, old, archived: place(self.places.base(), old), work }))
     }
 
     /// Of the agents that an agent had to wait for, those that may still end `done`. The others have ended, which the
@@ -181,7 +152,7 @@ impl Owner {
     /// The directory of the old one is where it stays.
     pub(super) fn archived(&mut self, respawned: Respawned, reply: ReplyTo) {
         self.archive_has_grown = true;
-        answer_to(reply, Ok(DaemonAnswer::Respawned(respawned)));
+        reply.send(Ok(DaemonAnswer::Respawned(respawned)));
     }
 
     /// Nothing was changed.
@@ -193,6 +164,6 @@ impl Owner {
         self.not_spawned(new, &refusal);
         let refusal = self.not_anew(old, refusal);
         self.stays(old);
-        answer_to(reply, Err(refusal));
+        reply.send(Err(refusal));
     }
 }

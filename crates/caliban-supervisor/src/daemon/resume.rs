@@ -17,7 +17,7 @@ use super::new_run::Renewal;
 use super::phase::{Phase, Renewing};
 use super::start::{self, StartError};
 use super::store::Then;
-use super::{Owner, ReplyTo, answer_to, inherit, spawn};
+use super::{Owner, ReplyTo, VerbResult, gone, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records::{self, BETWEEN};
 use crate::row::About;
@@ -32,24 +32,26 @@ pub(super) struct Before {
 }
 
 impl Owner {
-    pub(super) fn resume(&mut self, query: &str, mut request: ResumeRequest, peer: i32, reply: ReplyTo) {
-        let allowed = inherit::raise(&mut request, peer);
-        match allowed.and_then(|()| self.resume_now(query, request)) {
-            Ok((nonce, before)) => {
-                let id = before.record.id;
-                self.keep_answer(reply.request.as_deref(), KeptAnswer::Resumed(id));
-                self.save(id, Then::Renewed { id, nonce, renewal: Renewal::Resume { before, reply } });
-            }
-            Err(error) => answer_to(reply, Err(error)),
-        }
+    pub(super) fn resume(
+        &mut self,
+        query: &str,
+        mut request: ResumeRequest,
+        peer: i32,
+        reply: &mut ReplyTo,
+    ) -> VerbResult {
+        inherit::raise(&mut request, peer)?;
+        let (nonce, before) = self.resume_now(query, request)?;
+        let (id, reply) = (before.record.id, reply.take());
+        self.keep_answer(reply.request.as_deref(), KeptAnswer::Resumed(id));
+        self.save(id, Then::Renewed { id, nonce, renewal: Renewal::Resume { before, reply } });
+        Ok(None)
     }
 
     /// Makes it wait for its start; returns the name of its next run, and how it was before.
     fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<(String, Box<Before>), ApiError> {
         let id = self.resolve_free(query)?;
         if request.prompt.as_ref().is_some_and(|prompt| prompt.len() > MAX_PROMPT_BYTES) {
-            let text = format!("a message has at most {MAX_PROMPT_BYTES} bytes");
-            return Err(ApiError::new(ErrorCode::BadRequest, text));
+            return Err(spawn::bad(format!("a message has at most {MAX_PROMPT_BYTES} bytes")));
         }
         let program = match &request.program {
             Some(program) => Some(spawn::find_program(Some(program), &self.own_program)?),
@@ -59,9 +61,7 @@ impl Owner {
         let after = self.agents.get(&id).map(|agent| self.still_ahead(&agent.record.after));
         let old = self.secrets_of(id)?;
         let taken = self.check_own_label(id);
-        let Some(agent) = self.agents.get_mut(&id) else {
-            return Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone")));
-        };
+        let agent = self.agents.get_mut(&id).ok_or_else(|| gone(id))?;
         let status = agent.record.status.apply(LifecycleEvent::Resumed).map_err(|refused| {
             ApiError::new(ErrorCode::Conflict, refused.to_string()).hint(format!(
                 "it has not ended; `caliban attach {id}` or `caliban agents send {id}` reaches it"

@@ -9,29 +9,28 @@ use caliban_contract::archive::{ArchiveReason, place};
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::RegistryChange;
 
+use super::agent::DaemonAgent;
 use super::answers::KeptAnswer;
 use super::phase::Waiter;
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{DaemonAnswer, Msg, Owner, ReplyTo, answer_to, answers, archive, spawn, stop_order};
+use super::{DaemonAnswer, Msg, Owner, ReplyTo, VerbResult, answers, archive, spawn, stop_order};
 use crate::disk_room;
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
 use crate::records::{self, LEAVING, TRANSCRIPT};
 
 impl Owner {
-    pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: ReplyTo) {
-        let id = match self.resolve_free(query) {
-            Ok(id) => id,
-            Err(error) => return answer_to(reply, Err(error)),
-        };
-        let Some(agent) = self.agents.get(&id) else { return };
-        if !agent.state().is_ending() && !request.force {
-            let text = format!("agent {id} is {}; only a stopped agent is removed", agent.state());
+    pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: &mut ReplyTo) -> VerbResult {
+        let id = self.resolve_free(query)?;
+        let state = self.agents.get(&id).map(DaemonAgent::state);
+        if let Some(state) = state.filter(|state| !state.is_ending() && !request.force) {
+            let text = format!("agent {id} is {state}; only a stopped agent is removed");
             let hint = format!("`caliban kill {id}` first, or `caliban rm {id} --force`");
-            return answer_to(reply, Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));
+            return Err(ApiError::new(ErrorCode::Conflict, text).hint(hint));
         }
-        self.kill_then(id, self.options.grace_ms, Waiter::Leave(Purpose::Rm(request, reply)));
+        self.kill_then(id, self.options.grace_ms, Waiter::Leave(Purpose::Rm(request, reply.take())));
+        Ok(None)
     }
 
     /// Its worktree was taken care of first, because that can fail.
@@ -64,7 +63,7 @@ impl Owner {
                     true => "`caliban worktrees list` shows what is there; try again".to_owned(),
                     false => format!("`caliban rm {id} --keep` removes the agent and leaves the worktree"),
                 };
-                answer_to(reply, Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));
+                reply.send(Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));
             }
         }
     }
@@ -78,7 +77,7 @@ impl Owner {
                 let code = if disk_room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
                 let text = format!("agent {id} stays: its directory cannot be archived: {error}");
                 let hint = format!("`caliban rm {id} --purge` deletes it instead");
-                return answer_to(reply, Err(ApiError::new(code, text).hint(hint)));
+                return reply.send(Err(ApiError::new(code, text).hint(hint)));
             }
         };
         tracing::info!(%id, "removed{}", removed.work.iter().map(|line| format!("; {line}")).collect::<String>());
@@ -93,7 +92,7 @@ impl Owner {
             self.keep_answer(Some(&request), KeptAnswer::Removed(removed.clone()));
             self.answered(request, KeptAnswer::Removed(removed.clone()));
         }
-        answer_to(reply, Ok(DaemonAnswer::Removed(removed)));
+        reply.send(Ok(DaemonAnswer::Removed(removed)));
     }
 
     /// Tries again to delete the rows of agents that were removed.

@@ -16,11 +16,11 @@ use caliban_store::fleet::{LastRun, Overlap, RegistryChange, ScheduleRecord};
 use jiff::{Timestamp, Zoned};
 
 use super::agent::DaemonAgent;
-use super::phase::{Phase, Registering};
+use super::phase::Phase;
 use super::spawn::{self, bad};
 use super::start::{self, StartError};
 use super::store::Then;
-use super::{DaemonAnswer, Owner, ReplyTo, answer_to};
+use super::{DaemonAnswer, Owner, ReplyTo, VerbResult};
 use crate::protocol::{
     ApiError, ErrorCode, KeysRequest, ScheduleList, ScheduleRequest, ScheduleRow, ScheduleRun, SpawnRequest,
 };
@@ -51,10 +51,6 @@ impl Schedule {
     pub(super) fn of(record: ScheduleRecord) -> Result<Self, String> {
         let spec = SpawnSpec::from_json(&record.spec).map_err(|error| error.to_string())?;
         Ok(Self { record, spec: Box::new(spec) })
-    }
-
-    pub(super) fn name(&self) -> Slug {
-        self.record.name.clone()
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -183,11 +179,9 @@ impl Owner {
             spec.label = None;
         }
         let key = format!("{SCHEDULE_KEY}{name} {} {number}", record.created_at);
-        let (program, json) = (Some(record.program.clone()), serde_json::to_string(&spec));
-        let json = json.map_err(|error| bad(error.to_string()))?;
-        let request = SpawnRequest { spec, secrets, program, key: Some(key) };
-        let agent = self.prepare_spawn(&request, Vec::new())?;
-        let (id, about) = (agent.id, About::of(&request.spec));
+        let program = spawn::find_program(Some(&record.program), &self.own_program)?;
+        let request = SpawnRequest { spec, secrets, program: None, key: Some(key) };
+        let (id, insert) = self.register(request, program, Vec::new(), None)?;
         let late = now.saturating_sub(due_at);
         let is_late = late >= LATE_MS;
         let note = is_late.then(|| match missed {
@@ -200,10 +194,7 @@ impl Owner {
             Some(note) => tracing::warn!(%id, "schedule {name}: {note}"),
             None => tracing::info!(%id, "schedule {name}: run {number}"),
         }
-        self.batch.add(RegistryChange::Insert(Box::new(agent.clone()), json), Then::Spawned(id));
-        let (replies, spec) = (Vec::new(), Box::new(request.spec));
-        let phase = Phase::Registering(Registering { replies, spec });
-        self.agents.insert(id, DaemonAgent::new(agent, about, phase));
+        self.batch.add(insert, Then::Spawned(id));
         self.change_schedule(name, None, |record| {
             (record.runs, record.next_at, record.note) = (number, next_at, note);
             record.last = Some(LastRun { agent: id, due_at, at: now, missed });
@@ -245,7 +236,7 @@ impl Owner {
         let Some(reply) = reply else { return };
         let shown = self.schedules.get(name).or(before.as_deref());
         let row = shown.map(|schedule| DaemonAnswer::Schedule(Box::new(self.schedule_row(schedule))));
-        answer_to(reply, row.ok_or_else(|| unknown(name.as_str())));
+        reply.send(row.ok_or_else(|| unknown(name.as_str())));
     }
 
     /// It is not: everything is as it was.
@@ -261,22 +252,19 @@ impl Owner {
             None => drop(self.schedules.remove(&name)),
         }
         if let Some(reply) = reply {
-            answer_to(reply, Err(refusal));
+            reply.send(Err(refusal));
         }
     }
 
     /// `POST /v1/schedules`.
-    pub(super) fn schedule(&mut self, request: ScheduleRequest, reply: ReplyTo) {
-        match self.new_schedule(request) {
-            Ok(schedule) => {
-                let name = schedule.name();
-                tracing::info!("schedule {name}: every {}", schedule.record.every);
-                let put = RegistryChange::Schedule(Box::new(schedule.record.clone()));
-                self.schedules.insert(name.clone(), schedule);
-                self.batch.add(put, Then::Scheduled { name, before: None, reply: Some(reply) });
-            }
-            Err(error) => answer_to(reply, Err(error)),
-        }
+    pub(super) fn schedule(&mut self, request: ScheduleRequest, reply: &mut ReplyTo) -> VerbResult {
+        let schedule = self.new_schedule(request)?;
+        let name = schedule.record.name.clone();
+        tracing::info!("schedule {name}: every {}", schedule.record.every);
+        let put = RegistryChange::Schedule(Box::new(schedule.record.clone()));
+        self.schedules.insert(name.clone(), schedule);
+        self.batch.add(put, Then::Scheduled { name, before: None, reply: Some(reply.take()) });
+        Ok(None)
     }
 
     fn new_schedule(&self, request: ScheduleRequest) -> Result<Schedule, ApiError> {
@@ -319,26 +307,21 @@ impl Owner {
     }
 
     /// `DELETE /v1/schedules/{id}`.
-    pub(super) fn unschedule(&mut self, query: &str, reply: ReplyTo) {
-        let name = match self.find_schedule(query) {
-            Ok(name) => name,
-            Err(error) => return answer_to(reply, Err(error)),
-        };
+    pub(super) fn unschedule(&mut self, query: &str, reply: &mut ReplyTo) -> VerbResult {
+        let name = self.find_schedule(query)?;
         let before = self.schedules.remove(&name).map(Box::new);
         let _was_not_there = std::fs::remove_file(self.schedule_secrets(&name));
         tracing::info!("schedule {name}: removed");
         let gone = RegistryChange::Unschedule(name.clone());
-        self.batch.add(gone, Then::Scheduled { name, before, reply: Some(reply) });
+        self.batch.add(gone, Then::Scheduled { name, before, reply: Some(reply.take()) });
+        Ok(None)
     }
 
     /// `POST /v1/schedules/{id}/pause`.
-    pub(super) fn pause_schedule(&mut self, query: &str, paused: bool, reply: ReplyTo) {
-        let name = match self.find_schedule(query) {
-            Ok(name) => name,
-            Err(error) => return answer_to(reply, Err(error)),
-        };
+    pub(super) fn pause_schedule(&mut self, query: &str, paused: bool, reply: &mut ReplyTo) -> VerbResult {
+        let name = self.find_schedule(query)?;
         let now = Zoned::now();
-        self.change_schedule(&name, Some(reply), |record| {
+        self.change_schedule(&name, Some(reply.take()), |record| {
             // What was due while it was paused is not missed.
             if record.paused
                 && !paused
@@ -349,19 +332,19 @@ impl Owner {
             }
             (record.paused, record.note) = (paused, None);
         });
+        Ok(None)
     }
 
     /// `POST /v1/schedules/{id}/run`.
-    pub(super) fn run_schedule(&mut self, query: &str, reply: ReplyTo) {
-        let registered = self.find_schedule(query).and_then(|name| self.start_one(&name, RunReason::Asked));
-        let registering = match registered {
-            Ok(id) => id.and_then(|id| self.agents.get_mut(&id)).map(|agent| &mut agent.phase),
-            Err(error) => return answer_to(reply, Err(error)),
-        };
+    pub(super) fn run_schedule(&mut self, query: &str, reply: &mut ReplyTo) -> VerbResult {
+        let name = self.find_schedule(query)?;
+        let id = self.start_one(&name, RunReason::Asked)?;
+        let agent = id.and_then(|id| self.agents.get_mut(&id));
         // It is answered when it is on the disk.
-        if let Some(Phase::Registering(registering)) = registering {
-            registering.replies.push(reply);
+        if let Some(Phase::Registering(registering)) = agent.map(|agent| &mut agent.phase) {
+            registering.replies.push(reply.take());
         }
+        Ok(None)
     }
 
     /// `GET /v1/schedules`.

@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::agent_client::{Speaker, refusal};
+use super::spawn;
 use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, SendRequest, Sent};
 
 /// How long an agent that is leaving memory may take to be gone and back.
@@ -29,11 +30,7 @@ pub(super) async fn send(
         return Err(ApiError::new(ErrorCode::BadRequest, "there is nothing to say"));
     }
     if request.id.is_none() {
-        let random = caliban_contract::random_hex::<16>();
-        request.id =
-            Some(random.map_err(|error| {
-                ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}"))
-            })?);
+        request.id = Some(spawn::new_nonce()?);
     }
     let give_up = Instant::now() + LEAVING_LIMIT;
     loop {
@@ -82,7 +79,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::super::wake::Waking;
-    use super::super::{DaemonAnswer, DaemonRequest, Msg, answer_to, stopping};
+    use super::super::{DaemonAnswer, DaemonRequest, Msg, stopping};
     use super::*;
 
     /// What an agent does with a message.
@@ -140,7 +137,7 @@ mod tests {
                 DaemonRequest::Show(_) => Ok(DaemonAnswer::Row(Box::new(AgentRow::new(id, State::Running)))),
                 _ => Err(stopping()),
             };
-            answer_to(reply, answer);
+            reply.send(answer);
         }
     }
 

@@ -18,7 +18,7 @@ use super::agent::DaemonAgent;
 use super::phase::{Phase, Queued, Registering};
 use super::schedule::SCHEDULE_KEY;
 use super::store::Then;
-use super::{DaemonAnswer, Owner, ReplyTo, answer_to, out_of_descriptors, rm};
+use super::{DaemonAnswer, Owner, ReplyTo, VerbResult, internal, out_of_descriptors, rm, stopping};
 use crate::disk_room;
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
@@ -35,37 +35,29 @@ const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
 const ROOM: usize = 128 * 1024;
 
 impl Owner {
-    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: i32, reply: ReplyTo) {
+    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: i32, reply: &mut ReplyTo) -> VerbResult {
         // Whoever asked was told that it failed, or was killed: nobody would know of it.
         if reply.is_closed() {
-            return tracing::info!("a spawn was dropped: nobody waits for it any more");
+            tracing::info!("a spawn was dropped: nobody waits for it any more");
+            return Ok(None);
         }
         if let Some(known) = self.by_key(request.key.as_deref()) {
             if let Some(Phase::Registering(registering)) =
                 self.agents.get_mut(&known).map(|agent| &mut agent.phase)
             {
-                return registering.replies.push(reply);
+                registering.replies.push(reply.take());
+                return Ok(None);
             }
-            return answer_to(reply, Ok(self.spawned_answer(known)));
+            return Ok(Some(self.spawned_answer(known)));
         }
-        let prepared = self.check_spawn(&mut request, peer).and_then(|after| {
-            let json = serde_json::to_string(&request.spec).map_err(|error| bad(error.to_string()))?;
-            let record = self.prepare_spawn(&request, after)?;
-            Ok((record, json))
-        });
-        match prepared {
-            Ok((record, json)) => {
-                let (id, about) = (record.id, About::of(&request.spec));
-                let (replies, spec) = (vec![reply], Box::new(request.spec));
-                self.batch.add(RegistryChange::Insert(Box::new(record.clone()), json), Then::Spawned(id));
-                let phase = Phase::Registering(Registering { replies, spec });
-                self.agents.insert(id, DaemonAgent::new(record, about, phase));
-            }
-            Err(error) => {
-                tracing::warn!("a spawn was refused: {error}");
-                answer_to(reply, Err(error));
-            }
-        }
+        let after = self.check_spawn(&mut request, peer);
+        let program =
+            after.and_then(|after| Ok((find_program(request.program.as_deref(), &self.own_program)?, after)));
+        let registered =
+            program.and_then(|(program, after)| self.register(request, program, after, Some(reply)));
+        let (id, insert) = registered.inspect_err(|error| tracing::warn!("a spawn was refused: {error}"))?;
+        self.batch.add(insert, Then::Spawned(id));
+        Ok(None)
     }
 
     /// It is on the disk.
@@ -79,7 +71,7 @@ impl Owner {
         write_queued(&self.places.agent_dir(id), &agent.record);
         tracing::info!(%id, "registered{}", agent.about.label.as_ref().map_or(String::new(), |l| format!(" as {l}")));
         for reply in replies {
-            answer_to(reply, Ok(self.spawned_answer(id)));
+            reply.send(Ok(self.spawned_answer(id)));
         }
         self.publish(id);
         self.start_ready();
@@ -95,7 +87,7 @@ impl Owner {
         forget_files(&self.places, id);
         let Some(Registering { replies, .. }) = agent.register() else { return };
         for reply in replies {
-            answer_to(reply, Err(refusal.clone()));
+            reply.send(Err(refusal.clone()));
         }
     }
 
@@ -114,7 +106,7 @@ impl Owner {
     /// Whether the request can be carried out; those whom it must still wait for.
     fn check_spawn(&self, request: &mut SpawnRequest, peer: i32) -> Result<Vec<AgentId>, ApiError> {
         if self.stop.is_cancelled() {
-            return Err(ApiError::new(ErrorCode::Stopping, "the daemon is leaving"));
+            return Err(stopping());
         }
         if request.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_CAP) {
             return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
@@ -195,46 +187,50 @@ impl Owner {
         self.agents.values().find(has).map(|agent| agent.record.id)
     }
 
-    /// The row of the new agent, whose files are in place.
-    pub(super) fn prepare_spawn(
+    /// Writes the files of a new agent and keeps it in memory, to be registered by the change that is returned. Takes the reply
+    /// unless that fails.
+    pub(super) fn register(
         &mut self,
-        request: &SpawnRequest,
+        request: SpawnRequest,
+        program: PathBuf,
         after: Vec<AgentId>,
-    ) -> Result<AgentRecord, ApiError> {
-        let program = find_program(request.program.as_deref(), &self.own_program)?;
+        reply: Option<&mut ReplyTo>,
+    ) -> Result<(AgentId, RegistryChange), ApiError> {
+        let SpawnRequest { spec, secrets, key, .. } = request;
+        let json = serde_json::to_string(&spec).map_err(|error| bad(error.to_string()))?;
         let id = self.new_id()?;
         let now = crate::wall_ms();
         let record = AgentRecord {
             seq: self.next_seq,
             id,
-            key: request.key.clone(),
+            key,
             status: Status::default(),
             wanted: WantedState::Run,
             nonce: new_nonce()?,
             runs: 1,
             after,
             program,
-            has_secrets: are_needed(&request.secrets),
+            has_secrets: are_needed(&secrets),
             resume_prompt: None,
             note: None,
             created_at: now,
             updated_at: now,
         };
-        let written = write_files(&self.places, id, &request.spec, &request.secrets);
-        if let Err(error) = written {
+        if let Err(error) = write_files(&self.places, id, &spec, &secrets) {
             forget_files(&self.places, id);
             return Err(file_refusal("the agent's directory cannot be written", &error));
         }
         self.next_seq += 1;
-        Ok(record)
+        let (about, replies) = (About::of(&spec), reply.map(ReplyTo::take).into_iter().collect());
+        let phase = Phase::Registering(Registering { replies, spec: Box::new(spec) });
+        self.agents.insert(id, DaemonAgent::new(record.clone(), about, phase));
+        Ok((id, RegistryChange::Insert(Box::new(record), json)))
     }
 
     /// An id that nobody has or had a directory under.
     pub(super) fn new_id(&self) -> Result<AgentId, ApiError> {
         loop {
-            let bytes = caliban_contract::random()
-                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
-            let id = AgentId::from_random(bytes);
+            let id = AgentId::from_random(caliban_contract::random().map_err(internal)?);
             let archived = caliban_contract::archive::place(self.places.base(), id);
             let is_known = self.agents.contains_key(&id) || rm::leaving(&self.places, id).exists();
             if !is_known && !self.places.agent_dir(id).exists() && !archived.exists() {
@@ -246,8 +242,7 @@ impl Owner {
 
 /// A run's name.
 pub(super) fn new_nonce() -> Result<String, ApiError> {
-    caliban_contract::random_hex::<16>()
-        .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))
+    caliban_contract::random_hex::<16>().map_err(|error| internal(format!("no random numbers: {error}")))
 }
 
 /// The directory of an agent with its request, and its secrets in the runtime directory. Not synced: the registry
@@ -331,7 +326,7 @@ pub(super) fn file_refusal(what: &str, error: &io::Error) -> ApiError {
     }
     match out_of_descriptors(error) {
         Some(refusal) => refusal,
-        None => ApiError::new(ErrorCode::Internal, format!("{what}: {error}")),
+        None => internal(format!("{what}: {error}")),
     }
 }
 

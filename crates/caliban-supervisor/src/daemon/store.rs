@@ -115,28 +115,24 @@ impl Store {
 impl RegistryReader {
     /// How agents stood from one moment to another.
     pub(super) async fn history(&self, from: u64, to: u64) -> Result<Vec<StateChange>, String> {
-        let (reply, answer) = oneshot::channel();
-        if self.0.send(StoreJob::History(from, to, reply)).is_err() {
-            return Err("the registry is closed".to_owned());
-        }
-        match answer.await {
-            Ok(changes) => changes.map_err(|error| error.to_string()),
-            Err(_) => Err("the registry is closed".to_owned()),
-        }
+        self.ask(|reply| StoreJob::History(from, to, reply)).await
     }
 
     /// The request of an agent, as JSON.
     pub(super) async fn get(&self, id: AgentId) -> Result<String, String> {
+        let spec = self.ask(|reply| StoreJob::Spec(id, reply)).await?;
+        spec.ok_or_else(|| "it is not in the registry any more".to_owned())
+    }
+
+    async fn ask<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> StoreJob,
+    ) -> Result<T, String> {
         let (reply, answer) = oneshot::channel();
-        if self.0.send(StoreJob::Spec(id, reply)).is_err() {
-            return Err("the registry is closed".to_owned());
-        }
-        match answer.await {
-            Ok(Ok(Some(spec))) => Ok(spec),
-            Ok(Ok(None)) => Err("it is not in the registry any more".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the registry is closed".to_owned()),
-        }
+        // A writer that is gone drops the reply with the job.
+        let _closed = self.0.send(job(reply));
+        let answer = answer.await.map_err(|_| "the registry is closed".to_owned())?;
+        answer.map_err(|error| error.to_string())
     }
 }
 

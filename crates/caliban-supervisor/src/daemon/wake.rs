@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::new_run::Renewal;
 use super::phase::{Phase, Renewing};
 use super::store::Then;
-use super::{DaemonAnswer, DaemonRequest, Msg, Owner, answers, spawn, stopping};
+use super::{DaemonAnswer, DaemonRequest, Msg, Owner, answers, gone, spawn, stopping};
 use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};
 
 /// How long a worker may take until it listens.
@@ -44,13 +44,12 @@ impl Owner {
     pub(super) fn wake(&mut self, query: &str, request: &WakeRequest) -> Result<DaemonAnswer, ApiError> {
         self.refresh();
         let id = self.resolve(query)?;
-        let gone = || ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"));
-        let agent = self.agents.get_mut(&id).ok_or_else(gone)?;
+        let agent = self.agents.get_mut(&id).ok_or_else(|| gone(id))?;
         let is_leaving = agent.own_report().is_some_and(|report| report.hibernated);
         let socket = (!is_leaving).then(|| agent.socket(&self.places));
         let waking = DaemonAnswer::Waking(Waking { id, socket, note: agent.record.note.clone() });
         let tries = match &mut agent.phase {
-            Phase::Registering(_) => return Err(gone()),
+            Phase::Registering(_) => return Err(gone(id)),
             Phase::Queued(_) => {
                 let text = match agent.record.after.first() {
                     Some(other) => format!("agent {id} waits for {other}"),
@@ -109,12 +108,9 @@ pub(super) async fn until_awake(
     let (shortest, longest) = PAUSES;
     let mut query = query;
     loop {
-        let (reply, answer) = answers::channel();
-        inbox
-            .send(Msg::Request(DaemonRequest::Wake(query, request.clone()), reply))
-            .await
-            .map_err(|_| stopping())?;
-        let DaemonAnswer::Waking(waking) = answer.await.map_err(|_| stopping())?? else {
+        let DaemonAnswer::Waking(waking) =
+            answers::ask(inbox, DaemonRequest::Wake(query, request.clone())).await?
+        else {
             return Err(stopping());
         };
         if let Some(socket) = waking.socket
