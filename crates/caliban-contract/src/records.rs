@@ -69,7 +69,7 @@ pub const HIBERNATED: i32 = 10;
 pub const RECORD_CAP: u64 = 8 * 1024 * 1024;
 
 /// `shim.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimRecord {
     /// The shim's process id.
     pub pid: i32,
@@ -450,7 +450,7 @@ pub struct EndNotice {
 }
 
 /// `stop.json`: for the shim, and for the next daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopOrder {
     /// The run.
     pub nonce: String,

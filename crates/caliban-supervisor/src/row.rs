@@ -19,7 +19,7 @@ use caliban_contract::limits::RaisedLimits;
 const PROMPT_CHARS: usize = 200;
 
 /// What of the request is shown or needed all the time. The rest, with the environment, is in the registry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
     /// The label.
     pub label: Option<String>,
@@ -77,18 +77,11 @@ impl About {
                 Self::of(&spec)
             }
             Err(error) => Self {
-                label: None,
                 prompt: error.to_string(),
                 cwd: "/".into(),
-                model: None,
-                parent: None,
-                depth: 0,
                 has_worktree: true,
-                priority: Priority::default(),
                 keeps_quiet_hours: true,
-                start_at_ms: None,
-                timeout_ms: None,
-                schedule: None,
+                ..Self::default()
             },
         }
     }

@@ -105,7 +105,7 @@ impl Trouble {
 pub(crate) fn passes(error: &io::Error) -> bool {
     let passing =
         [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::TXTBSY];
-    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
 }
 
 fn say(word: &Word) {
@@ -123,14 +123,11 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     // Best effort: it tells an agent's process in a pid namespace from a person's.
     let _unmarked = caliban_contract::process_mark::put(caliban_contract::process_mark::AgentMark::Agent);
     let mut stops = Stops::new().map_err(in_words("signals"))?;
-    let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
+    let lock = take_lock(args).await.map_err(in_words("shim.lock"))?;
+    let Some(_lock) = lock.filter(|_| !has_begun(args)) else {
         say(&Word::Duplicate);
         return Ok(ExitCode::from(DUPLICATE));
     };
-    if records::read::<ShimRecord>(&args.dir, records::SHIM).is_some_and(|found| found.nonce == args.nonce) {
-        say(&Word::Duplicate);
-        return Ok(ExitCode::from(DUPLICATE));
-    }
     let own = rustix::process::getpid().as_raw_nonzero().get();
     // Before the worker is started, so that its whole tree is inside.
     let standing = ShimGroups::join(&args.agent(), &args.nonce);
@@ -237,6 +234,11 @@ fn spared(args: &ShimArgs) -> Option<Keepers> {
     dir.ancestors().nth(2).and_then(Keepers::beside)
 }
 
+/// Whether a shim has written that it has this run.
+fn has_begun(args: &ShimArgs) -> bool {
+    records::read::<ShimRecord>(&args.dir, records::SHIM).is_some_and(|found| found.nonce == args.nonce)
+}
+
 /// The lock of this agent's shims; none when another shim has this run.
 async fn take_lock(args: &ShimArgs) -> io::Result<Option<HeldLock>> {
     let mut spent = ElapsedTime::new();
@@ -244,8 +246,7 @@ async fn take_lock(args: &ShimArgs) -> io::Result<Option<HeldLock>> {
         if let Some(lock) = HeldLock::try_take(&args.dir.join(records::SHIM_LOCK))? {
             return Ok(Some(lock));
         }
-        let other = records::read::<ShimRecord>(&args.dir, records::SHIM);
-        if other.is_some_and(|other| other.nonce == args.nonce) {
+        if has_begun(args) {
             return Ok(None);
         }
         if spent.so_far() > LOCK_LIMIT {
@@ -297,8 +298,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
 
 /// Whether a program cannot be started because its file is just being replaced.
 pub(crate) fn is_being_replaced(error: &io::Error) -> bool {
-    let passing = [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::TXTBSY];
-    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::ACCESS | Errno::NOEXEC | Errno::TXTBSY))
 }
 
 /// The grace that the daemon wrote for this run, else the one of the start.
@@ -309,15 +309,11 @@ fn grace(args: &ShimArgs) -> Duration {
 }
 
 fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>) -> ExitRecord {
-    let (code, signal) = match ended {
-        Some(status) => (status.exit_status(), status.terminating_signal()),
-        // It could not be killed, or never was.
-        None => (None, None),
-    };
     ExitRecord {
         nonce: args.nonce.clone(),
-        code,
-        signal,
+        // Neither where it could not be killed, or never was.
+        code: ended.and_then(|status| status.exit_status()),
+        signal: ended.and_then(|status| status.terminating_signal()),
         not_started: None,
         again: Again::Never,
         out_of_memory: false,

@@ -111,11 +111,8 @@ impl Owner {
         let grace_ms = order.as_ref().map_or(self.options.grace_ms, |order| order.grace_ms);
         let timed_out_ms = order.and_then(|order| order.timed_out_ms);
         let ordered = Some(Ordered { grace_ms, is_durable: true });
-        (record.wanted == WantedState::Kill).then(|| WantedStop {
-            ordered,
-            waiting: Vec::new(),
-            timed_out_ms,
-        })
+        let stop = WantedStop { ordered, waiting: Vec::new(), timed_out_ms };
+        (record.wanted == WantedState::Kill).then_some(stop)
     }
 
     /// Finds out how the run of an agent stands that has not ended as far as the registry knows.
@@ -255,12 +252,9 @@ impl Owner {
 
     /// Lets agents go on that wait for an agent which has ended or is gone.
     fn settle_queue(&mut self) {
-        let waited_for: BTreeSet<AgentId> = self
-            .agents
-            .values()
-            .filter(|agent| !agent.state().is_ending())
-            .flat_map(|agent| agent.record.after.iter().copied())
-            .collect();
+        let living = self.agents.values().filter(|agent| !agent.state().is_ending());
+        let waited_for: BTreeSet<AgentId> =
+            living.flat_map(|agent| agent.record.after.iter().copied()).collect();
         for id in waited_for {
             match self.agents.get(&id).map(DaemonAgent::state) {
                 Some(state) if state.is_ending() => self.ended(id, state),

@@ -3,7 +3,8 @@
 use caliban_contract::tail::Tail;
 use serde_json::Value;
 
-use crate::protocol::{AgentRow, ApiError, ErrorCode, LogPart};
+use super::internal;
+use crate::protocol::{AgentRow, ApiError, LogPart};
 use crate::records::{TRANSCRIPT, WORKER_LOG};
 
 /// Which file.
@@ -21,10 +22,8 @@ pub(super) async fn log(row: AgentRow, which: LogFile, after: u64) -> Result<Log
     };
     let mut tail = Tail::at(row.dir.join(file), after);
     let read = tokio::task::spawn_blocking(move || tail.lines().map(|lines| (lines, tail.position()))).await;
-    let unread =
-        |error: String| ApiError::new(ErrorCode::Internal, format!("{file} cannot be read: {error}"));
-    let (lines, next) =
-        read.map_err(|error| unread(error.to_string()))?.map_err(|error| unread(error.to_string()))?;
+    let read = read.unwrap_or_else(|error| Err(error.into()));
+    let (lines, next) = read.map_err(|error| internal(format!("{file} cannot be read: {error}")))?;
     let record = |line: String| match which {
         LogFile::Transcript => serde_json::from_str(&line).unwrap_or(Value::String(line)),
         LogFile::WorkerLog => Value::String(line),

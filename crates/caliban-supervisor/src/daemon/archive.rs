@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use caliban_contract::archive::{ArchiveReason, Archived, RECORD, VERSION, place};
 use caliban_core::ids::AgentId;
 
-use super::Owner;
-use crate::places::{Places, PlacesError};
+use super::{Owner, spawn};
+use crate::places::Places;
 use crate::records;
 
 /// A day, in milliseconds.
@@ -55,10 +55,7 @@ pub(super) fn put(places: &Places, id: AgentId, why: ArchiveReason) -> io::Resul
     if let Err(error) = records::write(&from, RECORD, &record) {
         tracing::warn!(%id, "when it was archived cannot be written: {error}");
     }
-    crate::places::private_dir(&places.archive_dir()).map_err(|error| match error {
-        PlacesError::Make { source, .. } => source,
-        other => io::Error::other(other),
-    })?;
+    spawn::make_dir(&places.archive_dir())?;
     fs::rename(&from, &to)?;
     for dir in [places.archive_dir(), places.agents_dir()] {
         File::open(dir)?.sync_all()?;

@@ -86,26 +86,15 @@ impl Connections {
         if seats.taken.len() <= CONNECTIONS {
             return Room::Some;
         }
-        match seats.first_to_go() {
-            Some((number, since)) if since + AT_LEAST <= now => {
-                if let Some(seat) = seats.taken.remove(&number) {
-                    seat.leave.cancel();
-                }
-                Room::Some
-            }
-            other => Room::NotBefore(other.map(|(_, since)| since + AT_LEAST)),
+        match seats.close_one(now) {
+            Ok(()) => Room::Some,
+            Err(then) => Room::NotBefore(then),
         }
     }
 
     /// Closes one connection, if one has been quiet for long enough: there are no descriptors for more.
     pub(super) fn send_away(&self, now: Instant) {
-        let mut seats = self.seats();
-        if let Some((number, since)) = seats.first_to_go()
-            && since + AT_LEAST <= now
-            && let Some(seat) = seats.taken.remove(&number)
-        {
-            seat.leave.cancel();
-        }
+        let _nobody_yet = self.seats().close_one(now);
     }
 
     /// Waits until a connection may have to be closed; for ever when there is room.
@@ -124,6 +113,18 @@ impl Connections {
 }
 
 impl Seats {
+    /// Closes the connection that has to go first; else when one may be closed, none when all have asked something.
+    fn close_one(&mut self, now: Instant) -> Result<(), Option<Instant>> {
+        let (number, since) = self.first_to_go().ok_or(None)?;
+        if since + AT_LEAST > now {
+            return Err(Some(since + AT_LEAST));
+        }
+        if let Some(seat) = self.taken.remove(&number) {
+            seat.leave.cancel();
+        }
+        Ok(())
+    }
+
     /// The connection to be closed first.
     fn first_to_go(&self) -> Option<(u64, Instant)> {
         let mut of_peer: BTreeMap<Option<i32>, usize> = BTreeMap::new();

@@ -38,15 +38,15 @@ pub(super) fn refusal(words: LandingError) -> ApiError {
     ApiError { code: ErrorCode::Conflict, message: words.message, hint: words.hint }
 }
 
+/// The word that serde has for a variant.
+pub(super) fn word_of(kind: impl serde::Serialize) -> String {
+    let value = serde_json::to_value(kind).ok();
+    value.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
 fn told(changes: Changes, patch: Option<&Patch>) -> Diff {
     let paths = |all: Vec<PathChange>| {
-        let word = |change: PathChange| DiffPath {
-            path: change.path,
-            kind: serde_json::to_value(change.kind)
-                .ok()
-                .and_then(|kind| kind.as_str().map(str::to_owned))
-                .unwrap_or_default(),
-        };
+        let word = |change: PathChange| DiffPath { path: change.path, kind: word_of(change.kind) };
         all.into_iter().map(word).collect()
     };
     Diff {

@@ -34,19 +34,10 @@ impl Listener {
             sockets::bind(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
         // As many as there can be between two looks of the server.
         let (server, listeners) = mpsc::channel(1);
-        let own = Self {
-            held,
-            who: who.to_owned(),
-            home: places.clone(),
-            bound: bound.clone(),
-            server,
-            trouble: None,
-        };
-        let mut own = own;
+        let (who, home) = (who.to_owned(), places.clone());
+        let mut own = Self { held, who, home, bound: bound.clone(), server, trouble: None };
         own.say(&socket)?;
-        if own.server.try_send((listener, bound)).is_err() {
-            return Err("the server is gone".to_owned());
-        }
+        own.server.try_send((listener, bound)).map_err(|_| "the server is gone".to_owned())?;
         Ok((own, listeners))
     }
 

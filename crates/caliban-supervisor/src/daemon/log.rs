@@ -11,7 +11,7 @@ const CAP: u64 = 2 * 1024 * 1024;
 
 /// Sends what the daemon says to this file from now on.
 pub(crate) fn install(path: PathBuf) {
-    let log = Mutex::new(DaemonLog { path, file: None, size: 0 });
+    let log = Mutex::new(CappedLog::new(path, CAP));
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log)
         .with_ansi(false)
@@ -24,28 +24,40 @@ pub(crate) fn install(path: PathBuf) {
     let _have_one = tracing::subscriber::set_global_default(subscriber);
 }
 
-struct DaemonLog {
+/// A log that is put aside as `….log.1` when it has reached its cap.
+pub(crate) struct CappedLog {
     path: PathBuf,
+    cap: u64,
     file: Option<File>,
     size: u64,
 }
 
-impl Write for DaemonLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.size > CAP {
-            let _stays = std::fs::rename(&self.path, self.path.with_extension("log.1"));
-            self.file = None;
-        }
-        let file = match &mut self.file {
-            Some(file) => file,
+impl CappedLog {
+    pub(crate) fn new(path: PathBuf, cap: u64) -> Self {
+        Self { path, cap, file: None, size: 0 }
+    }
+
+    pub(crate) fn open(&mut self) -> io::Result<&mut File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
             none => {
                 let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
                 self.size = file.metadata()?.len();
-                none.insert(file)
+                Ok(none.insert(file))
             }
-        };
-        self.size += bytes.len() as u64;
-        file.write(bytes)
+        }
+    }
+}
+
+impl Write for CappedLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.size > self.cap {
+            let _stays = std::fs::rename(&self.path, self.path.with_extension("log.1"));
+            self.file = None;
+        }
+        let written = self.open()?.write(bytes)?;
+        self.size += written as u64;
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -95,10 +95,9 @@ async fn preview(
     let found = repo.merge_preview(&name, request.into.as_deref(), cancel).await.map_err(worded)?;
     let changes = repo.changes(&name, cancel).await.map_err(worded)?;
     let uncommitted = changes.uncommitted.into_iter().map(|change| change.path).collect();
-    let would_be = serde_json::to_value(found.merge).ok();
     Ok(MergeForecast {
         agent: row.id,
-        would_be: would_be.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default(),
+        would_be: super::diff::word_of(found.merge),
         conflicts: found.conflicts,
         messages: found.messages,
         uncommitted,

@@ -182,14 +182,15 @@ pub(crate) async fn serve(
     let url = StoreUrl::sqlite(places.database());
     recover::prepare(places);
     let host = crate::process::machine().map_err(|error| error.to_string())?;
-    let mut registry = Registry::open(&url, &HostId::of(&host)).await.map_err(|error| error.to_string())?;
+    let in_words = |error: StoreError| error.to_string();
+    let mut registry = Registry::open(&url, &HostId::of(&host)).await.map_err(in_words)?;
     let stop = CancellationToken::new();
     stop::on_signals(&stop).map_err(|error| format!("signals: {error}"))?;
     let (inbox, messages) = mpsc::channel(INBOX);
-    let mut known = adopt::read(&mut registry, places).await.map_err(|error| error.to_string())?;
-    let lost = recover::lost(&mut registry, places, &mut known).await.map_err(|error| error.to_string())?;
-    let recorded = registry.answers().await.map_err(|error| error.to_string())?;
-    let schedules = registry.schedules().await.map_err(|error| error.to_string())?;
+    let mut known = adopt::read(&mut registry, places).await.map_err(in_words)?;
+    let lost = recover::lost(&mut registry, places, &mut known).await.map_err(in_words)?;
+    let recorded = registry.answers().await.map_err(in_words)?;
+    let schedules = registry.schedules().await.map_err(in_words)?;
     let (store, writer) = Store::new(registry, inbox.clone());
     let (slots, desk) = Slots::new(places, inbox.clone());
     let mut owner = Owner::new(places, options, inbox.clone(), (store, slots), stop.clone())?;
@@ -454,13 +455,8 @@ impl Owner {
         // A worker that reported its end sends the notice itself.
         let is_told = matches!(event, LifecycleEvent::Ended(_))
             && agent.own_report().is_some_and(|report| report.outcome().is_some());
-        let passing = matches!(
-            event,
-            LifecycleEvent::TurnStarted
-                | LifecycleEvent::TurnEnded
-                | LifecycleEvent::Waits(_)
-                | LifecycleEvent::GoesOn
-        );
+        let passing = matches!(event, LifecycleEvent::TurnStarted | LifecycleEvent::TurnEnded)
+            || matches!(event, LifecycleEvent::Waits(_) | LifecycleEvent::GoesOn);
         match agent.record.status.apply(event) {
             Ok(after) => agent.record.status = after,
             Err(refused) => return tracing::warn!(%id, "{refused}"),
@@ -484,12 +480,15 @@ impl Owner {
             self.save(id, Then::Nothing(id));
         }
         self.publish(id);
-        if before.state() != after && after.is_ending() && !is_told {
+        if before.state() == after {
+            return;
+        }
+        if after.is_ending() && !is_told {
             self.tell(id);
         }
-        if before.state() != after && after.is_ending() && !respawned {
+        if after.is_ending() && !respawned {
             self.ended(id, after);
-        } else if before.state() != after && after == State::Idle {
+        } else if after == State::Idle {
             // Interactive: it has done its task, and waits for a message.
             self.ended(id, State::Done);
         }
@@ -515,10 +514,13 @@ impl Owner {
         }
     }
 
+    /// The agents of which this is so.
+    fn ids_of(&self, is_so: impl Fn(&DaemonAgent) -> bool) -> Vec<AgentId> {
+        self.agents.values().filter(|agent| is_so(agent)).map(|agent| agent.record.id).collect()
+    }
+
     fn save_unsaved(&mut self) {
-        let unsaved: Vec<AgentId> =
-            self.agents.iter().filter(|(_, agent)| agent.unsaved).map(|(id, _)| *id).collect();
-        for id in unsaved {
+        for id in self.ids_of(|agent| agent.unsaved) {
             self.save(id, Then::Nothing(id));
         }
     }
@@ -593,10 +595,11 @@ fn no_descriptors() -> ApiError {
 
 /// A failure of the store, as the answer to the request that needed it.
 fn store_refusal(error: &StoreError) -> ApiError {
-    let code = if matches!(error, StoreError::Full(_)) { ErrorCode::DiskFull } else { ErrorCode::Store };
-    let hint = match error {
-        StoreError::Full(_) => "make room and try again; running agents are not touched",
-        _ => "nothing was acknowledged; `caliban daemon logs` may say more",
+    let (code, hint) = match error {
+        StoreError::Full(_) => {
+            (ErrorCode::DiskFull, "make room and try again; running agents are not touched")
+        }
+        _ => (ErrorCode::Store, "nothing was acknowledged; `caliban daemon logs` may say more"),
     };
     ApiError::new(code, error.to_string()).hint(hint)
 }

@@ -173,7 +173,6 @@ impl Owner {
 
     /// The agents that have not begun because they wait for an agent.
     pub(super) fn who_waits_for(&self, id: AgentId) -> Vec<AgentId> {
-        let waits = |agent: &&DaemonAgent| agent.record.after.contains(&id) && !agent.state().is_ending();
-        self.agents.values().filter(waits).map(|agent| agent.record.id).collect()
+        self.ids_of(|agent| agent.record.after.contains(&id) && !agent.state().is_ending())
     }
 }

@@ -107,7 +107,6 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(AgentRecord, Strin
     let launched: Option<LaunchRecord> = records::read(&dir, records::LAUNCH);
     // One that never said a word counts as gone, whatever it was to hear.
     let nonce = shim.as_ref().map(|shim| shim.nonce.clone()).or(launched.map(|launched| launched.nonce))?;
-    let was_to_end = stop_order::read(&dir, &nonce).is_some();
     let unheard: Option<ResumeOrder> = records::read(&dir, records::RESUME);
     let program = shim.and_then(|shim| shim.program);
     let spec = spec(&dir)?;
@@ -117,7 +116,7 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(AgentRecord, Strin
         id,
         key: None,
         status: status(&dir, &nonce)?,
-        wanted: if was_to_end { WantedState::Kill } else { WantedState::Run },
+        wanted: wanted(&dir, &nonce),
         nonce,
         runs: 1,
         after: Vec::new(),
@@ -141,13 +140,12 @@ fn queued(places: &Places, id: AgentId) -> Option<(AgentRecord, String)> {
     if lives || shim.is_some_and(|shim| shim.nonce == queued.nonce) {
         return None;
     }
-    let was_to_end = stop_order::read(&dir, &queued.nonce).is_some();
     let record = AgentRecord {
         seq: queued.seq,
         id,
         key: queued.key,
         status: Status::default(),
-        wanted: if was_to_end { WantedState::Kill } else { WantedState::Run },
+        wanted: wanted(&dir, &queued.nonce),
         nonce: queued.nonce,
         runs: queued.runs,
         after: queued.after,
@@ -159,6 +157,10 @@ fn queued(places: &Places, id: AgentId) -> Option<(AgentRecord, String)> {
         updated_at: queued.created_at,
     };
     Some((record, spec(&dir)?))
+}
+
+fn wanted(dir: &Path, nonce: &str) -> WantedState {
+    if stop_order::read(dir, nonce).is_some() { WantedState::Kill } else { WantedState::Run }
 }
 
 /// Whether there are secrets that an agent needs. Those that cannot be read are needed for all we know.

@@ -47,12 +47,6 @@ enum RunReason {
 }
 
 impl Schedule {
-    /// As the registry has it.
-    pub(super) fn of(record: ScheduleRecord) -> Result<Self, String> {
-        let spec = SpawnSpec::from_json(&record.spec).map_err(|error| error.to_string())?;
-        Ok(Self { record, spec: Box::new(spec) })
-    }
-
     pub(super) fn is_paused(&self) -> bool {
         self.record.paused
     }
@@ -68,9 +62,9 @@ impl Owner {
     pub(super) fn know_schedules(&mut self, records: Vec<ScheduleRecord>) {
         for record in records {
             let name = record.name.clone();
-            match Schedule::of(record) {
-                Ok(schedule) => drop(self.schedules.insert(name, schedule)),
-                Err(text) => tracing::error!("schedule {name} cannot be used: {text}"),
+            match SpawnSpec::from_json(&record.spec) {
+                Ok(spec) => drop(self.schedules.insert(name, Schedule { record, spec: Box::new(spec) })),
+                Err(error) => tracing::error!("schedule {name} cannot be used: {error}"),
             }
         }
     }

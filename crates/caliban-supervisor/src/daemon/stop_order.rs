@@ -20,15 +20,8 @@ pub(super) fn read(dir: &Path, nonce: &str) -> Option<StopOrder> {
 
 /// Says in an agent's directory that it was removed. Durable when this returns, and needs no room.
 pub(super) fn mark_removed(dir: &Path) -> io::Result<()> {
-    let before = records::read::<StopOrder>(dir, records::STOP);
-    let none = || StopOrder {
-        nonce: String::new(),
-        others: Vec::new(),
-        grace_ms: 0,
-        removed: true,
-        timed_out_ms: None,
-    };
-    write(dir, &StopOrder { removed: true, ..before.unwrap_or_else(none) })
+    let before = records::read::<StopOrder>(dir, records::STOP).unwrap_or_default();
+    write(dir, &StopOrder { removed: true, ..before })
 }
 
 /// Whether an agent's directory says that it was removed.

@@ -56,9 +56,7 @@ impl Owner {
 
     /// Ends the agents whose time is up.
     pub(super) fn end_overdue(&mut self) {
-        let is_over = |agent: &&DaemonAgent| agent.time_left_ms() == Some(0);
-        let over: Vec<AgentId> = self.agents.values().filter(is_over).map(|agent| agent.record.id).collect();
-        for id in over {
+        for id in self.ids_of(|agent| agent.time_left_ms() == Some(0)) {
             self.time_out(id);
         }
     }

@@ -47,11 +47,9 @@ enum UnconfirmedEnd {
 impl Owner {
     /// Settles all unconfirmed runs.
     pub(super) fn settle_doubts(&mut self) {
-        let is_unconfirmed =
-            |agent: &&DaemonAgent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed));
-        let ids: Vec<AgentId> =
-            self.agents.values().filter(is_unconfirmed).map(|agent| agent.record.id).collect();
-        for id in ids {
+        for id in
+            self.ids_of(|agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed)))
+        {
             self.settle(id);
         }
     }
@@ -244,17 +242,8 @@ impl UnconfirmedRun {
     }
 
     fn void(&self) -> ShimRecord {
-        ShimRecord {
-            pid: VOID_PID,
-            start_time: 0,
-            boot_id: self.boot_id.clone(),
-            nonce: self.nonce.clone(),
-            worker_pid: None,
-            worker_start_time: None,
-            group: None,
-            socket: None,
-            program: None,
-        }
+        let (boot_id, nonce) = (self.boot_id.clone(), self.nonce.clone());
+        ShimRecord { pid: VOID_PID, boot_id, nonce, ..ShimRecord::default() }
     }
 }
 

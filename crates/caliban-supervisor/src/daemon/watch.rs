@@ -11,6 +11,7 @@ use rustix::fs::inotify;
 use rustix::process::{Pid, WaitOptions};
 use tokio::io::unix::AsyncFd;
 
+use super::agent::DaemonAgent;
 use super::phase::{Alive, Keeper};
 use super::{Msg, Owner, decide};
 use crate::process;
@@ -69,12 +70,8 @@ impl Watch {
     /// Waits until there is news.
     pub(super) async fn changed(&self) {
         match &self.source {
-            Some(source) => {
-                if source.readable().await.is_err() {
-                    std::future::pending().await
-                }
-            }
-            None => std::future::pending().await,
+            Some(source) if source.readable().await.is_ok() => {}
+            _ => std::future::pending().await,
         }
     }
 
@@ -136,14 +133,10 @@ impl Owner {
     /// Looks at those who live and are not covered by the watch; now and then at all, for file systems whose
     /// changes are not told.
     pub(super) fn refresh_all(&mut self, whom: Whom) {
-        let living: Vec<AgentId> = self
-            .agents
-            .values()
-            .filter(|agent| agent.shim().is_some())
-            .map(|agent| agent.record.id)
-            .filter(|id| whom == Whom::All || !self.watch.covers(*id))
-            .collect();
-        for id in living {
+        let is_looked_at = |agent: &DaemonAgent| {
+            agent.shim().is_some() && (whom == Whom::All || !self.watch.covers(agent.record.id))
+        };
+        for id in self.ids_of(is_looked_at) {
             self.follow(id);
         }
     }
@@ -184,13 +177,9 @@ impl Owner {
 
     /// Tries again to watch those whom we could not.
     pub(super) fn look_again(&mut self) {
-        let unwatched: Vec<AgentId> = self
-            .agents
-            .values()
-            .filter(|agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unwatched(_))))
-            .map(|agent| agent.record.id)
-            .collect();
-        for id in unwatched {
+        for id in
+            self.ids_of(|agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unwatched(_))))
+        {
             self.look(id);
         }
     }
