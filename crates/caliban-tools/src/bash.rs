@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
+    BuiltinTool, CallContext, ToolOutput, Workspace,
     bash::{
         job::{Ending, JobRequest},
         jobs::JobState,
@@ -60,10 +60,7 @@ const NOT_DETACHED: &str = "a detached command runs without a fence, and no rule
     outside: true and say why in description, and the user is asked";
 
 /// The Bash tool.
-pub(crate) struct Bash {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct Bash(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct BashCommandInput {
@@ -83,10 +80,10 @@ struct BashCommandInput {
     outside: bool,
 }
 
-impl Bash {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let limits = &workspace.options.limits;
-        let spec = ToolSpec {
+impl BuiltinTool for Bash {
+    fn spec(&self) -> ToolSpec {
+        let limits = &self.0.options.limits;
+        ToolSpec {
             name: "Bash".into(),
             description:
                 "Run a shell command. The working directory is kept between calls; other shell state is \
@@ -107,39 +104,28 @@ impl Bash {
                 "outside": {"type": "boolean", "description": "asks the user to run it outside of the fence, when its \
                     result says that the fence is in the way; say why in description"}
             }, "required": ["command"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-}
-
-impl Tool for Bash {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+        }
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input = checked(input)?;
-        let cwd = self.workspace.cwd();
-        self.workspace.judged.note(&words(&input.command), &cwd);
+        let cwd = self.0.cwd();
+        self.0.judged.note(&words(&input.command), &cwd);
         let outside = input.outside.then(|| input.description.unwrap_or_default());
         let detached = input.detach.then(|| Access::Detach { line: input.command.clone() });
         let command = Access::Command { line: input.command, cwd, outside };
         Ok([command].into_iter().chain(detached).collect())
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            let done = match checked(&input) {
-                // What outlives its agent cannot be kept in a fence: somebody has to allow the command itself.
-                Ok(input) if input.detach && call.fence.is_some() => Err(NOT_DETACHED.to_owned()),
-                Ok(input) if input.detach => self.detach(input).await,
-                Ok(input) if input.tty => self.terminal(input, &call).await,
-                Ok(input) if input.run_in_background => self.background(input, call.fence.clone()),
-                Ok(input) => self.foreground(input, &call).await,
-                Err(error) => Err(error),
-            };
-            done.unwrap_or_else(ToolOutput::error)
-        })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        match checked(input)? {
+            // What outlives its agent cannot be kept in a fence: somebody has to allow the command itself.
+            input if input.detach && call.fence.is_some() => Err(NOT_DETACHED.to_owned()),
+            input if input.detach => self.detach(input).await,
+            input if input.tty => self.terminal(input, call).await,
+            input if input.run_in_background => self.background(input, call.fence.clone()),
+            input => self.foreground(input, call).await,
+        }
     }
 }
 
@@ -152,13 +138,13 @@ impl Bash {
         if call.cancel.is_cancelled() {
             return Err(blocking::INTERRUPTED.into());
         }
-        let limits = &self.workspace.options.limits;
+        let limits = &self.0.options.limits;
         let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let began = Stand { identity: identity(&cwd), cwd };
         let keep = capture::CaptureToFile::WhenLarge;
         let request = self.request(input, &began.cwd, Some(limit), keep, call.fence.clone())?;
-        let (job, mut live) = self.workspace.jobs.start(request)?;
+        let (job, mut live) = self.0.jobs.start(request)?;
         // However this future ends, the command ends.
         let _end = job.stop.clone().drop_guard();
         let mut state = job.state.clone();
@@ -174,7 +160,7 @@ impl Bash {
             ended = ended => ended.map_err(|_| "internal fault: the command was lost".to_owned())?,
             () = call.cancel.cancelled() => {
                 let text = job.take();
-                let output = job.output(&self.workspace, &text, "[interrupted: everything it started is being ended]", self.workspace.options.limits.output_chars);
+                let output = job.output(&self.0, &text, "[interrupted: everything it started is being ended]", self.0.options.limits.output_chars);
                 return Ok(ToolOutput { is_error: true, summary: "interrupted".into(), ..output });
             }
         }
@@ -186,7 +172,7 @@ impl Bash {
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
         let request = self.request(input, &cwd, limit, capture::CaptureToFile::Always, fence)?;
-        let (id, job) = self.workspace.jobs.start_background(request)?;
+        let (id, job) = self.0.jobs.start_background(request)?;
         let place = match job.file() {
             Some(path) => format!("; its output goes to {}", path.display()),
             None => String::new(),
@@ -202,13 +188,13 @@ impl Bash {
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
         let request = self.request(input, &cwd, limit, capture::CaptureToFile::Always, call.fence.clone())?;
-        let (id, job) = self.workspace.jobs.start_background(request)?;
+        let (id, job) = self.0.jobs.start_background(request)?;
         tokio::select! {
             biased;
             () = job.settled(job.said.clone(), FIRST_WORDS) => {}
             () = call.cancel.cancelled() => {}
         }
-        let mut output = output::report(&self.workspace, &id, &job, None);
+        let mut output = output::report(&self.0, &id, &job, None);
         let note = note.map(|note| format!("\n{note}")).unwrap_or_default();
         let text = format!("started in a terminal as {id}: BashInput types into it, KillShell ends it{note}");
         output.content.insert(0, ResultPart::Text { text });
@@ -223,21 +209,16 @@ impl Bash {
         keep: capture::CaptureToFile,
         fence: Option<Fenced>,
     ) -> Result<JobRequest, String> {
-        let options = &self.workspace.options;
+        let options = &self.0.options;
         let streams = if input.tty { Streams::Terminal } else { Streams::Shell };
         let (mut launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
-        let steps = match fence.map(Fenced::begin).transpose()? {
-            Some((fence, steps)) => {
-                launch.fence = Some(fence);
-                Some(steps)
-            }
-            None => None,
-        };
+        let (fence, steps) = fence.map(Fenced::begin).transpose()?.unzip();
+        launch.fence = fence;
         Ok(JobRequest {
             helper: options.helper.clone(),
             launch,
             mark,
-            capture: capture::Capture::new(self.workspace.outputs.clone(), keep),
+            capture: capture::Capture::new(self.0.outputs.clone(), keep),
             limit,
             command: input.command,
             description: input.description,
@@ -248,16 +229,16 @@ impl Bash {
     /// The directory in which the command runs: the one that the permission rules saw. If it is gone, the root takes its
     /// place and a note says so.
     fn stand_somewhere(&self, command: &str) -> Result<(PathBuf, Option<String>), String> {
-        let target = self.workspace.judged.claim(&words(command), || Ok(self.workspace.cwd()))?;
+        let target = self.0.judged.claim(&words(command), || Ok(self.0.cwd()))?;
         let cwd = target.path;
         if cwd.is_dir() {
             return Ok((cwd, None));
         }
-        let root = self.workspace.root();
+        let root = self.0.root();
         if !root.is_dir() {
             return Err(format!("{} does not exist any more: no command can run there", root.display()));
         }
-        self.workspace.set_cwd(root.to_owned());
+        self.0.set_cwd(root.to_owned());
         Ok((root.to_owned(), Some(gone_note(&cwd.display().to_string(), root))))
     }
 
@@ -303,8 +284,7 @@ impl Bash {
         if text.is_empty() && notes.is_empty() {
             notes.push("(no output)".into());
         }
-        let output =
-            job.output(&self.workspace, &text, &notes.join("\n"), self.workspace.options.limits.output_chars);
+        let output = job.output(&self.0, &text, &notes.join("\n"), self.0.options.limits.output_chars);
         ToolOutput { is_error: ending.timed_out || code != Some(0), exit_code: code, summary, ..output }
     }
 
@@ -320,11 +300,11 @@ impl Bash {
         }
         if now.is_absolute() && now.is_dir() {
             let note = format!("[working directory is now {}]", now.display());
-            self.workspace.set_cwd(now);
+            self.0.set_cwd(now);
             return Some(note);
         }
-        let root = self.workspace.root();
-        self.workspace.set_cwd(root.to_owned());
+        let root = self.0.root();
+        self.0.set_cwd(root.to_owned());
         Some(gone_note("the working directory", root))
     }
 }

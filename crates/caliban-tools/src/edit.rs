@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
+    BuiltinTool, CallContext, ToolOutput, Workspace,
     blocking::Commit,
     edit::{replacement::Fault, small_diff::ShownChange},
     error_text, file_change, full_output, input,
@@ -29,10 +29,7 @@ mod replacement;
 mod small_diff;
 
 /// The Edit tool.
-pub(crate) struct Edit {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct Edit(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct EditInput {
@@ -74,9 +71,9 @@ fn parse(input: &Value) -> Result<WantedEdit, String> {
     Ok(WantedEdit { file_path, edits })
 }
 
-impl Edit {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+impl BuiltinTool for Edit {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "Edit".into(),
             description:
                 "Replace text in a file. old_string must be the exact text (whitespace included, line \
@@ -91,25 +88,7 @@ impl Edit {
                     "old_string": {"type": "string"}, "new_string": {"type": "string"},
                     "replace_all": {"type": "boolean"}}, "required": ["old_string", "new_string"]}}
             }, "required": ["file_path"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-
-    async fn edit(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let input = parse(input)?;
-        let target = self.workspace.claim(&input.file_path)?;
-        let real = target.real(&input.file_path)?;
-        let files = vec![real.clone()];
-        let work = move |workspace: &Workspace, commit: &Commit| {
-            edit_now(workspace, &target.path, &real, &input, commit)
-        };
-        file_change::run(&self.workspace, files, call, work).await
-    }
-}
-
-impl Tool for Edit {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+        }
     }
 
     fn only_writes(&self) -> bool {
@@ -118,12 +97,19 @@ impl Tool for Edit {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input = parse(input)?;
-        let path = self.workspace.judge(&input.file_path)?;
+        let path = self.0.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.edit(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input = parse(input)?;
+        let target = self.0.claim(&input.file_path)?;
+        let real = target.real(&input.file_path)?;
+        let files = vec![real.clone()];
+        let work = move |workspace: &Workspace, commit: &Commit| {
+            edit_now(workspace, &target.path, &real, &input, commit)
+        };
+        file_change::run(&self.0, files, call, work).await
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text, full_output, input,
+    BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text, full_output, input,
     limits::{FETCH_BYTES, REDIRECTS},
 };
 
@@ -23,10 +23,7 @@ const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.8, applicat
 const ERROR_CHARS: usize = 1_000;
 
 /// The WebFetch tool.
-pub(crate) struct WebFetch {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct WebFetch(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct FetchInput {
@@ -49,36 +46,13 @@ enum PageKind {
     Text,
 }
 
-impl WebFetch {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+impl BuiltinTool for WebFetch {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "WebFetch".into(),
             description: "Fetch a web page (as markdown) or a text file by URL.".into(),
             input_schema: json!({"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-
-    async fn fetch(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let url = checked(input)?;
-        let limit = self.workspace.options.limits.fetch_time;
-        let host = url.host_str().unwrap_or_default().to_owned();
-        let fetched = tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
-            fetched = tokio::time::timeout(limit, get(&self.workspace.http, url, &[])) => match fetched {
-                Ok(fetched) => fetched?,
-                Err(_) => return Err(format!("{host} did not answer within {} s", limit.as_secs_f64())),
-            },
-        };
-        let workspace = self.workspace.clone();
-        Ok(blocking::run(call.cancel, move |_| told(&workspace, &host, &fetched)).await)
-    }
-}
-
-impl Tool for WebFetch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+        }
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
@@ -87,8 +61,12 @@ impl Tool for WebFetch {
         Ok(vec![Access::Fetch { url: url.into(), host }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.fetch(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let url = checked(input)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let fetched = in_time(&self.0, &host, call, get(&self.0.http, url, &[])).await?;
+        let workspace = self.0.clone();
+        Ok(blocking::run(call.cancel, move |_| told(&workspace, &host, &fetched)).await)
     }
 }
 
@@ -113,6 +91,22 @@ fn checked(input: &Value) -> Result<Url, String> {
         return Err("WebFetch: a URL with a user name or password is not fetched".into());
     }
     Ok(parsed)
+}
+
+/// Waits for an answer of this host, for as long as a fetch may take.
+async fn in_time(
+    workspace: &Workspace,
+    host: &str,
+    call: &CallContext<'_>,
+    answer: impl Future<Output = Result<Fetched, String>>,
+) -> Result<Fetched, String> {
+    let limit = workspace.options.limits.fetch_time;
+    tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => Err(blocking::INTERRUPTED.into()),
+        fetched = tokio::time::timeout(limit, answer) => fetched
+            .unwrap_or_else(|_| Err(format!("{host} did not answer within {} s", limit.as_secs_f64()))),
+    }
 }
 
 /// Gets the page. A redirect on the same host is followed; one to another host, which the permission

@@ -47,13 +47,8 @@ impl FullOutputs {
             let path = self.dir.join(format!("{kind}-{number}.txt"));
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
-                    return Ok(FullOutputFile {
-                        file,
-                        path,
-                        room: WHOLE_BYTES,
-                        redact: self.redact.clone(),
-                        held: Vec::new(),
-                    });
+                    let (redact, held) = (self.redact.clone(), Vec::new());
+                    return Ok(FullOutputFile { file, path, room: WHOLE_BYTES, redact, held });
                 }
                 // An earlier run of the same session left it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -12,17 +12,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text, input,
+    BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text, input,
     limits::{GLOB_PATHS, SEARCH_TIME, WALK_ENTRIES},
     target::CallTarget,
     walk::{self, Bounds, Ignored, PathGlob},
 };
 
 /// The Glob tool.
-pub(crate) struct Glob {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct Glob(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct GlobInput {
@@ -53,24 +50,11 @@ enum Listing {
 }
 
 impl Glob {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
-            name: "Glob".into(),
-            description: "Find files by name, newest first (`**/*.rs`, `src/*`). .gitignore is respected."
-                .into(),
-            input_schema: json!({"type": "object", "properties": {
-                "pattern": {"type": "string"},
-                "path": {"type": "string", "description": "directory; default: the working directory"}
-            }, "required": ["pattern"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-
     fn search(&self, input: &Value) -> Result<(GlobInput, Search), String> {
         let input: GlobInput = input::parse("Glob", input)?;
         let base = match &input.path {
-            Some(path) => self.workspace.absolute(path)?,
-            None => self.workspace.cwd(),
+            Some(path) => self.0.absolute(path)?,
+            None => self.0.cwd(),
         };
         let (directory, rest) = walk::split_literal(&input.pattern);
         if rest.is_empty() {
@@ -86,32 +70,36 @@ impl Glob {
         let base = base.join(directory).components().collect();
         Ok((input, Search { base, glob, listing }))
     }
-
-    async fn glob(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let (input, mut search) = self.search(input)?;
-        let target = self.workspace.judged.claim(&input.words(), || Ok(search.base.clone()))?;
-        search.base = target.path.clone();
-        let workspace = self.workspace.clone();
-        let work = move |cancel: &CancellationToken| {
-            glob_now(&workspace, &input, &search, &target, cancel).unwrap_or_else(ToolOutput::error)
-        };
-        Ok(blocking::run(call.cancel, work).await)
-    }
 }
 
-impl Tool for Glob {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+impl BuiltinTool for Glob {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "Glob".into(),
+            description: "Find files by name, newest first (`**/*.rs`, `src/*`). .gitignore is respected."
+                .into(),
+            input_schema: json!({"type": "object", "properties": {
+                "pattern": {"type": "string"},
+                "path": {"type": "string", "description": "directory; default: the working directory"}
+            }, "required": ["pattern"]}),
+        }
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let (input, search) = self.search(input)?;
-        self.workspace.judged.note(&input.words(), &search.base);
+        self.0.judged.note(&input.words(), &search.base);
         Ok(vec![Access::Read(search.base)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.glob(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let (input, mut search) = self.search(input)?;
+        let target = self.0.judged.claim(&input.words(), || Ok(search.base.clone()))?;
+        search.base = target.path.clone();
+        let workspace = self.0.clone();
+        let work = move |cancel: &CancellationToken| {
+            glob_now(&workspace, &input, &search, &target, cancel).unwrap_or_else(ToolOutput::error)
+        };
+        Ok(blocking::run(call.cancel, work).await)
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text,
+    BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text,
     grep::search::{FileHits, Hits, Search},
     input,
     limits::{GREP_LINES, SEARCH_TIME, WALK_ENTRIES},
@@ -32,10 +32,7 @@ const IGNORED_TIME: Duration = Duration::from_secs(2);
 const IGNORED_NAMED: usize = 3;
 
 /// The Grep tool.
-pub(crate) struct Grep {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct Grep(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct GrepInput {
@@ -91,8 +88,17 @@ enum GrepMode {
 }
 
 impl Grep {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+    fn base(&self, input: &GrepInput) -> Result<PathBuf, String> {
+        match &input.path {
+            Some(path) => self.0.absolute(path),
+            None => Ok(self.0.cwd()),
+        }
+    }
+}
+
+impl BuiltinTool for Grep {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "Grep".into(),
             description: "Search file contents with a regular expression (ripgrep). .gitignore is respected. Use this, \
                 not grep in Bash."
@@ -110,42 +116,24 @@ impl Grep {
                 "multiline": {"type": "boolean", "description": "matches may span lines"},
                 "head_limit": {"type": "integer", "description": format!("lines returned, default {GREP_LINES}")}
             }, "required": ["pattern"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-
-    fn base(&self, input: &GrepInput) -> Result<PathBuf, String> {
-        match &input.path {
-            Some(path) => self.workspace.absolute(path),
-            None => Ok(self.workspace.cwd()),
         }
-    }
-
-    async fn grep(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let input: GrepInput = input::parse("Grep", input)?;
-        let target = self.workspace.judged.claim(input.words(), || self.base(&input))?;
-        let workspace = self.workspace.clone();
-        let work = move |cancel: &CancellationToken| {
-            grep_now(&workspace, &input, &target, cancel).unwrap_or_else(ToolOutput::error)
-        };
-        Ok(blocking::run(call.cancel, work).await)
-    }
-}
-
-impl Tool for Grep {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: GrepInput = input::parse("Grep", input)?;
         let base = self.base(&input)?;
-        self.workspace.judged.note(input.words(), &base);
+        self.0.judged.note(input.words(), &base);
         Ok(vec![Access::Read(base)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.grep(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: GrepInput = input::parse("Grep", input)?;
+        let target = self.0.judged.claim(input.words(), || self.base(&input))?;
+        let workspace = self.0.clone();
+        let work = move |cancel: &CancellationToken| {
+            grep_now(&workspace, &input, &target, cancel).unwrap_or_else(ToolOutput::error)
+        };
+        Ok(blocking::run(call.cancel, work).await)
     }
 }
 

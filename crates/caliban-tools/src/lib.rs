@@ -76,6 +76,51 @@ pub trait Tool: Send + Sync {
     fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput>;
 }
 
+/// A tool of a workspace, without what is the same for all of them.
+pub(crate) trait BuiltinTool: Send + Sync + 'static {
+    fn spec(&self) -> ToolSpec;
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String>;
+
+    fn only_writes(&self) -> bool {
+        false
+    }
+
+    /// Carries the call out; an error is worded for the model.
+    fn run(
+        &self,
+        input: &Value,
+        call: &CallContext<'_>,
+    ) -> impl Future<Output = Result<ToolOutput, String>> + Send;
+}
+
+struct Builtin<T> {
+    tool: T,
+    spec: ToolSpec,
+}
+
+impl<T: BuiltinTool> Tool for Builtin<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        self.tool.access(input)
+    }
+
+    fn only_writes(&self) -> bool {
+        self.tool.only_writes()
+    }
+
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.tool.run(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    }
+}
+
+fn tool(tool: impl BuiltinTool) -> Arc<dyn Tool> {
+    Arc::new(Builtin { spec: tool.spec(), tool })
+}
+
 /// What goes with one call.
 pub struct CallContext<'a> {
     /// The call's id.
@@ -136,27 +181,26 @@ impl ToolOutput {
 
 /// The tool that models of the GPT family change files with, beside the built-in ones.
 pub fn apply_patch(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
-    Arc::new(patch::ApplyPatch::new(workspace))
+    tool(patch::ApplyPatch(workspace.clone()))
 }
 
 /// The built-in tools of one agent, in the order in which the model is told of them.
 pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
-    let search = workspace.options.search.as_ref();
-    let search =
-        search.map(|service| Arc::new(fetch::search::WebSearch::new(workspace, service)) as Arc<dyn Tool>);
-    let mut tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(read::Read::new(workspace)),
-        Arc::new(write::Write::new(workspace)),
-        Arc::new(edit::Edit::new(workspace)),
-        Arc::new(bash::Bash::new(workspace)),
-        Arc::new(bash::output::BashOutput::new(workspace)),
-        Arc::new(bash::bash_input::BashInput::new(workspace)),
-        Arc::new(bash::kill::KillShell::new(workspace)),
-        Arc::new(glob::Glob::new(workspace)),
-        Arc::new(grep::Grep::new(workspace)),
-        Arc::new(fetch::WebFetch::new(workspace)),
-        Arc::new(todo::TodoWrite::new(workspace)),
+    let own = || workspace.clone();
+    let mut tools = vec![
+        tool(read::Read(own())),
+        tool(write::Write(own())),
+        tool(edit::Edit(own())),
+        tool(bash::Bash(own())),
+        tool(bash::output::BashOutput(own())),
+        tool(bash::bash_input::BashInput(own())),
+        tool(bash::kill::KillShell(own())),
+        tool(glob::Glob(own())),
+        tool(grep::Grep(own())),
+        tool(fetch::WebFetch(own())),
+        tool(todo::TodoWrite(own())),
     ];
-    tools.extend(search);
+    let search = workspace.options.search.as_ref();
+    tools.extend(search.map(|service| tool(fetch::search::WebSearch::new(workspace, service))));
     tools
 }

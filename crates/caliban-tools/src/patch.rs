@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
+    BuiltinTool, CallContext, ToolOutput, Workspace,
     blocking::{self, Commit},
     edit, error_text, file_change, input,
     known_files::{FileKnowledge, Stamp},
@@ -27,10 +27,7 @@ mod parse;
 pub const NAME: &str = "apply_patch";
 
 /// The apply_patch tool.
-pub(crate) struct ApplyPatch {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct ApplyPatch(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct PatchInput {
@@ -44,36 +41,16 @@ enum PatchStep {
     Remove { shown: String, real: PathBuf },
 }
 
-impl ApplyPatch {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+impl BuiltinTool for ApplyPatch {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: NAME.into(),
             description: "Change files with a patch:\n*** Begin Patch\n*** Update File: PATH (or Add File, Delete File)\n\
                 *** Move to: PATH (optional)\n@@ a line above, where needed\n context\n-old\n+new\n*** End Patch"
                 .into(),
             input_schema: json!({"type": "object", "properties": {"input": {"type": "string"}},
                 "required": ["input"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-
-    async fn patch(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let changes = changes(input)?;
-        let mut targets = Vec::new();
-        for path in paths(&changes) {
-            let target = self.workspace.claim(path)?;
-            targets.push((path.to_owned(), target.path.clone(), target.real(path)?));
         }
-        let files = targets.iter().map(|(.., real)| real.clone()).collect();
-        let work =
-            move |workspace: &Workspace, commit: &Commit| patch_now(workspace, &changes, &targets, commit);
-        file_change::run(&self.workspace, files, call, work).await
-    }
-}
-
-impl Tool for ApplyPatch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
     }
 
     fn only_writes(&self) -> bool {
@@ -82,11 +59,20 @@ impl Tool for ApplyPatch {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let changes = changes(input)?;
-        paths(&changes).map(|path| Ok(Access::Write(self.workspace.judge(path)?))).collect()
+        paths(&changes).map(|path| Ok(Access::Write(self.0.judge(path)?))).collect()
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.patch(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let changes = changes(input)?;
+        let mut targets = Vec::new();
+        for path in paths(&changes) {
+            let target = self.0.claim(path)?;
+            targets.push((path.to_owned(), target.path.clone(), target.real(path)?));
+        }
+        let files = targets.iter().map(|(.., real)| real.clone()).collect();
+        let work =
+            move |workspace: &Workspace, commit: &Commit| patch_now(workspace, &changes, &targets, commit);
+        file_change::run(&self.0, files, call, work).await
     }
 }
 

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, error_text, input,
+    BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text, input,
     known_files::{Hash, Lines, SeenPart, Stamp},
     limits::{FILE_BYTES, IMAGE_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES},
     target::{self, CallTarget},
@@ -32,10 +32,7 @@ const SNIFF_BYTES: usize = 8 << 10;
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// The Read tool.
-pub(crate) struct Read {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct Read(pub(crate) Arc<Workspace>);
 
 #[derive(Clone, Deserialize)]
 struct ReadInput {
@@ -47,8 +44,24 @@ struct ReadInput {
 }
 
 impl Read {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+    async fn pdf(
+        &self,
+        target: &CallTarget,
+        input: &ReadInput,
+        call: &CallContext<'_>,
+    ) -> Result<ToolOutput, String> {
+        let shown = &input.file_path;
+        let real = target.real(shown)?;
+        let text = pdf::text(&self.0, shown, &real, call.cancel).await?;
+        let mut page = LineRange::of_text(&text, input, call.cancel)?;
+        page.note = Some("[the text of a PDF; layout and pictures are lost]");
+        page.output(shown)
+    }
+}
+
+impl BuiltinTool for Read {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "Read".into(),
             description: format!(
                 "Read a text file (lines come numbered), a PDF, a notebook or a picture (png, jpeg, gif, webp). Up to \
@@ -59,53 +72,28 @@ impl Read {
                 "offset": {"type": "integer", "description": "first line, from 1"},
                 "limit": {"type": "integer", "description": "number of lines"}
             }, "required": ["file_path"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
+        }
     }
 
-    async fn read(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: ReadInput = input::parse("Read", input)?;
-        let target = self.workspace.claim(&input.file_path)?;
+        let path = self.0.judge(&input.file_path)?;
+        Ok(vec![Access::Read(path)])
+    }
+
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: ReadInput = input::parse("Read", input)?;
+        let target = self.0.claim(&input.file_path)?;
         if let Ok(real) = target.real(&input.file_path) {
-            self.workspace.unsaved.ask(&real).await;
+            self.0.unsaved.ask(&real).await;
         }
-        let workspace = self.workspace.clone();
+        let workspace = self.0.clone();
         let (theirs, wanted) = (target.clone(), input.clone());
         let work = move |cancel: &CancellationToken| read_now(&workspace, &theirs, &wanted, cancel);
         match blocking::look(call.cancel, work).await?? {
             FileContent::Output(output) => Ok(output),
             FileContent::Pdf => self.pdf(&target, &input, call).await,
         }
-    }
-
-    async fn pdf(
-        &self,
-        target: &CallTarget,
-        input: &ReadInput,
-        call: &CallContext<'_>,
-    ) -> Result<ToolOutput, String> {
-        let shown = &input.file_path;
-        let real = target.real(shown)?;
-        let text = pdf::text(&self.workspace, shown, &real, call.cancel).await?;
-        let mut page = LineRange::of_text(&text, input, call.cancel)?;
-        page.note = Some("[the text of a PDF; layout and pictures are lost]");
-        page.output(shown)
-    }
-}
-
-impl Tool for Read {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let input: ReadInput = input::parse("Read", input)?;
-        let path = self.workspace.judge(&input.file_path)?;
-        Ok(vec![Access::Read(path)])
-    }
-
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.read(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 

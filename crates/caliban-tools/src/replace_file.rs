@@ -123,11 +123,12 @@ fn may_be_written(
 
 /// The file of that name now, if any; anything but a regular file is refused.
 fn look(dir: &OwnedFd, name: &std::ffi::OsStr) -> Result<Option<std::fs::Metadata>, SaveError> {
+    /// A file that may not be read can still be replaced, so it is opened only to be looked at where that is possible.
+    const LOOK: OFlags =
+        if cfg!(target_os = "linux") { OFlags::PATH } else { OFlags::RDONLY.union(OFlags::NONBLOCK) };
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-            // O_PATH-like: a file that may not be read can still be replaced, so stat comes through a
-            // descriptor only where opening works.
-            let flags = path_only() | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
             Ok(Some(file.metadata()?))
         }
@@ -135,16 +136,6 @@ fn look(dir: &OwnedFd, name: &std::ffi::OsStr) -> Result<Option<std::fs::Metadat
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-#[cfg(target_os = "linux")]
-fn path_only() -> OFlags {
-    OFlags::PATH
-}
-
-#[cfg(not(target_os = "linux"))]
-fn path_only() -> OFlags {
-    OFlags::RDONLY | OFlags::NONBLOCK
 }
 
 /// Gives the new file the old one's owner (best effort: only root may) and mode.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace, input,
+    BuiltinTool, CallContext, ToolOutput, Workspace, input,
     limits::{TODO_CHARS, TODOS},
 };
 
@@ -36,10 +36,7 @@ pub enum TodoStatus {
 }
 
 /// The TodoWrite tool.
-pub(crate) struct TodoWrite {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct TodoWrite(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct TodoInput {
@@ -47,9 +44,9 @@ struct TodoInput {
     todos: Vec<Todo>,
 }
 
-impl TodoWrite {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+impl BuiltinTool for TodoWrite {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "TodoWrite".into(),
             description:
                 "Replace your todo list. For work of several steps: write the steps first, keep exactly \
@@ -61,14 +58,7 @@ impl TodoWrite {
                     "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
                     "activeForm": {"type": "string", "description": "e.g. `Fixing the parser`"}
                 }, "required": ["content", "status"]}}}, "required": ["todos"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-}
-
-impl Tool for TodoWrite {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+        }
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
@@ -76,17 +66,11 @@ impl Tool for TodoWrite {
         Ok(vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, _call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match checked(&input) {
-                Ok(todos) => {
-                    let line = progress(&todos);
-                    self.workspace.set_todos(todos);
-                    ToolOutput::text(format!("todo list kept: {line}"), line)
-                }
-                Err(error) => ToolOutput::error(error),
-            }
-        })
+    async fn run(&self, input: &Value, _: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let todos = checked(input)?;
+        let line = progress(&todos);
+        self.0.set_todos(todos);
+        Ok(ToolOutput::text(format!("todo list kept: {line}"), line))
     }
 }
 

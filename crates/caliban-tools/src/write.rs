@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, CallContext, Tool, ToolOutput, Workspace,
+    BuiltinTool, CallContext, ToolOutput, Workspace,
     blocking::Commit,
     error_text, file_change, full_output, input,
     known_files::{FileKnowledge, Stamp, hash},
@@ -22,10 +22,7 @@ use crate::{
 };
 
 /// The Write tool.
-pub(crate) struct Write {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct Write(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct WriteInput {
@@ -33,9 +30,9 @@ struct WriteInput {
     content: String,
 }
 
-impl Write {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+impl BuiltinTool for Write {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "Write".into(),
             description:
                 "Write a whole file, making missing directories. An existing file must have been read \
@@ -44,14 +41,7 @@ impl Write {
             input_schema: json!({"type": "object", "properties": {
                 "file_path": {"type": "string"}, "content": {"type": "string"}
             }, "required": ["file_path", "content"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-}
-
-impl Tool for Write {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+        }
     }
 
     fn only_writes(&self) -> bool {
@@ -60,23 +50,17 @@ impl Tool for Write {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: WriteInput = input::parse("Write", input)?;
-        let path = self.workspace.judge(&input.file_path)?;
+        let path = self.0.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.write(&input, &call).await.unwrap_or_else(ToolOutput::error) })
-    }
-}
-
-impl Write {
-    async fn write(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let input: WriteInput = input::parse("Write", input)?;
-        let target = self.workspace.claim(&input.file_path)?;
+        let target = self.0.claim(&input.file_path)?;
         let real = target.real(&input.file_path)?;
         let files = vec![real.clone()];
         let work = move |workspace: &Workspace, commit: &Commit| write_now(workspace, &real, &input, commit);
-        file_change::run(&self.workspace, files, call, work).await
+        file_change::run(&self.0, files, call, work).await
     }
 }
 
@@ -130,12 +114,12 @@ struct Present {
 }
 
 fn look(workspace: &Workspace, real: &Path) -> Result<Option<Present>, String> {
+    let reason = |error: std::io::Error| error_text::reason(&error);
     let mut file = match target::open(real) {
-        Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error_text::reason(&error)),
+        opened => opened.map_err(reason)?,
     };
-    let meta = file.metadata().map_err(|error| error_text::reason(&error))?;
+    let meta = file.metadata().map_err(reason)?;
     if meta.is_dir() {
         return Err("it is a directory".into());
     }
@@ -146,7 +130,7 @@ fn look(workspace: &Workspace, real: &Path) -> Result<Option<Present>, String> {
         return Ok(Some(Present { stamp: Stamp::new(&meta, None), content: Vec::new() }));
     }
     let mut content = Vec::new();
-    (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| error_text::reason(&error))?;
+    (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(reason)?;
     if let Some(unsaved) = workspace.unsaved.text(real) {
         content = unsaved;
     }

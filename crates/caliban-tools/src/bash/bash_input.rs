@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::output;
-use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input, limits::COMMAND_BYTES};
+use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, blocking, input, limits::COMMAND_BYTES};
 
 /// How long the command's answer is waited for when the call names no time.
 const WAIT_MS: u64 = 5_000;
@@ -15,10 +15,7 @@ const WAIT_MS: u64 = 5_000;
 const WAIT_MAX_MS: u64 = 600_000;
 
 /// The BashInput tool.
-pub(crate) struct BashInput {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct BashInput(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct KeysInput {
@@ -29,9 +26,17 @@ struct KeysInput {
     wait_ms: Option<u64>,
 }
 
-impl BashInput {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+fn checked(input: &Value) -> Result<KeysInput, String> {
+    let input: KeysInput = input::parse("BashInput", input)?;
+    if input.text.len() > COMMAND_BYTES {
+        return Err(format!("BashInput: the text has {} bytes, at most {COMMAND_BYTES}", input.text.len()));
+    }
+    Ok(input)
+}
+
+impl BuiltinTool for BashInput {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "BashInput".into(),
             description: "Type into a command that was started with tty, and get its answer. \\n is Enter, \\u0003 Ctrl-C."
                 .into(),
@@ -40,18 +45,31 @@ impl BashInput {
                 "text": {"type": "string"},
                 "wait_ms": {"type": "integer", "description": format!("for an answer, default {WAIT_MS}")}
             }, "required": ["bash_id", "text"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
+        }
     }
 
-    async fn type_text(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+    /// What is typed may be a command: it is judged like one, with what stands on its line already. Keys without text
+    /// (Enter, Ctrl-C) touch nothing but what runs.
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let input = checked(input)?;
+        let job = self.0.jobs.find(&input.bash_id)?;
+        let line = format!("{}{}", job.typed_line(), input.text);
+        if line.chars().all(|c| c.is_control() || c.is_whitespace()) {
+            return Ok(vec![Access::Nothing]);
+        }
+        // A program that runs without a fence makes none for what is typed into it.
+        let outside = (!job.is_fenced).then(|| "it is typed into a command that runs without one".to_owned());
+        Ok(vec![Access::Command { line, cwd: self.0.cwd(), outside }])
+    }
+
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let KeysInput { bash_id, text, wait_ms } = checked(input)?;
-        let job = self.workspace.jobs.find(&bash_id)?;
+        let job = self.0.jobs.find(&bash_id)?;
         let Some(keyboard) = &job.keyboard else {
             return Err(format!("{bash_id} has no terminal; start the command with tty to type into it"));
         };
         if job.state.borrow().is_ended() {
-            let ended = output::report(&self.workspace, &bash_id, &job, None);
+            let ended = output::report(&self.0, &bash_id, &job, None);
             return Err(format!("{bash_id} has ended: nothing was typed\n{}", ended.joined_text()));
         }
         let listening = job.listen();
@@ -65,39 +83,7 @@ impl BashInput {
             () = job.settled(listening, limit) => {}
             () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
         }
-        Ok(output::report(&self.workspace, &bash_id, &job, None))
-    }
-}
-
-fn checked(input: &Value) -> Result<KeysInput, String> {
-    let input: KeysInput = input::parse("BashInput", input)?;
-    if input.text.len() > COMMAND_BYTES {
-        return Err(format!("BashInput: the text has {} bytes, at most {COMMAND_BYTES}", input.text.len()));
-    }
-    Ok(input)
-}
-
-impl Tool for BashInput {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    /// What is typed may be a command: it is judged like one, with what stands on its line already. Keys without text
-    /// (Enter, Ctrl-C) touch nothing but what runs.
-    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let input = checked(input)?;
-        let job = self.workspace.jobs.find(&input.bash_id)?;
-        let line = format!("{}{}", job.typed_line(), input.text);
-        if line.chars().all(|c| c.is_control() || c.is_whitespace()) {
-            return Ok(vec![Access::Nothing]);
-        }
-        // A program that runs without a fence makes none for what is typed into it.
-        let outside = (!job.is_fenced).then(|| "it is typed into a command that runs without one".to_owned());
-        Ok(vec![Access::Command { line, cwd: self.workspace.cwd(), outside }])
-    }
-
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.type_text(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+        Ok(output::report(&self.0, &bash_id, &job, None))
     }
 }
 

@@ -51,16 +51,9 @@ impl NewOutput {
 
 impl Capture {
     pub(super) fn new(outputs: FullOutputs, keep: CaptureToFile) -> Self {
-        let mut capture = Self {
-            outputs,
-            head: Vec::new(),
-            tail: VecDeque::new(),
-            new: 0,
-            file: None,
-            path: None,
-            lost: None,
-            full: false,
-        };
+        let (head, tail) = (Vec::new(), VecDeque::new());
+        let mut capture =
+            Self { outputs, head, tail, new: 0, file: None, path: None, lost: None, full: false };
         if keep == CaptureToFile::Always {
             capture.open();
         }

@@ -16,9 +16,9 @@ const FIRST_BYTES: u64 = 4 << 10;
 
 impl Bash {
     pub(super) async fn detach(&self, input: BashCommandInput) -> Result<ToolOutput, String> {
-        let place = place(&self.workspace)?;
+        let place = place(&self.0)?;
         let (cwd, note) = self.stand_somewhere(&input.command)?;
-        let options = &self.workspace.options;
+        let options = &self.0.options;
         let detach = Detach {
             helper: options.helper.clone(),
             jobs: place.jobs.clone(),

@@ -131,18 +131,14 @@ impl Jobs {
     }
 
     pub(crate) fn list(&self) -> Vec<JobInfo> {
-        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
-        background
-            .jobs
-            .iter()
-            .map(|(id, job)| JobInfo {
-                id: id.clone(),
-                command: job.command.clone(),
-                description: job.description.clone(),
-                state: *job.state.borrow(),
-                has_terminal: job.keyboard.is_some(),
-            })
-            .collect()
+        let info = |(id, job): &(String, Arc<RunningCommand>)| JobInfo {
+            id: id.clone(),
+            command: job.command.clone(),
+            description: job.description.clone(),
+            state: *job.state.borrow(),
+            has_terminal: job.keyboard.is_some(),
+        };
+        self.background.lock().unwrap_or_else(PoisonError::into_inner).jobs.iter().map(info).collect()
     }
 
     /// The background jobs that have ended and of whose end the model does not know.

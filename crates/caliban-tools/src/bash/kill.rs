@@ -7,36 +7,37 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{detach, jobs::JobState};
-use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, input};
+use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, input};
 
 /// The KillShell tool.
-pub(crate) struct KillShell {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct KillShell(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct KillInput {
     shell_id: String,
 }
 
-impl KillShell {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
+impl BuiltinTool for KillShell {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "KillShell".into(),
             description: "End a background command and everything it started.".into(),
             input_schema: json!({"type": "object", "properties": {"shell_id": {"type": "string"}},
                 "required": ["shell_id"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
+        }
     }
 
-    async fn kill(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let _: KillInput = input::parse("KillShell", input)?;
+        Ok(vec![Access::Nothing])
+    }
+
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         let KillInput { shell_id } = input::parse("KillShell", input)?;
-        let job = match self.workspace.jobs.find(&shell_id) {
+        let job = match self.0.jobs.find(&shell_id) {
             Ok(job) => job,
             Err(unknown) => {
-                return detach::kill(&self.workspace, &shell_id).await.unwrap_or(Err(unknown));
+                return detach::kill(&self.0, &shell_id).await.unwrap_or(Err(unknown));
             }
         };
         // Its end is the model's own wish.
@@ -61,20 +62,5 @@ impl KillShell {
         }
         let text = format!("ended {shell_id} and everything it started");
         Ok(ToolOutput::text(text, format!("ended {shell_id}")))
-    }
-}
-
-impl Tool for KillShell {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let _: KillInput = input::parse("KillShell", input)?;
-        Ok(vec![Access::Nothing])
-    }
-
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.kill(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }

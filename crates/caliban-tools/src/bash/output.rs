@@ -10,16 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{capture::NewOutput, job::RunningCommand, jobs::JobState, left_notes, memory_note, outcome_note};
-use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, input};
+use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, input};
 
 /// The longest wait for a command's end in one call.
 const WAIT_MAX_MS: u64 = 600_000;
 
 /// The BashOutput tool.
-pub(crate) struct BashOutput {
-    workspace: Arc<Workspace>,
-    spec: ToolSpec,
-}
+pub(crate) struct BashOutput(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
 struct OutputInput {
@@ -29,46 +26,6 @@ struct OutputInput {
     /// In milliseconds.
     #[serde(default, deserialize_with = "input::number")]
     wait_ms: Option<u64>,
-}
-
-impl BashOutput {
-    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
-        let spec = ToolSpec {
-            name: "BashOutput".into(),
-            description: "New output of a background command, and whether it still runs.".into(),
-            input_schema: json!({"type": "object", "properties": {
-                "bash_id": {"type": "string"},
-                "filter": {"type": "string", "description": "only lines that match this regular expression"},
-                "wait_ms": {"type": "integer", "description": format!("waits so long for its end, at most {WAIT_MAX_MS}")}
-            }, "required": ["bash_id"]}),
-        };
-        Self { workspace: workspace.clone(), spec }
-    }
-
-    async fn read(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let input: OutputInput = input::parse("BashOutput", input)?;
-        let job = self.workspace.jobs.find(&input.bash_id)?;
-        let matcher = match &input.filter {
-            Some(filter) => {
-                let matcher = RegexMatcherBuilder::new().line_terminator(Some(b'\n')).build(filter);
-                Some(
-                    matcher
-                        .map_err(|error| format!("BashOutput: not a valid regular expression: {error}"))?,
-                )
-            }
-            None => None,
-        };
-        if let Some(wait_ms) = input.wait_ms {
-            let mut state = job.state.clone();
-            let mut patience = Patience::new(Duration::from_millis(wait_ms.min(WAIT_MAX_MS)));
-            tokio::select! {
-                _ended = state.wait_for(JobState::is_ended) => {}
-                () = patience.over() => {}
-                () = call.cancel.cancelled() => {}
-            }
-        }
-        Ok(report(&self.workspace, &input.bash_id, &job, matcher.as_ref()))
-    }
 }
 
 /// What a job has said since the last time, and how it is.
@@ -123,9 +80,17 @@ pub(crate) fn report_within(
     ToolOutput { summary: format!("{id}: {state}"), exit_code, ..output }
 }
 
-impl Tool for BashOutput {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+impl BuiltinTool for BashOutput {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "BashOutput".into(),
+            description: "New output of a background command, and whether it still runs.".into(),
+            input_schema: json!({"type": "object", "properties": {
+                "bash_id": {"type": "string"},
+                "filter": {"type": "string", "description": "only lines that match this regular expression"},
+                "wait_ms": {"type": "integer", "description": format!("waits so long for its end, at most {WAIT_MAX_MS}")}
+            }, "required": ["bash_id"]}),
+        }
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
@@ -133,8 +98,23 @@ impl Tool for BashOutput {
         Ok(vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.read(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let input: OutputInput = input::parse("BashOutput", input)?;
+        let job = self.0.jobs.find(&input.bash_id)?;
+        let build = |filter: &String| RegexMatcherBuilder::new().line_terminator(Some(b'\n')).build(filter);
+        let matcher = input.filter.as_ref().map(build).transpose();
+        let matcher =
+            matcher.map_err(|error| format!("BashOutput: not a valid regular expression: {error}"))?;
+        if let Some(wait_ms) = input.wait_ms {
+            let mut state = job.state.clone();
+            let mut patience = Patience::new(Duration::from_millis(wait_ms.min(WAIT_MAX_MS)));
+            tokio::select! {
+                _ended = state.wait_for(JobState::is_ended) => {}
+                () = patience.over() => {}
+                () = call.cancel.cancelled() => {}
+            }
+        }
+        Ok(report(&self.0, &input.bash_id, &job, matcher.as_ref()))
     }
 }
 

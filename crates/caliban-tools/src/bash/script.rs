@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_keeper::{Launch, LaunchEnvironment, Streams, Variables};
+use caliban_keeper::{Launch, Streams, Variables};
 
 use super::orphans::CommandMark;
 
@@ -46,14 +46,9 @@ pub(super) fn launch(
     let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
     let mark = CommandMark::new(&variables);
     variables.push(mark.variable());
-    let launch = Launch {
-        program: shell.into(),
-        arguments: vec!["-c".into(), WRAPPER.into(), name, command.into()],
-        directory,
-        environment: LaunchEnvironment::Exactly(variables),
-        streams,
-        fence: None,
-    };
+    let mut launch = Launch::shell(WRAPPER, directory, variables, streams);
+    launch.program = shell.into();
+    launch.arguments.extend([name, command.into()]);
     (launch, mark)
 }
 
@@ -65,14 +60,7 @@ pub(super) fn plain_launch(
     streams: Streams,
 ) -> Launch {
     let (shell, variables) = environment(env);
-    Launch {
-        program: shell.into(),
-        arguments: vec!["-c".into(), command.into()],
-        directory,
-        environment: LaunchEnvironment::Exactly(variables),
-        streams,
-        fence: None,
-    }
+    Launch { program: shell.into(), ..Launch::shell(command, directory, variables, streams) }
 }
 
 /// The shell and the environment of a command.

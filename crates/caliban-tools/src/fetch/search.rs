@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{decoded, get, host_of, told};
-use crate::{BoxFuture, CallContext, Tool, ToolOutput, Workspace, blocking, input, workspace::SearchService};
+use super::{decoded, get, host_of, in_time, told};
+use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, blocking, input, workspace::SearchService};
 
 /// What stands for the query in an address.
 pub const QUERY: &str = "{query}";
@@ -24,7 +24,6 @@ pub(crate) struct WebSearch {
     service: SearchService,
     /// The user named the address: it may be on this machine.
     http: HttpClient,
-    spec: ToolSpec,
 }
 
 #[derive(Deserialize)]
@@ -34,17 +33,12 @@ struct WebSearchInput {
 
 impl WebSearch {
     pub(crate) fn new(workspace: &Arc<Workspace>, service: &SearchService) -> Self {
-        let spec = ToolSpec {
-            name: "WebSearch".into(),
-            description: "Search the web; WebFetch then reads a result.".into(),
-            input_schema: json!({"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}),
-        };
         let options = caliban_http::ClientOptions {
             address_policy: AddressPolicy::Any,
             ..workspace.options.http.clone()
         };
         let http = HttpClient::new(options);
-        Self { workspace: workspace.clone(), service: service.clone(), http, spec }
+        Self { workspace: workspace.clone(), service: service.clone(), http }
     }
 
     fn url(&self, input: &Value) -> Result<Url, String> {
@@ -56,34 +50,15 @@ impl WebSearch {
         let address = self.service.url.replace(QUERY, &encoded);
         Url::parse(&address).map_err(|error| format!("WebSearch: the configured address is no URL ({error})"))
     }
-
-    async fn search(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let url = self.url(input)?;
-        let host = host_of(&url);
-        let limit = self.workspace.options.limits.fetch_time;
-        let headers: Vec<(&str, &str)> =
-            self.service.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let fetched = tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
-            fetched = tokio::time::timeout(limit, get(&self.http, url, &headers)) => match fetched {
-                Ok(fetched) => fetched?,
-                Err(_) => return Err(format!("{host} did not answer within {} s", limit.as_secs_f64())),
-            },
-        };
-        let body = decoded(&fetched.body, fetched.charset.as_deref());
-        if let Some(text) = serde_json::from_str(&body).ok().and_then(|json| results(&json)) {
-            let summary = format!("{host}: {} results", text.matches("\n\n").count() + 1);
-            return Ok(ToolOutput::text(text, summary));
-        }
-        let workspace = self.workspace.clone();
-        Ok(blocking::run(call.cancel, move |_| told(&workspace, &host, &fetched)).await)
-    }
 }
 
-impl Tool for WebSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+impl BuiltinTool for WebSearch {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "WebSearch".into(),
+            description: "Search the web; WebFetch then reads a result.".into(),
+            input_schema: json!({"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}),
+        }
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
@@ -92,8 +67,19 @@ impl Tool for WebSearch {
         Ok(vec![Access::Fetch { url: url.into(), host }])
     }
 
-    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.search(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
+        let url = self.url(input)?;
+        let host = host_of(&url);
+        let headers: Vec<(&str, &str)> =
+            self.service.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let fetched = in_time(&self.workspace, &host, call, get(&self.http, url, &headers)).await?;
+        let body = decoded(&fetched.body, fetched.charset.as_deref());
+        if let Some(text) = serde_json::from_str(&body).ok().and_then(|json| results(&json)) {
+            let summary = format!("{host}: {} results", text.matches("\n\n").count() + 1);
+            return Ok(ToolOutput::text(text, summary));
+        }
+        let workspace = self.workspace.clone();
+        Ok(blocking::run(call.cancel, move |_| told(&workspace, &host, &fetched)).await)
     }
 }
 
