@@ -27,12 +27,13 @@ impl Repo {
         message: &str,
         cancel: &CancellationToken,
     ) -> Result<Option<Oid>> {
-        let at = self.locate(name)?;
+        let repo = &self.until(cancel);
+        let at = repo.locate(name)?;
         at.marker.finished()?;
         let index = IndexStamp::of(&at.admin);
-        let mut survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let mut survey = repo.survey(&at, IgnoredFiles::Drop).await?;
         // What the user wants in no commit is left for the rescue.
-        let ignored = self.ignored_by_user(&at, &survey, cancel).await?;
+        let ignored = repo.ignored_by_user(&at, &survey).await?;
         survey.plan.paths.retain(|path| !ignored.contains(path));
         let ignored: BTreeSet<_> = ignored.iter().map(|path| path.to_string_lossy()).collect();
         survey.changes.retain(|change| !ignored.contains(change.path.as_str()));
@@ -48,7 +49,7 @@ impl Repo {
         let Some(head) = survey.head.clone().filter(|_| is_plain && !survey.changes.is_empty()) else {
             return Ok(None);
         };
-        if self.any_filtered(&at, &head, &survey.plan.paths, cancel).await? {
+        if repo.any_filtered(&at, &head, &survey.plan.paths).await? {
             return Ok(None);
         }
         let refs = TemporaryRefs::new();
@@ -65,42 +66,31 @@ impl Repo {
             identity: None,
             refs: refs.clone(),
         };
-        let written =
-            fast_import::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
+        let written = fast_import::write(repo.git.durable(repo.store(), "fast-import"), snapshot).await;
         let moved = match &written {
             Ok(commit) => {
                 let branch = format!("refs/heads/{}", branch_of(name));
                 // Only from where it was: a commit that came in between is never lost.
-                self.update_refs(&format!("update {branch}\0{commit}\0{head}\0"), cancel).await
+                repo.update_refs(&format!("update {branch}\0{commit}\0{head}\0")).await
             }
             Err(_) => Ok(()),
         };
-        let never = CancellationToken::new();
-        for name in [&refs.tree, &refs.index] {
-            // Best effort by name: a temporary ref that stays only keeps more.
-            let _tried = self.update_refs(&format!("delete {name}\0\0"), &never).await;
-        }
+        repo.forget_temporary(&refs).await;
         let written = written?;
         moved?;
-        self.bring_index_to(&at, &index, &written, cancel).await?;
+        repo.bring_index_to(&at, &index, &written).await?;
         Ok(Some(written))
     }
 
     /// Whether git would run a program on one of these files before it commits it, whoever configured the program.
-    async fn any_filtered(
-        &self,
-        at: &Located,
-        head: &Oid,
-        paths: &BTreeSet<PathBuf>,
-        cancel: &CancellationToken,
-    ) -> Result<bool> {
+    async fn any_filtered(&self, at: &Located, head: &Oid, paths: &BTreeSet<PathBuf>) -> Result<bool> {
         // Rules that are not committed yet hold for the commit that they go into.
         if paths.iter().any(|path| path.file_name().is_some_and(|name| name == ".gitattributes")) {
             return Ok(true);
         }
         let asked = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
         let call = self.git.hardened(self.tree(at), "check-attr").args(["-z", "--stdin", "--source"]);
-        let answer = call.arg(head.as_str()).arg("filter").stdin(asked).run(cancel).await?.ok()?;
+        let answer = call.arg(head.as_str()).arg("filter").stdin(asked).ok().await?;
         let values: Vec<&[u8]> = answer.stdout.split(|byte| *byte == 0).collect();
         Ok(values.chunks_exact(3).any(|record| !matches!(record[2], b"unspecified" | b"unset")))
     }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::exclude;
-use crate::git::{GitCall, retry_locks};
+use crate::git::GitCall;
 use crate::include;
 use crate::links::{self, LinkPath};
 use crate::marker::{Making, Marker, Oid};
@@ -167,7 +167,8 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Worktree> {
-        self.create_at(request, None, progress, cancel).await
+        let repo = &self.until(cancel);
+        repo.create_at(request, None, progress).await
     }
 
     /// The worktree of that name, for whoever goes on in it: found and held, finished where its making was cut short, made
@@ -178,31 +179,31 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Worktree> {
-        let at = match self.locate(&request.name) {
+        let repo = &self.until(cancel);
+        let at = match repo.locate(&request.name) {
             Ok(at) => at,
-            Err(Error::NotFound { .. }) => return self.recreate(request, None, progress, cancel).await,
+            Err(Error::NotFound { .. }) => return repo.recreate(request, None, progress).await,
             Err(error) => return Err(error),
         };
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: at.name.as_str().to_owned(), path });
         }
         if at.path.symlink_metadata().is_err() {
-            return self.recreate(request, Some(&at), progress, cancel).await;
+            return repo.recreate(request, Some(&at), progress).await;
         }
         if !at.path.is_dir() {
             return Err(Error::FilesGone { name: at.name.as_str().to_owned(), path: at.path });
         }
-        let lease = self.hold(&at, cancel).await?;
+        let lease = repo.hold(&at).await?;
         let created = match at.marker.making {
             Making::Finished => created(&at.marker, at.path),
             Making::Begun => {
-                let (sparse, links) = self.wanted(&request)?;
+                let (sparse, links) = repo.wanted(&request)?;
                 let checked =
                     Checked { name: at.name, base: at.marker.base.clone(), recorded: None, sparse, links };
                 clear_unfinished(&lease, &at.admin).map_err(|e| Error::at("clearing", &at.path, e))?;
-                let filled =
-                    self.fill(&request, &checked, &lease, &at.admin, at.marker, progress, cancel).await;
-                filled.map_err(|e| self.full_disk(e))?
+                let filled = repo.fill(&request, &checked, &lease, &at.admin, at.marker, progress).await;
+                filled.map_err(|e| repo.full_disk(e))?
             }
         };
         Ok(Worktree { created, lease, branch_made: false })
@@ -215,15 +216,14 @@ impl Repo {
         request: CreateRequest,
         recorded: Option<Oid>,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<Worktree> {
         progress(Progress::begin(CreationPhase::Resolve));
-        let checked = self.check(&request, recorded, cancel).await?;
+        let checked = self.check(&request, recorded).await?;
         exclude::ensure(self.common_dir(), &format!("/{PLACE}/"))?;
         let place = self.open_place(Missing::Make)?;
-        self.clear_half_made(&checked.name, &place, cancel).await?;
+        self.clear_half_made(&checked.name, &place).await?;
         let mut undo = Undo { claimed: false, branch_made: false };
-        let made = self.make(&request, &checked, &place, &mut undo, progress, cancel).await;
+        let made = self.make(&request, &checked, &place, &mut undo, progress).await;
         // Looked at before the undo makes room.
         let made = made.map_err(|e| self.full_disk(e));
         if made.is_err() {
@@ -240,16 +240,11 @@ impl Repo {
         }
     }
 
-    async fn check(
-        &self,
-        request: &CreateRequest,
-        recorded: Option<Oid>,
-        cancel: &CancellationToken,
-    ) -> Result<Checked> {
+    async fn check(&self, request: &CreateRequest, recorded: Option<Oid>) -> Result<Checked> {
         let (sparse, links) = self.wanted(request)?;
         let base = match request.base_commit.clone() {
-            Some(commit) => self.resolve_base(&BaseRef::Revision(commit), cancel).await?,
-            None => self.resolve_base(&request.base_ref, cancel).await?,
+            Some(commit) => self.resolve_base(&BaseRef::Revision(commit)).await?,
+            None => self.resolve_base(&request.base_ref).await?,
         };
         Ok(Checked { name: request.name.clone(), base, recorded, sparse, links })
     }
@@ -264,12 +259,12 @@ impl Repo {
         Ok((sparse, links::check(self.source(), &request.symlink_directories)?))
     }
 
-    async fn resolve_base(&self, base: &BaseRef, cancel: &CancellationToken) -> Result<Oid> {
+    async fn resolve_base(&self, base: &BaseRef) -> Result<Oid> {
         let revision = match base {
             BaseRef::Head | BaseRef::Fresh => "HEAD",
             BaseRef::Revision(text) => text.as_str(),
         };
-        self.resolve_revision(revision, cancel).await.map_err(|error| match error {
+        self.resolve_revision(revision).await.map_err(|error| match error {
             Error::UnknownRevision { .. } if revision == "HEAD" => Error::UnbornHead,
             other => other,
         })
@@ -282,13 +277,12 @@ impl Repo {
         place: &OwnedFd,
         undo: &mut Undo,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<Worktree> {
         let path = self.path_of(&checked.name);
         let lease = self.claim(&checked.name, place, undo)?;
-        undo.branch_made = self.make_branch(checked, cancel).await? == Branch::Made;
+        undo.branch_made = self.make_branch(checked).await? == Branch::Made;
         let branch = branch_of(&checked.name);
-        let admin = self.record(&path, &branch, cancel).await?;
+        let admin = self.record(&path, &branch).await?;
         let lease = self.keep_lease(lease, &checked.name, place)?;
         let marker = Marker {
             making: Making::Begun,
@@ -298,7 +292,7 @@ impl Repo {
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             owner: request.owner.clone(),
             holder: request.holder.clone(),
-            rescues: self.rescues_of(&checked.name, cancel).await?.into_iter().map(|r| r.commit).collect(),
+            rescues: self.rescues_of(&checked.name).await?.into_iter().map(|r| r.commit).collect(),
             // A path that is not text cannot be recorded; then removal saves what it cannot compare.
             source: self.source().filter(|p| p.to_str().is_some()).map(Path::to_path_buf),
             links: checked.links.iter().map(|l| l.relative().to_path_buf()).collect(),
@@ -306,7 +300,7 @@ impl Repo {
             included: Vec::new(),
         };
         marker.write(&admin)?;
-        let created = self.fill(request, checked, &lease, &admin, marker, progress, cancel).await?;
+        let created = self.fill(request, checked, &lease, &admin, marker, progress).await?;
         Ok(Worktree { created, lease, branch_made: undo.branch_made })
     }
 
@@ -320,19 +314,18 @@ impl Repo {
         admin: &Path,
         mut marker: Marker,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<Created> {
         let path = self.path_of(&checked.name);
         let mut notes = Vec::new();
-        self.check_out(checked, &path, admin, &mut notes, progress, cancel).await?;
-        self.link(checked, lease, &mut notes, progress, cancel).await?;
-        marker.included = self.include(lease, &mut notes, progress, cancel).await?;
+        self.check_out(checked, &path, admin, &mut notes, progress).await?;
+        self.link(checked, lease, &mut notes, progress).await?;
+        marker.included = self.include(lease, &mut notes, progress).await?;
         if path.join(".gitmodules").symlink_metadata().is_ok() {
             notes.push("submodules are left alone: their directories are empty".to_owned());
         }
         if let Some(setup) = &request.setup {
             progress(Progress::begin(CreationPhase::Setup));
-            setup::run(setup, &path, self.root(), cancel).await?;
+            setup::run(setup, &path, self.root(), &self.git.cancel).await?;
         }
         marker.making = Making::Finished;
         marker.write(admin)?;
@@ -340,10 +333,9 @@ impl Repo {
     }
 
     /// Lets git record the worktree, without files yet, and gives its administrative directory.
-    async fn record(&self, path: &Path, branch: &str, cancel: &CancellationToken) -> Result<PathBuf> {
-        let _records = self.lock_records(cancel).await?;
-        let quiet = |_: &str| {};
-        let added = retry_locks(cancel, &quiet, || {
+    async fn record(&self, path: &Path, branch: &str) -> Result<PathBuf> {
+        let _records = self.lock_records().await?;
+        let added = self.git.retry_locks(&|_| {}, || {
             let call = self.trusted_store("worktree").args(["add", "--quiet", "--no-checkout", "--"]);
             call.arg(path).arg(branch)
         });
@@ -401,24 +393,18 @@ impl Repo {
         Ok(lease)
     }
 
-    async fn make_branch(&self, checked: &Checked, cancel: &CancellationToken) -> Result<Branch> {
+    async fn make_branch(&self, checked: &Checked) -> Result<Branch> {
         let branch = branch_of(&checked.name);
         let order = format!("create refs/heads/{branch}\0{}\0", checked.base);
-        let quiet = |_: &str| {};
-        let answer = retry_locks(cancel, &quiet, || {
-            let call = self.git.hardened(self.store(), "update-ref").args([
-                "-m",
-                "caliban: worktree",
-                "--stdin",
-                "-z",
-            ]);
-            call.stdin(order.clone().into_bytes())
-        })
-        .await?;
+        let answer = self.git.retry_locks(&|_| {}, || {
+            let call = self.git.hardened(self.store(), "update-ref").args(["-m", "caliban: worktree"]);
+            call.args(["--stdin", "-z"]).stdin(order.clone().into_bytes())
+        });
+        let answer = answer.await?;
         if answer.status.success() {
             return Ok(Branch::Made);
         }
-        match self.resolve_ref(&format!("refs/heads/{branch}"), cancel).await? {
+        match self.resolve_ref(&format!("refs/heads/{branch}")).await? {
             Some(tip) if checked.recorded.is_some() && tip == checked.base => return Ok(Branch::Taken),
             Some(_) => return Err(Error::BranchExists { branch }),
             None => {}
@@ -448,18 +434,15 @@ impl Repo {
         admin: &Path,
         notes: &mut Vec<String>,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<()> {
-        let quiet = |_: &str| {};
         if let Some(paths) = &checked.sparse {
-            notes.extend(sparse::missing(self, &checked.base, paths, cancel).await?);
+            notes.extend(sparse::missing(self, &checked.base, paths).await?);
             let patterns = sparse::stdin(paths);
-            retry_locks(cancel, &quiet, || {
+            let set = self.git.retry_locks(&|_| {}, || {
                 let call = self.trusted_tree(path, admin, "sparse-checkout");
                 call.args(["set", "--cone", "--skip-checks", "--stdin"]).stdin(patterns.clone())
-            })
-            .await?
-            .ok()?;
+            });
+            set.await?.ok()?;
         }
         progress(Progress::begin(CreationPhase::Checkout));
         let line = |line: &str| {
@@ -467,13 +450,11 @@ impl Repo {
                 progress(step);
             }
         };
-        retry_locks(cancel, &line, || {
+        let checkout = self.git.retry_locks(&line, || {
             let call = self.trusted_tree(path, admin, "checkout");
             call.args(["--progress", "--force", "--no-recurse-submodules"])
-        })
-        .await?
-        .ok()?;
-        Ok(())
+        });
+        checkout.await?.ok().map(drop)
     }
 
     async fn link(
@@ -482,13 +463,12 @@ impl Repo {
         lease: &Lease,
         notes: &mut Vec<String>,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<()> {
         let (false, Some(source)) = (checked.links.is_empty(), self.source()) else { return Ok(()) };
         progress(Progress::begin(CreationPhase::Links));
         links::make(source, lease.fd.as_fd(), &checked.links)?;
         // `target/` in an ignore file matches a directory, not the link that stands for it.
-        let ignored = links::ignored(self, &checked.links, cancel).await?;
+        let ignored = links::ignored(self, &checked.links).await?;
         for link in &checked.links {
             if ignored.contains(link) {
                 exclude::ensure(self.common_dir(), &link.exclude_line())?;
@@ -507,14 +487,13 @@ impl Repo {
         lease: &Lease,
         notes: &mut Vec<String>,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<Vec<PathBuf>> {
         let Some(source) = self.source() else { return Ok(Vec::new()) };
-        let Some(wanted) = include::wanted(self, source, cancel).await? else { return Ok(Vec::new()) };
+        let Some(wanted) = include::wanted(self, source).await? else { return Ok(Vec::new()) };
         progress(Progress::begin(CreationPhase::Include));
         let to =
             open_beneath::open_dir_at(&lease.fd, ".").map_err(|e| Error::io("opening the worktree", e))?;
-        let (source, stop) = (source.to_path_buf(), cancel.clone());
+        let (source, stop) = (source.to_path_buf(), self.git.cancel.clone());
         let copied = tokio::task::spawn_blocking(move || include::copy(&source, to.as_fd(), wanted, &stop));
         let copied =
             copied.await.map_err(|e| Error::io("copying included files", std::io::Error::other(e)))??;
@@ -563,14 +542,15 @@ impl Repo {
         let _tried = files.await;
         if undo.branch_made {
             let order = format!("delete refs/heads/{}\0{base}\0", branch_of(name));
-            // Not the caller's cancellation token: the undo runs to its end even when the caller has given up.
-            let never = CancellationToken::new();
-            let quiet = |_: &str| {};
-            let _tried = retry_locks(&never, &quiet, || {
-                let call = self.git.hardened(self.store(), "update-ref").args(["--stdin", "-z"]);
-                call.stdin(order.clone().into_bytes())
-            })
-            .await;
+            // The undo runs to its end even when the caller has given up.
+            let repo = self.uncancelled();
+            let _tried = repo
+                .git
+                .retry_locks(&|_| {}, || {
+                    let call = repo.git.hardened(repo.store(), "update-ref").args(["--stdin", "-z"]);
+                    call.stdin(order.clone().into_bytes())
+                })
+                .await;
         }
     }
 }

@@ -160,16 +160,17 @@ pub enum MergeKind {
 impl Repo {
     /// Commits and files of a worktree over its base.
     pub async fn changes(&self, name: &Slug, cancel: &CancellationToken) -> Result<Changes> {
-        let state = self.snapshot(name, cancel).await?;
+        let repo = &self.until(cancel);
+        let state = repo.snapshot(name).await?;
         let (base, head) = (state.base.clone(), state.head.clone());
         let (commits, commit_count) = match &head {
-            Some(head) => (self.commits(&base, head, cancel).await?, self.count(&base, head, cancel).await?),
+            Some(head) => (repo.commits(&base, head).await?, repo.count(&base, head).await?),
             None => (Vec::new(), 0),
         };
-        let call = self.git.hardened(state.store.place(), "diff-tree");
+        let call = repo.git.hardened(state.store.place(), "diff-tree");
         let call =
             call.args(["-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"]);
-        let answer = call.args([base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
+        let answer = call.args([base.as_str(), state.commit.as_str(), "--"]).ok().await?;
         let mut files = parse_files(&answer.stdout);
         let file_count = files.len();
         files.truncate(FILES_CAP);
@@ -189,21 +190,23 @@ impl Repo {
 
     /// The same as one patch.
     pub async fn patch(&self, name: &Slug, cancel: &CancellationToken) -> Result<Patch> {
-        let state = self.snapshot(name, cancel).await?;
-        let call = self.git.hardened(state.store.place(), "diff-tree");
+        let repo = &self.until(cancel);
+        let state = repo.snapshot(name).await?;
+        let call = repo.git.hardened(state.store.place(), "diff-tree");
         let call = call.args(["-r", "-p", "-M", "--binary", "--no-color", "--no-ext-diff", "--no-textconv"]);
-        let answer = call.args([state.base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
+        let answer = call.args([state.base.as_str(), state.commit.as_str(), "--"]).ok().await?;
         Ok(Patch { bytes: answer.stdout, left: state.left })
     }
 
     /// The same of one file, by its path from the worktree's root.
     pub async fn patch_of(&self, name: &Slug, path: &str, cancel: &CancellationToken) -> Result<Patch> {
-        let state = self.snapshot(name, cancel).await?;
-        let call = self.git.hardened(state.store.place(), "diff-tree");
+        let repo = &self.until(cancel);
+        let state = repo.snapshot(name).await?;
+        let call = repo.git.hardened(state.store.place(), "diff-tree");
         let call = call.args(["-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv"]);
         let literal = format!(":(top,literal){path}");
         let call = call.args([state.base.as_str(), state.commit.as_str(), "--", &literal]);
-        let answer = call.run(cancel).await?.ok()?;
+        let answer = call.ok().await?;
         Ok(Patch { bytes: answer.stdout, left: state.left })
     }
 
@@ -215,13 +218,14 @@ impl Repo {
         into: Option<&str>,
         cancel: &CancellationToken,
     ) -> Result<MergePreview> {
-        if let Ok(at) = self.locate(name) {
-            let _landing_says_so = self.publish_left(&at, cancel).await;
+        let repo = &self.until(cancel);
+        if let Ok(at) = repo.locate(name) {
+            let _landing_says_so = repo.publish_left(&at).await;
         }
         let branch = format!("refs/heads/{}", branch_of(name));
         let absent = || Error::NotFound { name: name.as_str().to_owned() };
-        let head = self.resolve_ref(&branch, cancel).await?.ok_or_else(absent)?;
-        let into = self.resolve_revision(into.unwrap_or("HEAD"), cancel).await?;
+        let head = repo.resolve_ref(&branch).await?.ok_or_else(absent)?;
+        let into = repo.resolve_revision(into.unwrap_or("HEAD")).await?;
         let mut preview = MergePreview {
             into,
             head,
@@ -229,21 +233,21 @@ impl Repo {
             conflicts: Vec::new(),
             messages: Vec::new(),
         };
-        if self.count(&preview.into, &preview.head, cancel).await? == 0 {
+        if repo.count(&preview.into, &preview.head).await? == 0 {
             return Ok(preview);
         }
-        if self.count(&preview.head, &preview.into, cancel).await? == 0 {
+        if repo.count(&preview.head, &preview.into).await? == 0 {
             preview.merge = MergeKind::FastForward;
             return Ok(preview);
         }
-        let store = OneCallStore::new(self)?;
-        let call = self.git.hardened(store.place(), "merge-tree").args([
+        let store = OneCallStore::new(repo)?;
+        let call = repo.git.hardened(store.place(), "merge-tree").args([
             "--write-tree",
             "-z",
             "--name-only",
             "--messages",
         ]);
-        let answer = call.args([preview.into.as_str(), preview.head.as_str()]).run(cancel).await?;
+        let answer = call.args([preview.into.as_str(), preview.head.as_str()]).run().await?;
         match answer.status.code() {
             Some(0) => preview.merge = MergeKind::Clean,
             Some(1) => {
@@ -256,38 +260,33 @@ impl Repo {
     }
 
     /// Whether a merge of `other` into `commit` would change nothing.
-    pub(crate) async fn has_work_of(
-        &self,
-        commit: &Oid,
-        other: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<bool> {
+    pub(crate) async fn has_work_of(&self, commit: &Oid, other: &Oid) -> Result<bool> {
         let store = OneCallStore::new(self)?;
         let call = self.git.hardened(store.place(), "merge-tree").args(["--write-tree", "--no-messages"]);
-        let merged = call.args([commit.as_str(), other.as_str()]).run(cancel).await?;
+        let merged = call.args([commit.as_str(), other.as_str()]).run().await?;
         let call =
             self.git.hardened(self.store(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        let tree = call.arg(format!("{commit}^{{tree}}")).run(cancel).await?;
+        let tree = call.arg(format!("{commit}^{{tree}}")).run().await?;
         Ok(merged.status.success() && tree.status.success() && merged.line() == tree.line())
     }
 
     /// The commit that a revision names, in the place that this was opened in.
-    pub(crate) async fn resolve_revision(&self, revision: &str, cancel: &CancellationToken) -> Result<Oid> {
+    pub(crate) async fn resolve_revision(&self, revision: &str) -> Result<Oid> {
         let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
         if revision.contains(['\0', '\n']) {
             return Err(unknown());
         }
         let call =
             self.git.hardened(self.opened(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        let answer = call.arg(format!("{revision}^{{commit}}")).run(cancel).await?;
+        let answer = call.arg(format!("{revision}^{{commit}}")).run().await?;
         answer.oid().ok_or_else(unknown)
     }
 
-    async fn commits(&self, base: &Oid, head: &Oid, cancel: &CancellationToken) -> Result<Vec<Commit>> {
+    async fn commits(&self, base: &Oid, head: &Oid) -> Result<Vec<Commit>> {
         let call = self.git.hardened(self.store(), "log").args(["-z", "--no-show-signature", "--no-notes"]);
         let call = call.args(["--format=%H%x01%an%x01%at%x01%s", "--encoding=UTF-8"]);
         let call = call.arg(format!("--max-count={COMMITS_CAP}")).arg(format!("{base}..{head}")).arg("--");
-        let answer = call.run(cancel).await?.ok()?;
+        let answer = call.ok().await?;
         let parse = |record: &[u8]| {
             let text = String::from_utf8_lossy(record).into_owned();
             let mut parts = text.splitn(4, '\u{1}');
@@ -302,16 +301,16 @@ impl Repo {
     }
 
     /// The worktree as it is now, as a commit in a store of its own, without what no commit is meant to have.
-    async fn snapshot(&self, name: &Slug, cancel: &CancellationToken) -> Result<ComparedState> {
+    async fn snapshot(&self, name: &Slug) -> Result<ComparedState> {
         let at = self.locate(name)?;
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
         at.marker.finished()?;
         // What is not published is not shown: it is in no commit that anybody else can see.
-        let _landing_says_so = self.publish_left(&at, cancel).await;
-        let mut survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
-        let ignored = self.ignored_by_user(&at, &survey, cancel).await?;
+        let _landing_says_so = self.publish_left(&at).await;
+        let mut survey = self.survey(&at, IgnoredFiles::Drop).await?;
+        let ignored = self.ignored_by_user(&at, &survey).await?;
         survey.call_ignored(&ignored);
         let left = survey.leave_unmeant();
         let (base, head, uncommitted) = (at.marker.base.clone(), survey.head.clone(), survey.changes.clone());
@@ -329,7 +328,7 @@ impl Repo {
                     identity: None,
                     refs: TemporaryRefs::new(),
                 };
-                fast_import::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?
+                fast_import::write(self.git.hardened(store.place(), "fast-import"), snapshot).await?
             }
         };
         Ok(ComparedState { base, head, commit, uncommitted, left, store })

@@ -84,20 +84,16 @@ pub(crate) fn nonce_name(prefix: &str) -> String {
 }
 
 /// Writes the snapshot and gives its commit, through `fast_import` (a prepared call of that command on the store that is to have it).
-pub(crate) async fn write(
-    fast_import: GitCall,
-    snapshot: Snapshot,
-    cancel: &CancellationToken,
-) -> Result<Oid> {
+pub(crate) async fn write(fast_import: GitCall, snapshot: Snapshot) -> Result<Oid> {
     let (reader, writer) = io::pipe().map_err(|e| Error::io("opening a pipe", e))?;
     let call = fast_import.args(["--quiet", "--done", "--depth=0"]);
     let running = call.start(Stdio::from(reader), Stdio::piped())?;
-    let stop = cancel.clone();
+    let stop = running.cancel.clone();
     let feed = tokio::task::spawn_blocking(move || {
         let mut out = BufWriter::with_capacity(256 * 1024, writer);
         feed(&snapshot, &mut out, &stop)
     });
-    let output = running.finish(cancel).await;
+    let output = running.finish().await;
     let fed = feed.await.map_err(|e| Error::io("saving", io::Error::other(e)))?;
     let output = output?;
     match fed {

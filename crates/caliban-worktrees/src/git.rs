@@ -157,6 +157,7 @@ pub(crate) struct GitCall {
     name: String,
     stdin: Option<Vec<u8>>,
     on_cancel: OnCancel,
+    cancel: CancellationToken,
     /// What git takes for the common directory; an error to be told instead of a start.
     view: Result<Option<StoreView>>,
     /// How long it may make no progress, if that is limited.
@@ -175,9 +176,10 @@ enum OnCancel {
 }
 
 impl GitCall {
-    fn new(mut command: Command, subcommand: &str, on_cancel: OnCancel) -> Self {
+    fn new(git: &Git, mut command: Command, subcommand: &str, on_cancel: OnCancel) -> Self {
         command.arg(subcommand);
-        Self { command, name: subcommand.to_owned(), stdin: None, on_cancel, view: Ok(None), patience: None }
+        let (name, cancel) = (subcommand.to_owned(), git.cancel.clone());
+        Self { command, name, stdin: None, on_cancel, cancel, view: Ok(None), patience: None }
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
@@ -263,41 +265,37 @@ impl GitCall {
     }
 
     /// Runs it to its end; another exit code than 0 is an error.
-    pub(crate) async fn ok(self, cancel: &CancellationToken) -> Result<GitOutput> {
-        self.run(cancel).await?.ok()
+    pub(crate) async fn ok(self) -> Result<GitOutput> {
+        self.run().await?.ok()
     }
 
     /// Whether its exit code is 0.
-    pub(crate) async fn succeeds(self, cancel: &CancellationToken) -> Result<bool> {
-        Ok(self.run(cancel).await?.status.success())
+    pub(crate) async fn succeeds(self) -> Result<bool> {
+        Ok(self.run().await?.status.success())
     }
 
     /// Runs it to its end, whatever its exit code.
-    pub(crate) async fn run(self, cancel: &CancellationToken) -> Result<GitOutput> {
-        self.watch(cancel, &|_| {}).await
+    pub(crate) async fn run(self) -> Result<GitOutput> {
+        self.watch(&|_| {}).await
     }
 
     /// Runs it and hands over each line (or progress line) of stderr as it comes.
-    pub(crate) async fn watch(
-        self,
-        cancel: &CancellationToken,
-        line: &(dyn Fn(&str) + Sync),
-    ) -> Result<GitOutput> {
-        let Self { mut command, name, stdin, on_cancel, view, patience } = self;
+    pub(crate) async fn watch(self, line: &(dyn Fn(&str) + Sync)) -> Result<GitOutput> {
+        let Self { mut command, name, stdin, on_cancel, cancel, view, patience } = self;
         command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let view = view?;
-        let running = Running { child: spawn(&mut command)?, name, on_cancel, patience, _view: view };
-        running.finish_with(stdin, cancel, line).await
+        let running = Running { child: spawn(&mut command)?, name, on_cancel, cancel, patience, _view: view };
+        running.finish_with(stdin, line).await
     }
 
     /// Starts it with the given end of a pipe as stdin; the caller waits with [`Running::finish`]. It may have to wait for
     /// what the caller writes, so its progress is not watched.
     pub(crate) fn start(self, stdin: Stdio, stdout: Stdio) -> Result<Running> {
-        let Self { mut command, name, on_cancel, view, .. } = self;
+        let Self { mut command, name, on_cancel, cancel, view, .. } = self;
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
         let view = view?;
-        Ok(Running { child: spawn(&mut command)?, name, on_cancel, patience: None, _view: view })
+        Ok(Running { child: spawn(&mut command)?, name, on_cancel, cancel, patience: None, _view: view })
     }
 }
 
@@ -306,23 +304,23 @@ pub(crate) struct Running {
     pub(crate) child: Child,
     name: String,
     on_cancel: OnCancel,
+    pub(crate) cancel: CancellationToken,
     patience: Option<Duration>,
     _view: Option<StoreView>,
 }
 
 impl Running {
     /// Waits for its end and takes what is left of its output.
-    pub(crate) async fn finish(self, cancel: &CancellationToken) -> Result<GitOutput> {
-        self.finish_with(None, cancel, &|_| {}).await
+    pub(crate) async fn finish(self) -> Result<GitOutput> {
+        self.finish_with(None, &|_| {}).await
     }
 
     async fn finish_with(
         mut self,
         stdin: Option<Vec<u8>>,
-        cancel: &CancellationToken,
         line: &(dyn Fn(&str) + Sync),
     ) -> Result<GitOutput> {
-        let Self { child, name, on_cancel, patience, .. } = &mut self;
+        let Self { child, name, on_cancel, cancel, patience, .. } = &mut self;
         let leader = pid_of(child);
         let to = child.stdin.take().filter(|_| stdin.is_some());
         let (out, err) = (child.stdout.take(), child.stderr.take());
@@ -344,8 +342,8 @@ impl Running {
             tokio::pin!(work);
             tokio::select! {
                 done = &mut work => Some(done),
-                () = cancel.cancelled() => {
-                    if let (Some(leader), OnCancel::Ask | OnCancel::AskThenEnd) = (leader, *on_cancel) {
+                    () = cancel.cancelled() => {
+                     if let (Some(leader), OnCancel::Ask | OnCancel::AskThenEnd) = (leader, *on_cancel) {
                         // It may have ended by itself.
                         let _gone = rustix::process::kill_process(leader, rustix::process::Signal::TERM);
                     }
@@ -378,9 +376,37 @@ pub(crate) struct Git {
     pub(crate) no_attributes: &'static str,
     /// What hardened calls are told instead of the repository's configuration.
     pub(crate) format: StoreFormat,
+    /// Ends its calls: the caller has given up.
+    pub(crate) cancel: CancellationToken,
 }
 
 impl Git {
+    /// For another caller.
+    pub(crate) fn until(&self, cancel: &CancellationToken) -> Self {
+        Self { cancel: cancel.clone(), ..self.clone() }
+    }
+
+    /// Runs what `call` makes until it does not fail on another git's lock.
+    pub(crate) async fn retry_locks(
+        &self,
+        line: &(dyn Fn(&str) + Sync),
+        call: impl Fn() -> GitCall,
+    ) -> Result<GitOutput> {
+        let mut tries = 0;
+        loop {
+            let output = call().watch(line).await?;
+            tries += 1;
+            if output.status.success() || tries == LOCK_TRIES || !met_a_lock(&output.stderr) {
+                return Ok(output);
+            }
+            let pause = Duration::from_millis(LOCK_PAUSE_MS.min(5 << tries.min(6)));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.cancel.cancelled() => return Err(Error::Cancelled),
+            }
+        }
+    }
+
     /// A call that trusts the user's configuration.
     pub(crate) fn trusted(&self, directory: &Path, subcommand: &str) -> GitCall {
         let mut command = base_command(&self.options);
@@ -388,7 +414,7 @@ impl Git {
         for config in TRUSTED_CONFIG {
             command.arg("-c").arg(config);
         }
-        GitCall::new(command, subcommand, OnCancel::EndGroup)
+        GitCall::new(self, command, subcommand, OnCancel::EndGroup)
     }
 
     /// A call exactly as the user would make it. Where there is a terminal it stays in our process group: a hook may ask
@@ -398,10 +424,10 @@ impl Git {
         choose_environment(&mut command, &self.options);
         command.current_dir(directory).kill_on_drop(true);
         if self.options.has_terminal {
-            return GitCall::new(command, subcommand, OnCancel::Ask);
+            return GitCall::new(self, command, subcommand, OnCancel::Ask);
         }
         command.process_group(0);
-        GitCall::new(command, subcommand, OnCancel::AskThenEnd)
+        GitCall::new(self, command, subcommand, OnCancel::AskThenEnd)
     }
 
     /// A call that trusts nothing.
@@ -449,29 +475,8 @@ impl Git {
         if cfg!(target_os = "linux") {
             command.arg("-c").arg("core.ignoreCase=false");
         }
-        let call = GitCall::new(command, subcommand, OnCancel::EndGroup);
+        let call = GitCall::new(self, command, subcommand, OnCancel::EndGroup);
         GitCall { view, patience: Some(self.options.patience), ..call }
-    }
-}
-
-/// Runs what `call` makes until it does not fail on another git's lock.
-pub(crate) async fn retry_locks(
-    cancel: &CancellationToken,
-    line: &(dyn Fn(&str) + Sync),
-    call: impl Fn() -> GitCall,
-) -> Result<GitOutput> {
-    let mut tries = 0;
-    loop {
-        let output = call().watch(cancel, line).await?;
-        tries += 1;
-        if output.status.success() || tries == LOCK_TRIES || !met_a_lock(&output.stderr) {
-            return Ok(output);
-        }
-        let pause = Duration::from_millis(LOCK_PAUSE_MS.min(5 << tries.min(6)));
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = cancel.cancelled() => return Err(Error::Cancelled),
-        }
     }
 }
 

@@ -25,24 +25,25 @@ pub struct Glance {
 impl Repo {
     /// Looks at the working tree that this was opened in.
     pub async fn glance(&self, cancel: &CancellationToken) -> Result<Glance> {
-        let place = self.opened();
+        let repo = &self.until(cancel);
+        let place = repo.opened();
         let status = async || -> Result<Vec<String>> {
             if !matches!(place, GitPlace::Tree { .. }) {
                 return Ok(Vec::new());
             }
-            let status = self.git.with_users_rules(place, "status");
+            let status = repo.git.with_users_rules(place, "status");
             let status = status.args([
                 "--short",
                 "--untracked-files=normal",
                 "--no-renames",
                 "--ignore-submodules=all",
             ]);
-            Ok(lines(&status.ok(cancel).await?.stdout))
+            Ok(lines(&status.ok().await?.stdout))
         };
         let log = async || -> Result<Vec<String>> {
-            let log = self.git.hardened(place, "log");
+            let log = repo.git.hardened(place, "log");
             let log = log.args(["--format=%h %s", "--no-show-signature", "-n", COMMITS]);
-            let output = log.run(cancel).await?;
+            let output = log.run().await?;
             // In a repository without commits there is no log.
             Ok(if output.status.success() { lines(&output.stdout) } else { Vec::new() })
         };

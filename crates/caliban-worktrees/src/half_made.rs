@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use caliban_core::names::Slug;
 use rustix::fs::AtFlags;
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::marker::{self, Oid};
@@ -40,17 +39,12 @@ impl Repo {
     }
 
     /// Deletes a half-made worktree, and its branch if that holds nothing. Does nothing when `name` is not half-made.
-    pub(crate) async fn clear_half_made(
-        &self,
-        name: &Slug,
-        place: &OwnedFd,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    pub(crate) async fn clear_half_made(&self, name: &Slug, place: &OwnedFd) -> Result<()> {
         let Some(HalfMade { lease, admin }) = self.half_made(name, place) else { return Ok(()) };
         let path = self.path_of(name);
         let failed = |e: std::io::Error| Error::at("clearing", &path, e);
         if let Some(id) = admin.as_deref().and_then(std::path::Path::file_name) {
-            let _locked = self.lock_records(cancel).await?;
+            let _locked = self.lock_records().await?;
             let records = open_beneath::open_dir(&self.common_dir().join("worktrees")).map_err(failed)?;
             open_beneath::delete(records.as_fd(), id).map_err(failed)?;
         }
@@ -58,16 +52,16 @@ impl Repo {
         rustix::fs::unlinkat(place, name.as_str(), AtFlags::REMOVEDIR).map_err(|e| failed(e.into()))?;
         let branch = branch_of(name);
         let reference = format!("refs/heads/{branch}");
-        if let Some(tip) = self.resolve_ref(&reference, cancel).await?
-            && self.holds_nothing(&branch, &tip, cancel).await?
+        if let Some(tip) = self.resolve_ref(&reference).await?
+            && self.holds_nothing(&branch, &tip).await?
         {
-            self.update_refs(&format!("delete {reference}\0{tip}\0"), cancel).await?;
+            self.update_refs(&format!("delete {reference}\0{tip}\0")).await?;
         }
         Ok(())
     }
 
-    async fn holds_nothing(&self, branch: &str, tip: &Oid, cancel: &CancellationToken) -> Result<bool> {
-        let elsewhere = self.kept(std::slice::from_ref(tip), Some(branch), cancel).await?;
-        Ok(elsewhere && !self.checked_out(branch, None, cancel).await?)
+    async fn holds_nothing(&self, branch: &str, tip: &Oid) -> Result<bool> {
+        let elsewhere = self.kept(std::slice::from_ref(tip), Some(branch)).await?;
+        Ok(elsewhere && !self.checked_out(branch, None).await?)
     }
 }

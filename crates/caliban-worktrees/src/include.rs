@@ -30,11 +30,7 @@ pub(crate) struct Copied {
 }
 
 /// Which files are to be copied; `None` when there is no such file.
-pub(crate) async fn wanted(
-    repo: &Repo,
-    source: &Path,
-    cancel: &CancellationToken,
-) -> Result<Option<Vec<PathBuf>>> {
+pub(crate) async fn wanted(repo: &Repo, source: &Path) -> Result<Option<Vec<PathBuf>>> {
     let file = source.join(FILE);
     if !file.symlink_metadata().is_ok_and(|m| m.is_file()) {
         return Ok(None);
@@ -42,7 +38,7 @@ pub(crate) async fn wanted(
     let mut exclude = OsString::from("--exclude-from=");
     exclude.push(&file);
     let call = repo.git.hardened(repo.opened(), "ls-files").args(["-z", "--others", "--ignored"]);
-    let answer = call.arg(exclude).run(cancel).await?.ok()?;
+    let answer = call.arg(exclude).ok().await?;
     let ours = |path: &Path| path.starts_with(".caliban/worktrees");
     // A name that ends with '/' is a repository inside this one: left alone.
     let paths = split_nul(&answer.stdout).filter(|p| !p.ends_with(b"/"));

@@ -9,8 +9,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use crate::error::{Error, Result};
 use crate::fast_import::nonce_name;
 use crate::marker::Oid;
@@ -70,28 +68,22 @@ impl Drop for ScratchIndex {
 impl Repo {
     /// Makes the worktree's index that of `commit`, if it is still the one that was looked at. What a sparse checkout leaves
     /// out stays left out.
-    pub(crate) async fn bring_index_to(
-        &self,
-        at: &Located,
-        was: &IndexStamp,
-        commit: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    pub(crate) async fn bring_index_to(&self, at: &Located, was: &IndexStamp, commit: &Oid) -> Result<()> {
         let scratch = ScratchIndex::new(self.common_dir());
         scratch.fill(&at.admin)?;
         let git =
             |subcommand| self.git.hardened(self.tree(at), subcommand).env("GIT_INDEX_FILE", &scratch.path);
         // As a merge, which keeps what the index knows about files that did not change.
-        git("read-tree").args(["-i", "-m", commit.as_str()]).ok(cancel).await?;
+        git("read-tree").args(["-i", "-m", commit.as_str()]).ok().await?;
         if at.admin.join("info/sparse-checkout").is_file() {
-            let absent = git("ls-files").args(["-z", "--deleted"]).ok(cancel).await?.stdout;
+            let absent = git("ls-files").args(["-z", "--deleted"]).ok().await?.stdout;
             let call = git("sparse-checkout").args(["check-rules", "-z"]);
-            let inside = call.stdin(absent.clone()).ok(cancel).await?.stdout;
+            let inside = call.stdin(absent.clone()).ok().await?.stdout;
             let inside: BTreeSet<&[u8]> = split_nul(&inside).collect();
             let outside = split_nul(&absent).filter(|path| !inside.contains(path));
             let outside = outside.flat_map(|path| [path, b"\0"].concat()).collect();
             let call = git("update-index").args(["--skip-worktree", "-z", "--stdin"]);
-            call.stdin(outside).ok(cancel).await?;
+            call.stdin(outside).ok().await?;
         }
         // git's own lock, so that no other git writes in between.
         let lock = at.admin.join("index.lock");

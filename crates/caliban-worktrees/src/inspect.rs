@@ -90,24 +90,26 @@ pub struct Inspection {
 impl Repo {
     /// Every worktree of ours, by name.
     pub async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedWorktree>> {
-        let located = self.located()?;
+        let repo = &self.until(cancel);
+        let located = repo.located()?;
         if located.is_empty() {
             return Ok(Vec::new());
         }
-        let tips = self.tips(cancel).await?;
+        let tips = repo.tips().await?;
         Ok(located.iter().map(|at| listed(at, tips.get(&at.branch()).cloned())).collect())
     }
 
     /// Looks at one closely.
     pub async fn inspect(&self, name: &Slug, cancel: &CancellationToken) -> Result<Inspection> {
-        let at = self.locate(name)?;
+        let repo = &self.until(cancel);
+        let at = repo.locate(name)?;
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
-        let survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
-        let weighed = self.weigh(&at, &survey, cancel).await?;
+        let survey = repo.survey(&at, IgnoredFiles::Drop).await?;
+        let weighed = repo.weigh(&at, &survey).await?;
         let ahead = match &survey.head {
-            Some(head) => self.count(&at.marker.base, head, cancel).await?,
+            Some(head) => repo.count(&at.marker.base, head).await?,
             None => 0,
         };
         let Weighed { tip, branch_merged, .. } = &weighed;
@@ -125,16 +127,16 @@ impl Repo {
     }
 
     /// How many commits `to` has over `from`.
-    pub(crate) async fn count(&self, from: &Oid, to: &Oid, cancel: &CancellationToken) -> Result<u64> {
+    pub(crate) async fn count(&self, from: &Oid, to: &Oid) -> Result<u64> {
         let call = self.git.hardened(self.store(), "rev-list").arg("--count").arg(format!("{from}..{to}"));
-        let answer = call.arg("--").run(cancel).await?.ok()?;
+        let answer = call.arg("--").ok().await?;
         answer.line().parse().map_err(|_| Error::Answer { command: "rev-list", detail: answer.line() })
     }
 
-    async fn tips(&self, cancel: &CancellationToken) -> Result<BTreeMap<String, Oid>> {
+    async fn tips(&self) -> Result<BTreeMap<String, Oid>> {
         let call = self.git.hardened(self.store(), "for-each-ref");
         let call = call.args(["--format=%(refname:lstrip=2)%00%(objectname)%00", "refs/heads/caliban/"]);
-        let answer = call.run(cancel).await?.ok()?;
+        let answer = call.ok().await?;
         let fields: Vec<&[u8]> = split_nul(&answer.stdout).collect();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
         Ok(fields

@@ -137,7 +137,8 @@ impl Repo {
         on_wait: impl FnOnce(),
         cancel: &CancellationToken,
     ) -> Result<LandingTurn> {
-        let place = self.common_dir().join(LOCKED);
+        let repo = &self.until(cancel);
+        let place = repo.common_dir().join(LOCKED);
         let dir = open_beneath::open_dir(&place).map_err(|e| Error::at("opening", &place, e))?;
         Ok(LandingTurn { _held: Locked::take(dir, on_wait, cancel).await? })
     }
@@ -158,12 +159,13 @@ impl Repo {
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
     ) -> Result<Landed, NotLanded> {
+        let repo = &self.until(cancel);
         let mut known = NotLanded {
             branch: None,
             into: request.into.clone(),
             refusal: LandingRefusal::from(Error::Cancelled),
         };
-        match self.try_to_land(request, &mut known, note, cancel).await {
+        match repo.try_to_land(request, &mut known, note).await {
             Ok(landed) => Ok(landed),
             Err(refusal) => Err(NotLanded { refusal, ..known }),
         }
@@ -174,34 +176,33 @@ impl Repo {
         request: &LandRequest,
         known: &mut NotLanded,
         note: &(dyn Fn(LandNote) + Sync),
-        cancel: &CancellationToken,
     ) -> Result<Landed, LandingRefusal> {
-        let target = LandingTarget::find(self, request.into.as_deref(), cancel).await?;
+        let target = LandingTarget::find(self, request.into.as_deref()).await?;
         known.into = Some(target.name().to_owned());
         // Nobody begins to work in it while its work lands. An agent that waits for a message holds it and does nothing.
         let at = self.locate(&request.name)?;
         let _lease = match open_beneath::open_dir(&at.path) {
-            Ok(_) => self.try_hold(&at, cancel).await?,
+            Ok(_) => self.try_hold(&at).await?,
             Err(_) => None,
         };
-        let work = Work::find(self, &request.name, note, cancel).await?;
+        let work = Work::find(self, &request.name, note).await?;
         known.branch = Some(work.shown());
         // What lands must stay when the worktree goes.
         self.take_objects_in(&work.at).await?;
-        let into = target.commit(self, cancel).await?;
+        let into = target.commit(self).await?;
         let before = match LandingRecord::read(&work.at.admin) {
-            Some(record) => self.still_landed(record, &into, cancel).await?,
+            Some(record) => self.still_landed(record, &into).await?,
             None => StillLanded::default(),
         };
         let prepared = match (&request.commit, work.uncommitted.is_empty()) {
             (_, true) => None,
-            (Some(message), false) => Some(PreparedCommit::make(self, &work, message, &into, cancel).await?),
+            (Some(message), false) => Some(PreparedCommit::make(self, &work, message, &into).await?),
             (None, false) => {
                 return Err(LandingRefusal::Uncommitted { files: work.uncommitted.into_keys().collect() });
             }
         };
         let head = prepared.as_ref().map_or(&work.head, PreparedCommit::commit).clone();
-        let landed = self.land_commit(&target, &work, into, head, before, request, note, cancel).await;
+        let landed = self.land_commit(&target, &work, into, head, before, request, note).await;
         match (&landed, prepared) {
             (_, None) => {}
             (Ok(_), Some(prepared)) => {
@@ -229,9 +230,8 @@ impl Repo {
         before: StillLanded,
         request: &LandRequest,
         note: &(dyn Fn(LandNote) + Sync),
-        cancel: &CancellationToken,
     ) -> Result<(Landed, Option<LandingRecord>), LandingRefusal> {
-        let preview = self.preview(target, into, head, before.record, cancel).await?;
+        let preview = self.preview(target, into, head, before.record).await?;
         let mut landed = Landed {
             branch: work.shown(),
             into: target.name().to_owned(),
@@ -253,7 +253,7 @@ impl Repo {
             }
             // One commit without a change would say nothing; a merge still says which commits are in.
             PreviewResult::Clean(tree) => {
-                let is_empty = is_squash && tree == self.tree_of(&preview.into, cancel).await?;
+                let is_empty = is_squash && tree == self.tree_of(&preview.into).await?;
                 (!is_empty).then_some(tree)
             }
         };
@@ -261,14 +261,14 @@ impl Repo {
         let Some(merged) = merged else {
             landed.landed_as = None;
             landed.commits = 0;
-            landed.summary = self.summary(&landed.commit, &landed.commit, cancel).await?;
+            landed.summary = self.summary(&landed.commit, &landed.commit).await?;
             // Commits that come to nothing would be on nothing.
             let record = (!is_in && work.changes.file_count > 0)
                 .then(|| LandingRecord::after(preview.landed, tip, landed.commit.clone()));
             return Ok((landed, record));
         };
-        let touched = self.touched(&preview.into, &merged, cancel).await?;
-        let submodules = self.unpublished_submodules(work, &touched, &merged, cancel).await?;
+        let touched = self.touched(&preview.into, &merged).await?;
+        let submodules = self.unpublished_submodules(work, &touched, &merged).await?;
         if !submodules.is_empty() {
             return Err(LandingRefusal::SubmoduleCommits { submodules, worktree: work.worktree() });
         }
@@ -280,22 +280,22 @@ impl Repo {
                     // ends, and does not look for where the merge begins.
                     let message = "the agent's work, onto what landed before";
                     let parents = parents(&ends, request.land_as);
-                    ends.head = self.commit_tree(message, &parents, &ends.merged, cancel).await?;
+                    ends.head = self.commit_tree(message, &parents, &ends.merged).await?;
                 }
-                let here = InTree { repo: self, tree, branch: name.as_deref(), ends: &ends, note };
-                here.check(&touched, cancel).await?;
-                here.merge(&touched, &request.message, request.land_as, cancel).await?
+                let (branch, calm) = (name.as_deref(), self.uncancelled());
+                let here = InTree { repo: self, calm, tree, branch, ends: &ends, note };
+                here.check(&touched).await?;
+                here.merge(&touched, &request.message, request.land_as).await?
             }
             LandingTarget::Branch { name } => {
-                self.land_in_store(name, &ends, request, cancel).await.map_err(|error| match error {
+                self.land_in_store(name, &ends, request).await.map_err(|error| match error {
                     Error::Cancelled => LandingRefusal::from(error),
                     error => LandingRefusal::MergeFailed { error, after: TreeAfter::AsBefore },
                 })?
             }
         };
         // It has landed: nothing that fails from here on may say that it has not.
-        let never = CancellationToken::new();
-        let summary = self.summary(&ends.into, &landed.commit, &never).await;
+        let summary = self.uncancelled().summary(&ends.into, &landed.commit).await;
         landed.summary = summary.unwrap_or_else(|_| "changes not counted".to_owned());
         if let Some(commit) = before.undone {
             note(LandNote::LandsAgain { commit, into: landed.into.clone() });
@@ -305,16 +305,10 @@ impl Repo {
     }
 
     /// Merges into a branch that no tree has: a commit and the branch, nothing else. The new commit.
-    async fn land_in_store(
-        &self,
-        name: &str,
-        ends: &MergeEnds,
-        request: &LandRequest,
-        cancel: &CancellationToken,
-    ) -> Result<Oid> {
+    async fn land_in_store(&self, name: &str, ends: &MergeEnds, request: &LandRequest) -> Result<Oid> {
         // Trusted calls: the user's name and the log of their branch count.
         let git = |subcommand| self.git.trusted(self.users_directory(), subcommand);
-        let signs = git("config").args(["--type=bool", "--get", "commit.gpgSign"]).run(cancel).await?;
+        let signs = git("config").args(["--type=bool", "--get", "commit.gpgSign"]).run().await?;
         let call = match signs.line() == "true" {
             // The program that signs may ask for a passphrase on the terminal.
             true => self.git.as_user(self.users_directory(), "commit-tree").arg("-S"),
@@ -323,11 +317,11 @@ impl Repo {
         let call = call.args(["-m", request.message.as_str()]);
         let parents = parents(ends, request.land_as);
         let call = call.args(parents.iter().flat_map(|parent| ["-p", parent.as_str()]));
-        let answer = call.arg(ends.merged.as_str()).ok(cancel).await?;
+        let answer = call.arg(ends.merged.as_str()).ok().await?;
         let unknown = || Error::Answer { command: "commit-tree", detail: answer.line() };
         let commit = answer.oid().ok_or_else(unknown)?;
         let call = git("update-ref").args(["-m", "caliban agents merge"]).arg(format!("refs/heads/{name}"));
-        call.args([commit.as_str(), ends.into.as_str()]).ok(cancel).await?;
+        call.args([commit.as_str(), ends.into.as_str()]).ok().await?;
         Ok(commit)
     }
 }

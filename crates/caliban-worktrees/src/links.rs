@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::open_beneath;
@@ -141,15 +140,11 @@ pub(crate) fn make(source: &Path, worktree: BorrowedFd<'_>, links: &[LinkPath]) 
 }
 
 /// Which of them git ignores in the working tree that they come from.
-pub(crate) async fn ignored(
-    repo: &Repo,
-    links: &[LinkPath],
-    cancel: &CancellationToken,
-) -> Result<Vec<LinkPath>> {
+pub(crate) async fn ignored(repo: &Repo, links: &[LinkPath]) -> Result<Vec<LinkPath>> {
     let directories: Vec<String> = links.iter().map(|link| format!("{}/", link.text)).collect();
     let asked = asked_to_ignore(directories.iter().map(String::as_bytes));
     let call = repo.git.hardened(repo.opened(), "check-ignore").args(["-z", "--stdin"]);
-    let answer = call.stdin(asked).run(cancel).await?;
+    let answer = call.stdin(asked).run().await?;
     if !matches!(answer.status.code(), Some(0 | 1)) {
         return Err(answer.failure());
     }

@@ -28,26 +28,28 @@ impl<'a> Lookup<'a> {
     pub fn new(start: &'a Path, options: GitOptions) -> Self {
         let hidden = git_dir(start).is_none().then(|| hidden_bare(start)).flatten();
         let place = hidden.unwrap_or_else(|| start.to_owned());
-        Self { git: Git { options, no_attributes: "", format: StoreFormat::default() }, start, place }
+        let (format, cancel) = (StoreFormat::default(), CancellationToken::new());
+        Self { git: Git { options, no_attributes: "", format, cancel }, start, place }
     }
 
     /// The commit that a revision stands for now.
     pub async fn commit(&self, revision: &str, cancel: &CancellationToken) -> Result<Option<Oid>> {
-        let call =
-            self.git.trusted(&self.place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        Ok(call.arg(format!("{revision}^{{commit}}")).run(cancel).await?.oid())
+        let git = self.git.until(cancel);
+        let call = git.trusted(&self.place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+        Ok(call.arg(format!("{revision}^{{commit}}")).run().await?.oid())
     }
 
     /// Whether a commit has this path.
     pub async fn has_path(&self, commit: &str, path: &str, cancel: &CancellationToken) -> Result<bool> {
-        let call =
-            self.git.trusted(&self.place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        call.arg(format!("{commit}:{path}")).succeeds(cancel).await
+        let git = self.git.until(cancel);
+        let call = git.trusted(&self.place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+        call.arg(format!("{commit}:{path}")).succeeds().await
     }
 
     /// The root of the working tree.
     pub async fn top(&self, cancel: &CancellationToken) -> Result<PathBuf> {
-        let answer = self.git.trusted(&self.place, "rev-parse").arg("--show-toplevel").ok(cancel).await?;
+        let git = self.git.until(cancel);
+        let answer = git.trusted(&self.place, "rev-parse").arg("--show-toplevel").ok().await?;
         let bytes = answer.stdout.strip_suffix(b"\n").unwrap_or(&answer.stdout);
         Ok(PathBuf::from(OsString::from_vec(bytes.to_vec())))
     }
@@ -55,15 +57,16 @@ impl<'a> Lookup<'a> {
     /// How many files of the working tree differ from the last commit. Runs no program that the repository's configuration
     /// names: an agent could have written that.
     pub async fn uncommitted(&self, cancel: &CancellationToken) -> Result<usize> {
-        let call = self.git.trusted(&self.place, "config").args(["-z", "--name-only", "--show-scope"]);
+        let git = self.git.until(cancel);
+        let call = git.trusted(&self.place, "config").args(["-z", "--name-only", "--show-scope"]);
         // Exit code 1 is "none".
-        let found = call.args(["--includes", "--get-regexp", FILTERS]).run(cancel).await?.fields();
+        let found = call.args(["--includes", "--get-regexp", FILTERS]).run().await?.fields();
         let is_repos = |pair: &&[OsString]| pair[0] == "local" || pair[0] == "worktree";
         let filters: Vec<OsString> =
             found.chunks_exact(2).filter(is_repos).map(|pair| pair[1].clone()).collect();
-        let call = self.git.trusted(&self.place, "status").with_each(&filters, "");
+        let call = git.trusted(&self.place, "status").with_each(&filters, "");
         let call = call.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1");
-        let answer = call.args(["--porcelain=v1", "-z", "--ignore-submodules=all"]).ok(cancel).await?;
+        let answer = call.args(["--porcelain=v1", "-z", "--ignore-submodules=all"]).ok().await?;
         // The second name of a renamed file has no state in front of it.
         Ok(answer.stdout.split(|byte| *byte == 0).filter(|entry| entry.get(2) == Some(&b' ')).count())
     }

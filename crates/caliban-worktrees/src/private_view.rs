@@ -73,15 +73,16 @@ impl Repo {
         helper: &Path,
         cancel: &CancellationToken,
     ) -> Result<PrivateGit> {
-        let at = self.locate(name)?;
+        let repo = &self.until(cancel);
+        let at = repo.locate(name)?;
         at.marker.finished()?;
         if at.moved.is_some() {
             return Err(words("the worktree was moved"));
         }
         for (place, why) in [
-            (self.common_dir().join("reftable"), "the repository keeps its refs in tables"),
+            (repo.common_dir().join("reftable"), "the repository keeps its refs in tables"),
             (
-                self.common_dir().join("objects/info/alternates"),
+                repo.common_dir().join("objects/info/alternates"),
                 "the repository takes objects from another one",
             ),
             (
@@ -95,11 +96,11 @@ impl Repo {
                 return Err(words(why));
             }
         }
-        let config = config::of(self, cancel).await?;
+        let config = config::of(repo).await?;
         let id = at.admin.file_name().unwrap_or_default().to_owned();
-        let dir = self.common_dir().join(PLACE).join(name.as_str());
+        let dir = repo.common_dir().join(PLACE).join(name.as_str());
         let names = RefNames::new(name.as_str());
-        let view = PrivateGit { repo: self.clone(), at, dir, id, names, helper: helper.to_owned(), config };
+        let view = PrivateGit { repo: repo.clone(), at, dir, id, names, helper: helper.to_owned(), config };
         if Base::read(&view.dir)?.is_some_and(|base| base.made != view.at.marker.created) {
             aside(&view.dir).map_err(|e| Error::at("setting aside", &view.dir, e))?;
         }
@@ -109,28 +110,24 @@ impl Repo {
     }
 
     /// Publishes what commands of the agent's left in the private git of a worktree, if it has one. None when it has none.
-    pub(crate) async fn publish_private(
-        &self,
-        at: &Located,
-        cancel: &CancellationToken,
-    ) -> Result<Option<PrivateGit>> {
+    pub(crate) async fn publish_private(&self, at: &Located) -> Result<Option<PrivateGit>> {
         if self.common_dir().join(PLACE).join(at.name.as_str()).join("git").symlink_metadata().is_err() {
             return Ok(None);
         }
         let helper =
             self.git.options.helper.clone().ok_or_else(|| words("nobody said what puts fences up"))?;
-        let view = self.private_git(&at.name, &helper, cancel).await?;
+        let view = self.private_git(&at.name, &helper, &self.git.cancel).await?;
         let settled = tokio::task::spawn_blocking(move || view.settle().map(|_| view)).await;
         settled.map_err(|e| Error::io("publishing", io::Error::other(e)))?.map(Some)
     }
 
     /// The same before the work of an agent is looked at or landed: a worker that was killed has not published what its last command
     /// did. What cannot be published stays where it is.
-    pub(crate) async fn publish_left(&self, at: &Located, cancel: &CancellationToken) -> Result<()> {
+    pub(crate) async fn publish_left(&self, at: &Located) -> Result<()> {
         if at.moved.is_some() || at.marker.finished().is_err() {
             return Ok(());
         }
-        self.publish_private(at, cancel).await.map(drop)
+        self.publish_private(at).await.map(drop)
     }
 
     /// Deletes the private git of a worktree that is removed, when all of it was published. Otherwise it is kept under another

@@ -122,27 +122,28 @@ fn is_hook(path: &Path) -> bool {
 impl Repo {
     /// The programs that this repository makes git run then.
     pub async fn programs(&self, when: GitOccasion, cancel: &CancellationToken) -> Result<Programs> {
+        let repo = &self.until(cancel);
         let mut programs = Programs::default();
-        if !may_run_programs(self.common_dir(), when) {
+        if !may_run_programs(repo.common_dir(), when) {
             return Ok(programs);
         }
-        let files = [self.common_dir().join("config"), self.opened_git_dir().join("config.worktree")];
+        let files = [repo.common_dir().join("config"), repo.opened_git_dir().join("config.worktree")];
         for file in files.iter().filter(|file| file.symlink_metadata().is_ok()) {
-            let call = self.git.hardened(self.store(), "config").arg("--file").arg(file);
-            let listed = call.args(["--no-includes", "-z", "--list"]).ok(cancel).await?;
+            let call = repo.git.hardened(repo.store(), "config").arg("--file").arg(file);
+            let listed = call.args(["--no-includes", "-z", "--list"]).ok().await?;
             for entry in split_nul(&listed.stdout) {
                 let entry = String::from_utf8_lossy(entry);
                 let (key, value) = entry.split_once('\n').unwrap_or((&entry, "true"));
                 let lower = key.to_ascii_lowercase();
                 if runs(&lower, value, when) {
                     programs.lines.push(format!("{key} = {value}"));
-                    programs.contents.extend(self.named_by(&lower, value, file));
+                    programs.contents.extend(repo.named_by(&lower, value, file));
                 }
             }
         }
         if when == GitOccasion::Landing {
             for name in HOOKS {
-                let path = self.common_dir().join("hooks").join(name);
+                let path = repo.common_dir().join("hooks").join(name);
                 if is_hook(&path) {
                     programs.lines.push(format!("hook {name}"));
                     let content = std::fs::read(&path).unwrap_or_default();

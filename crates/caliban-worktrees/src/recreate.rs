@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use caliban_core::names::Slug;
-use tokio_util::sync::CancellationToken;
 
 use crate::create::{CreateRequest, OnProgress, Worktree};
 use crate::error::{Error, Result};
@@ -23,11 +22,10 @@ impl Repo {
         request: CreateRequest,
         left: Option<&Located>,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<Worktree> {
         let older = left.map_or(&[][..], |left| left.marker.rescues.as_slice());
-        let saved = self.saved(&request.name, older, cancel).await?;
-        let made = self.finish_removal(&request.name, left, cancel).await?;
+        let saved = self.saved(&request.name, older).await?;
+        let made = self.finish_removal(&request.name, left).await?;
         let saved = match saved {
             // The rescue that the removal made holds more than the record still does.
             Some(saved) if saved.rescue.is_some() => Some(saved),
@@ -40,16 +38,16 @@ impl Repo {
             }
         };
         let Some(Saved { head, rescue }) = saved else {
-            return self.create_at(request, None, progress, cancel).await;
+            return self.create_at(request, None, progress).await;
         };
         let asked = request.base_commit.as_deref().and_then(Oid::parse);
         let base = rescue.as_ref().and_then(|rescue| rescue.base.clone()).or(asked);
         let base = left.map(|left| left.marker.base.clone()).or(base).unwrap_or_else(|| head.clone());
         let request = CreateRequest { base_commit: Some(head.to_string()), ..request };
-        let mut worktree = self.create_at(request, Some(base.clone()), progress, cancel).await?;
+        let mut worktree = self.create_at(request, Some(base.clone()), progress).await?;
         let from = match &rescue {
             Some(rescue) => {
-                if let Err(error) = self.fill_restored(rescue, &head, &worktree, cancel).await {
+                if let Err(error) = self.fill_restored(rescue, &head, &worktree).await {
                     self.discard(&worktree, &head).await;
                     return Err(error);
                 }
@@ -67,12 +65,7 @@ impl Repo {
     }
 
     /// Deletes the record of a worktree whose files are gone, after saving what the record still held.
-    async fn finish_removal(
-        &self,
-        name: &Slug,
-        left: Option<&Located>,
-        cancel: &CancellationToken,
-    ) -> Result<Option<Rescue>> {
+    async fn finish_removal(&self, name: &Slug, left: Option<&Located>) -> Result<Option<Rescue>> {
         let path = self.path_of(name);
         if path.symlink_metadata().is_ok() {
             return Ok(None);
@@ -84,12 +77,13 @@ impl Repo {
         match (admin, left) {
             (Some(admin), _) if is_half_deleted(&admin) => {
                 let records = self.open_records()?;
-                let _records = self.lock_records(cancel).await?;
+                let _records = self.lock_records().await?;
                 self.delete_record(&admin, &records).await?;
                 Ok(None)
             }
             (Some(_), Some(_)) => {
-                self.remove(name, None, &RemoveOptions::default(), cancel).await.map(|report| report.rescue)
+                let removed = self.remove(name, None, &RemoveOptions::default(), &self.git.cancel).await;
+                removed.map(|report| report.rescue)
             }
             // Somebody else's.
             (Some(_), None) => Err(Error::Exists { name: name.as_str().to_owned(), path }),
@@ -98,19 +92,19 @@ impl Repo {
     }
 
     /// What was kept of a worktree, without the rescues that are `older` than it.
-    async fn saved(&self, name: &Slug, older: &[Oid], cancel: &CancellationToken) -> Result<Option<Saved>> {
+    async fn saved(&self, name: &Slug, older: &[Oid]) -> Result<Option<Saved>> {
         let branch = format!("refs/heads/{}", branch_of(name));
         let call =
             self.git.hardened(self.store(), "for-each-ref").args(["--format=%(refname)", branch.as_str()]);
-        let answer = call.arg(format!("{RESCUE_PREFIX}{name}*")).run(cancel).await?.ok()?;
+        let answer = call.arg(format!("{RESCUE_PREFIX}{name}*")).ok().await?;
         if answer.stdout.is_empty() {
             return Ok(None);
         }
-        let tip = self.resolve_ref(&branch, cancel).await?;
+        let tip = self.resolve_ref(&branch).await?;
         let is_of = |rescue: &Rescue| {
             rescue.head.is_some() && !older.contains(&rescue.commit) && (tip.is_none() || rescue.head == tip)
         };
-        let rescue = self.rescues_of(name, cancel).await?.into_iter().rev().find(is_of);
+        let rescue = self.rescues_of(name).await?.into_iter().rev().find(is_of);
         let head = tip.or_else(|| rescue.as_ref().and_then(|rescue| rescue.head.clone()));
         Ok(head.map(|head| Saved { head, rescue }))
     }

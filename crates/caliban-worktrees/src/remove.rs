@@ -161,7 +161,8 @@ impl Repo {
         options: &RemoveOptions,
         cancel: &CancellationToken,
     ) -> Result<RemoveReport> {
-        let at = self.locate(name)?;
+        let repo = &self.until(cancel);
+        let at = repo.locate(name)?;
         if let Some(path) = &at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path: path.clone() });
         }
@@ -173,34 +174,32 @@ impl Repo {
                 Err(Error::DiskFull { .. }) => kept.overwrite(&at.admin)?,
                 written => written?,
             }
-            return self.report_kept(&at, cancel).await;
+            return repo.report_kept(&at).await;
         }
         if is_half_deleted(&at.admin) && at.path.symlink_metadata().is_err() {
-            return self.finish(&at, cancel).await;
+            return repo.finish(&at).await;
         }
         let _lease = match (lease, open_beneath::open_dir(&at.path)) {
             (Some(lease), _) => Some(lease),
-            (None, Ok(_)) => Some(self.hold(&at, cancel).await?),
+            (None, Ok(_)) => Some(repo.hold(&at).await?),
             // Gone, or something else stands there: the survey says so.
             (None, Err(_)) => None,
         };
         // What commands of an agent left that was killed is the user's to keep.
-        let published = self.publish_private(&at, cancel).await;
+        let published = repo.publish_private(&at).await;
         // Before anything is looked for: what only a store in the worktree has would go with it.
-        let stores = self.take_objects_in(&at).await?;
+        let stores = repo.take_objects_in(&at).await?;
         // Before the lock: a survey reads what the agent left, and must not keep others waiting.
-        let mut survey = self.look(&at, options.ignored, cancel).await?;
-        let records = self.open_records()?;
-        let (_lock, waited) = self.lock_removals(&records, cancel).await?;
+        let mut survey = repo.look(&at, options.ignored).await?;
+        let records = repo.open_records()?;
+        let (_lock, waited) = repo.lock_removals(&records).await?;
         if waited == Waited::Yes {
             // Somebody may have written in the meantime, which can be minutes.
-            survey = self.look(&at, options.ignored, cancel).await?;
+            survey = repo.look(&at, options.ignored).await?;
         }
-        let weighed = self.weigh(&at, &survey, cancel).await?;
+        let weighed = repo.weigh(&at, &survey).await?;
         let ahead = match &weighed.tip {
-            Some(tip) if *tip != at.marker.base => {
-                self.count(&at.marker.base, tip, cancel).await.unwrap_or(0)
-            }
+            Some(tip) if *tip != at.marker.base => repo.count(&at.marker.base, tip).await.unwrap_or(0),
             _ => 0,
         };
         let (dirty, mut notes) = (survey.changes.clone(), survey.notes.clone());
@@ -217,7 +216,7 @@ impl Repo {
             let why: Vec<&str> =
                 reasons.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why).collect();
             survey.pending.splice(0..0, weighed.left_behind.iter().cloned());
-            let rescue = self.save(&at, survey, &why.join(" "), cancel).await?;
+            let rescue = repo.save(&at, survey, &why.join(" ")).await?;
             if !weighed.left_behind.is_empty() {
                 let commits: Vec<&str> = weighed.left_behind.iter().map(Oid::short).collect();
                 notes.push(format!(
@@ -229,15 +228,15 @@ impl Repo {
             Some(rescue)
         };
         // From here on the work is safe, and a caller that gives up must not leave half a removal.
-        let never = CancellationToken::new();
-        self.forget_stores(&stores)?;
-        let trashed = self.hide(&at)?;
+        let repo = &repo.uncancelled();
+        repo.forget_stores(&stores)?;
+        let trashed = repo.hide(&at)?;
         {
-            let _records = self.lock_records(&never).await?;
-            self.delete_record(&at.admin, &records).await?;
+            let _records = repo.lock_records().await?;
+            repo.delete_record(&at.admin, &records).await?;
         }
-        notes.extend(self.retire_private(&at, published).await);
-        let branch_fate = self.settle_branch(&at, &weighed, ahead, &never).await?;
+        notes.extend(repo.retire_private(&at, published).await);
+        let branch_fate = repo.settle_branch(&at, &weighed, ahead).await?;
         if let Some((trash, hidden)) = trashed {
             let gone =
                 tokio::task::spawn_blocking(move || open_beneath::delete(trash.as_fd(), OsStr::new(&hidden)))
@@ -246,7 +245,7 @@ impl Repo {
                 .and_then(|done| done)
                 .map_err(|e| Error::at("deleting", &at.path, e))?;
         }
-        self.tidy_place();
+        repo.tidy_place();
         Ok(RemoveReport {
             name: at.name.clone(),
             branch: at.branch(),
@@ -261,10 +260,10 @@ impl Repo {
     }
 
     /// What is in the worktree, also when git does not get through it.
-    async fn look(&self, at: &Located, ignored: IgnoredFiles, cancel: &CancellationToken) -> Result<Survey> {
-        match self.survey(at, ignored, cancel).await {
+    async fn look(&self, at: &Located, ignored: IgnoredFiles) -> Result<Survey> {
+        match self.survey(at, ignored).await {
             Err(error @ Error::Stalled { .. }) => match open_beneath::open_dir(&at.path) {
-                Ok(files) => self.survey_unreadable(at, files, cancel).await,
+                Ok(files) => self.survey_unreadable(at, files).await,
                 Err(_) => Err(error),
             },
             survey => survey,
@@ -272,25 +271,17 @@ impl Repo {
     }
 
     /// Looks for other holders of what HEAD and the branch hold.
-    pub(crate) async fn weigh(
-        &self,
-        at: &Located,
-        survey: &Survey,
-        cancel: &CancellationToken,
-    ) -> Result<Weighed> {
+    pub(crate) async fn weigh(&self, at: &Located, survey: &Survey) -> Result<Weighed> {
         let tip = match &survey.branch {
             // The status of the worktree has said where its branch is.
             Some(branch) if *branch == at.branch() => survey.head.clone(),
-            _ => self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?,
+            _ => self.resolve_ref(&format!("refs/heads/{}", at.branch())).await?,
         };
-        let checked_out_elsewhere =
-            tip.is_some() && self.checked_out(&at.branch(), Some(&at.path), cancel).await?;
+        let checked_out_elsewhere = tip.is_some() && self.checked_out(&at.branch(), Some(&at.path)).await?;
         let (merged, squashed) = match &tip {
-            Some(tip) if self.kept(std::slice::from_ref(tip), Some(&at.branch()), cancel).await? => {
-                (true, None)
-            }
+            Some(tip) if self.kept(std::slice::from_ref(tip), Some(&at.branch())).await? => (true, None),
             Some(tip) => {
-                let squashed = self.squashed(at, tip, cancel).await?;
+                let squashed = self.squashed(at, tip).await?;
                 (squashed.is_some(), squashed)
             }
             None => (false, None),
@@ -298,15 +289,15 @@ impl Repo {
         let mut stands_on: Vec<Oid> = survey.head.iter().cloned().collect();
         stands_on.extend(survey.pending.iter().cloned());
         stands_on.retain(|oid| !(merged && tip.as_ref() == Some(oid)));
-        let left_behind = self.left_behind(at, survey, tip.as_ref(), cancel).await?;
+        let left_behind = self.left_behind(at, survey, tip.as_ref()).await?;
         let stays = !merged || checked_out_elsewhere;
         let (head_elsewhere, head_kept) =
             if !stands_on.is_empty() && stands_on.iter().all(|oid| tip.as_ref() == Some(oid)) {
                 // The commit is on its own branch, which is kept; no other ref has it, as checked above.
                 (false, true)
             } else {
-                let elsewhere = self.kept(&stands_on, Some(&at.branch()), cancel).await?;
-                (elsewhere, elsewhere || (stays && self.kept(&stands_on, None, cancel).await?))
+                let elsewhere = self.kept(&stands_on, Some(&at.branch())).await?;
+                (elsewhere, elsewhere || (stays && self.kept(&stands_on, None).await?))
             };
         Ok(Weighed {
             tip,
@@ -320,15 +311,9 @@ impl Repo {
     }
 
     /// See [`Weighed::left_behind`].
-    async fn left_behind(
-        &self,
-        at: &Located,
-        survey: &Survey,
-        tip: Option<&Oid>,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<Oid>> {
+    async fn left_behind(&self, at: &Located, survey: &Survey, tip: Option<&Oid>) -> Result<Vec<Oid>> {
         let held: BTreeSet<&Oid> = survey.head.iter().chain(&survey.pending).chain(tip).collect();
-        let mut logged: BTreeSet<Oid> = self.logged_heads(at, cancel).await?.into_iter().collect();
+        let mut logged: BTreeSet<Oid> = self.logged_heads(at).await?.into_iter().collect();
         logged.retain(|oid| !held.contains(oid) && *oid != at.marker.base);
         if logged.is_empty() {
             return Ok(Vec::new());
@@ -339,7 +324,7 @@ impl Repo {
         let call = call.arg("--not").args(held.iter().map(|oid| oid.as_str()));
         let call = call.args(NOT_KEEPING.map(|pattern| format!("--exclude={pattern}"))).arg("--glob=refs/*");
         let asked = logged.iter().flat_map(|oid| [oid.as_str().as_bytes(), b"\n"].concat()).collect();
-        let answer = call.stdin(asked).ok(cancel).await?.line();
+        let answer = call.stdin(asked).ok().await?.line();
         let parents: BTreeSet<&str> = answer.lines().flat_map(|line| line.split(' ').skip(1)).collect();
         let loose: BTreeSet<&str> = answer.lines().filter_map(|line| line.split(' ').next()).collect();
         logged.retain(|oid| loose.contains(oid.as_str()) && !parents.contains(oid.as_str()));
@@ -347,26 +332,21 @@ impl Repo {
     }
 
     /// The commit that exactly this tip landed as, if it was squashed and that commit is still on a ref that is kept.
-    async fn squashed(&self, at: &Located, tip: &Oid, cancel: &CancellationToken) -> Result<Option<Oid>> {
+    async fn squashed(&self, at: &Located, tip: &Oid) -> Result<Option<Oid>> {
         let Some(landing) = LandingRecord::read(&at.admin).filter(|landing| landing.tip == *tip) else {
             return Ok(None);
         };
-        if self.resolve_ref(landing.commit.as_str(), cancel).await?.is_none() {
+        if self.resolve_ref(landing.commit.as_str()).await?.is_none() {
             return Ok(None);
         }
         // An agent could have forged the record, so check it: merging the tip into that commit must change nothing.
-        let is_in = self.has_work_of(&landing.commit, tip, cancel).await?
-            && self.kept(std::slice::from_ref(&landing.commit), Some(&at.branch()), cancel).await?;
+        let is_in = self.has_work_of(&landing.commit, tip).await?
+            && self.kept(std::slice::from_ref(&landing.commit), Some(&at.branch())).await?;
         Ok(is_in.then_some(landing.commit))
     }
 
     /// Whether every one of `commits` is reachable from a ref that is kept, leaving out `branch`.
-    pub(crate) async fn kept(
-        &self,
-        commits: &[Oid],
-        branch: Option<&str>,
-        cancel: &CancellationToken,
-    ) -> Result<bool> {
+    pub(crate) async fn kept(&self, commits: &[Oid], branch: Option<&str>) -> Result<bool> {
         if commits.is_empty() {
             return Ok(true);
         }
@@ -379,30 +359,25 @@ impl Repo {
             call = call.arg(format!("--exclude=refs/heads/{branch}"));
         }
         // Refs alone, as the store sees them: a HEAD, detached in whatever worktree, is gone with the next checkout.
-        let answer = call.args(["--glob=refs/*", "--"]).run(cancel).await?.ok()?;
+        let answer = call.args(["--glob=refs/*", "--"]).ok().await?;
         Ok(answer.stdout.is_empty())
     }
 
     /// Whether a worktree other than the one at `but` has the branch checked out. Read from the files: with many worktrees
     /// git takes long to list them.
-    pub(crate) async fn checked_out(
-        &self,
-        branch: &str,
-        but: Option<&Path>,
-        cancel: &CancellationToken,
-    ) -> Result<bool> {
+    pub(crate) async fn checked_out(&self, branch: &str, but: Option<&Path>) -> Result<bool> {
         if let Some(known) = self.checked_out_by_files(branch, but) {
             return Ok(known);
         }
-        let places = self.checkouts_of(&format!("refs/heads/{branch}"), cancel).await?;
+        let places = self.checkouts_of(&format!("refs/heads/{branch}")).await?;
         Ok(places.iter().any(|place| Some(place.as_path()) != but))
     }
 
     /// Finishes a removal that was cut short when all was saved.
-    async fn finish(&self, at: &Located, cancel: &CancellationToken) -> Result<RemoveReport> {
-        let mut report = self.report_kept(at, cancel).await?;
+    async fn finish(&self, at: &Located) -> Result<RemoveReport> {
+        let mut report = self.report_kept(at).await?;
         let records = self.open_records()?;
-        let _records = self.lock_records(cancel).await?;
+        let _records = self.lock_records().await?;
         self.delete_record(&at.admin, &records).await?;
         report.outcome = RemovalOutcome::Removed;
         report.notes = vec!["a removal that was cut short is finished".to_owned()];
@@ -453,24 +428,18 @@ impl Repo {
         gone.map_err(std::io::Error::other).and_then(|done| done).map_err(|e| Error::at("deleting", admin, e))
     }
 
-    async fn settle_branch(
-        &self,
-        at: &Located,
-        weighed: &Weighed,
-        ahead: u64,
-        cancel: &CancellationToken,
-    ) -> Result<BranchFate> {
+    async fn settle_branch(&self, at: &Located, weighed: &Weighed, ahead: u64) -> Result<BranchFate> {
         let Some(tip) = weighed.tip.clone() else { return Ok(BranchFate::Absent) };
         if !weighed.branch_merged {
             return Ok(BranchFate::Kept { tip, ahead });
         }
         let by = match tip == at.marker.base {
             true => None,
-            false => self.held_by_agents(&at.branch(), &tip, cancel).await,
+            false => self.held_by_agents(&at.branch(), &tip).await,
         };
         // Deletes the branch only at the value that was examined: a branch that has moved since is kept.
         let order = format!("delete refs/heads/{}\0{tip}\0", at.branch());
-        match self.update_refs(&order, cancel).await {
+        match self.update_refs(&order).await {
             Ok(()) if tip == at.marker.base => Ok(BranchFate::DeletedEmpty),
             Ok(()) => Ok(match weighed.squashed.clone() {
                 Some(landed) => BranchFate::DeletedSquashed { tip, landed },
@@ -481,9 +450,9 @@ impl Repo {
     }
 
     /// The ref that has the commit, when none of the user's has it.
-    async fn held_by_agents(&self, branch: &str, tip: &Oid, cancel: &CancellationToken) -> Option<String> {
+    async fn held_by_agents(&self, branch: &str, tip: &Oid) -> Option<String> {
         let call = self.git.hardened(self.store(), "for-each-ref").arg("--format=%(refname)");
-        let answer = call.arg(format!("--contains={tip}")).run(cancel).await.ok()?.ok().ok()?;
+        let answer = call.arg(format!("--contains={tip}")).run().await.ok()?.ok().ok()?;
         let text = String::from_utf8_lossy(&answer.stdout).into_owned();
         let own = format!("refs/heads/{branch}");
         let passing =
@@ -503,11 +472,11 @@ impl Repo {
     }
 
     /// What a removal says that removes nothing.
-    pub(crate) async fn report_kept(&self, at: &Located, cancel: &CancellationToken) -> Result<RemoveReport> {
-        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
+    pub(crate) async fn report_kept(&self, at: &Located) -> Result<RemoveReport> {
+        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch())).await?;
         let branch_fate = match tip {
             Some(tip) => {
-                let ahead = self.count(&at.marker.base, &tip, cancel).await.unwrap_or(0);
+                let ahead = self.count(&at.marker.base, &tip).await.unwrap_or(0);
                 BranchFate::Kept { tip, ahead }
             }
             None => BranchFate::Absent,

@@ -116,14 +116,15 @@ impl Repo {
         if !start.is_dir() {
             return Err(not_here("no such directory".into()));
         }
-        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, format: StoreFormat::default() };
+        let (format, cancel) = (StoreFormat::default(), cancel.clone());
+        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, format, cancel };
         let ask = async |place: &Path| {
             let call = git.trusted(place, "rev-parse").with_patience(git.options.patience);
             let call = call.args(["--path-format=absolute", "--show-object-format"]);
             // The last question fails where there is no working tree, after the others were answered.
             let call =
                 call.args(["--is-inside-work-tree", "--git-dir", "--git-common-dir", "--show-toplevel"]);
-            call.run(cancel).await
+            call.run().await
         };
         let mut found = ask(start).await?;
         if let (false, Some(hidden)) = (found.status.success(), hidden_bare(start)) {
@@ -143,8 +144,18 @@ impl Repo {
         if git.format.is_sha256 {
             git.no_attributes = EMPTY_TREE_SHA256;
         }
-        let root = find_root(&mut git, &common, cancel).await?;
+        let root = find_root(&mut git, &common).await?;
         Ok(Self { git, root, source, git_dir, common })
+    }
+
+    /// The same for a caller that may give up. Each public method begins with it, and what it calls knows the token.
+    pub(crate) fn until(&self, cancel: &CancellationToken) -> Self {
+        Self { git: self.git.until(cancel), ..self.clone() }
+    }
+
+    /// The same for what must come to its end, whoever gives up.
+    pub(crate) fn uncancelled(&self) -> Self {
+        self.until(&CancellationToken::new())
     }
 
     /// The root that worktrees are put beneath: the main working tree; for a bare repository the directory
@@ -284,10 +295,10 @@ impl Repo {
     }
 
     /// Where a ref is checked out, by git's own list of worktrees.
-    pub(crate) async fn checkouts_of(&self, name: &str, cancel: &CancellationToken) -> Result<Vec<PathBuf>> {
+    pub(crate) async fn checkouts_of(&self, name: &str) -> Result<Vec<PathBuf>> {
         let call = self.git.hardened(self.store(), "worktree").args(["list", "--porcelain", "-z"]);
         let (mut place, mut found, mut is_main) = (PathBuf::new(), Vec::new(), true);
-        for field in call.ok(cancel).await?.fields() {
+        for field in call.ok().await?.fields() {
             let field = field.as_encoded_bytes();
             if let Some(path) = field.strip_prefix(b"worktree ") {
                 // The first is the main tree, which git takes to be where it was told that the store is.
@@ -301,18 +312,18 @@ impl Repo {
     }
 
     /// What a ref points at, if it exists.
-    pub(crate) async fn resolve_ref(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Oid>> {
+    pub(crate) async fn resolve_ref(&self, name: &str) -> Result<Option<Oid>> {
         let call =
             self.git.hardened(self.store(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        let answer = call.arg(format!("{name}^{{commit}}")).run(cancel).await?;
+        let answer = call.arg(format!("{name}^{{commit}}")).run().await?;
         Ok(if answer.status.success() { Oid::parse(&answer.line()) } else { None })
     }
 
     /// Holds a worktree, when no work is being landed from it any more.
-    pub(crate) async fn hold(&self, at: &Located, cancel: &CancellationToken) -> Result<Lease> {
+    pub(crate) async fn hold(&self, at: &Located) -> Result<Lease> {
         let until = Instant::now() + LANDING_LIMIT;
         loop {
-            if let Some(lease) = self.try_hold(at, cancel).await? {
+            if let Some(lease) = self.try_hold(at).await? {
                 return Ok(lease);
             }
             if !self.is_landing() || Instant::now() > until {
@@ -323,7 +334,7 @@ impl Repo {
 
     /// Holds a worktree if nobody else does. Others look at leases by taking them for a moment, so a held one is asked again
     /// for a while.
-    pub(crate) async fn try_hold(&self, at: &Located, cancel: &CancellationToken) -> Result<Option<Lease>> {
+    pub(crate) async fn try_hold(&self, at: &Located) -> Result<Option<Lease>> {
         let failed = |e: std::io::Error| Error::at("locking", &at.path, e);
         for tried in 0.. {
             let dir = open_beneath::open_dir(&at.path).map_err(failed)?;
@@ -335,7 +346,7 @@ impl Repo {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOCK_LOOK) => {}
-                () = cancel.cancelled() => return Err(Error::Cancelled),
+                () = self.git.cancel.cancelled() => return Err(Error::Cancelled),
             }
         }
         Ok(None)
@@ -343,23 +354,19 @@ impl Repo {
 
     /// Takes the lock for removals: two of them must not each count on the other's branch. `records` is the
     /// open `.git/worktrees`.
-    pub(crate) async fn lock_removals(
-        &self,
-        records: &OwnedFd,
-        cancel: &CancellationToken,
-    ) -> Result<(Locked, Waited)> {
+    pub(crate) async fn lock_removals(&self, records: &OwnedFd) -> Result<(Locked, Waited)> {
         let own = open_beneath::open_dir_at(records, ".")
             .map_err(|e| Error::io("opening the records of worktrees", e))?;
         let mut waited = Waited::No;
-        let locked = Locked::take(own, || waited = Waited::Yes, cancel).await?;
+        let locked = Locked::take(own, || waited = Waited::Yes, &self.git.cancel).await?;
         Ok((locked, waited))
     }
 
     /// Takes the lock for git's records: a `git worktree add` fails when it meets one that is half written or
     /// half deleted. Held for milliseconds.
-    pub(crate) async fn lock_records(&self, cancel: &CancellationToken) -> Result<Locked> {
+    pub(crate) async fn lock_records(&self) -> Result<Locked> {
         let own = open_beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
-        Locked::take(own, || {}, cancel).await
+        Locked::take(own, || {}, &self.git.cancel).await
     }
 }
 
@@ -494,10 +501,10 @@ fn normal(path: &Path) -> PathBuf {
 
 /// Finds the root, which follows from the store alone, so that every way into a repository finds the same worktrees. Writes
 /// down what hardened calls must know of the configuration.
-async fn find_root(git: &mut Git, common: &Path, cancel: &CancellationToken) -> Result<PathBuf> {
+async fn find_root(git: &mut Git, common: &Path) -> Result<PathBuf> {
     let call = git.trusted(common, "config").env("GIT_DIR", common).with_patience(git.options.patience);
     // Exit code 1 is "none of them".
-    let found = call.args(["-z", "--get-regexp", DESCRIBING]).run(cancel).await?;
+    let found = call.args(["-z", "--get-regexp", DESCRIBING]).run().await?;
     let (mut bare, mut worktree) = (false, None);
     let mut core = BTreeMap::new();
     for entry in split_nul(&found.stdout) {

@@ -18,7 +18,7 @@ use crate::blobs::Blobs;
 use crate::create::{BaseRef, CreateRequest, OnProgress, Worktree};
 use crate::error::{Error, Result};
 use crate::fast_import::{self, Snapshot, TemporaryRefs};
-use crate::git::{GitPlace, retry_locks};
+use crate::git::GitPlace;
 use crate::marker::Oid;
 use crate::open_beneath;
 use crate::repo::{Located, Repo, split_nul};
@@ -73,20 +73,21 @@ pub enum Restored {
 impl Repo {
     /// Every rescue, oldest first.
     pub async fn rescues(&self, cancel: &CancellationToken) -> Result<Vec<Rescue>> {
+        let repo = &self.until(cancel);
         let format = "--format=%(refname)%00%(objectname)%00%(parent)%00%(committerdate:unix)%00%(contents:body)%00%01";
-        let call = self.git.hardened(self.store(), "for-each-ref").args([
+        let call = repo.git.hardened(repo.store(), "for-each-ref").args([
             format,
             "--sort=committerdate",
             RESCUE_PREFIX,
         ]);
-        let answer = call.run(cancel).await?.ok()?;
+        let answer = call.ok().await?;
         let records = answer.stdout.split(|b| *b == 1);
         Ok(records.filter_map(parse_rescue).collect())
     }
 
     /// Those of one worktree, oldest first.
-    pub(crate) async fn rescues_of(&self, name: &Slug, cancel: &CancellationToken) -> Result<Vec<Rescue>> {
-        let mut found = self.rescues(cancel).await?;
+    pub(crate) async fn rescues_of(&self, name: &Slug) -> Result<Vec<Rescue>> {
+        let mut found = self.rescues(&self.git.cancel).await?;
         found.retain(|rescue| rescue.worktree.as_ref() == Some(name));
         Ok(found)
     }
@@ -105,14 +106,15 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Restored> {
-        let rescue = self.rescue(name, cancel).await?;
+        let repo = &self.until(cancel);
+        let rescue = repo.rescue(name, cancel).await?;
         match to {
             RestoreTo::Directory(path) => {
-                self.restore_files(&rescue, &path, cancel).await?;
+                repo.restore_files(&rescue, &path).await?;
                 Ok(Restored::Directory(path))
             }
             RestoreTo::Worktree(given) => {
-                let worktree = self.restore_worktree(&rescue, given, progress, cancel).await?;
+                let worktree = repo.restore_worktree(&rescue, given, progress).await?;
                 Ok(Restored::Worktree(Box::new(worktree)))
             }
         }
@@ -120,19 +122,14 @@ impl Repo {
 
     /// Deletes a rescue for good; what it held may then be lost.
     pub async fn drop_rescue(&self, name: &str, cancel: &CancellationToken) -> Result<Rescue> {
-        let rescue = self.rescue(name, cancel).await?;
-        self.update_refs(&format!("delete {}\0{}\0", rescue.reference, rescue.commit), cancel).await?;
+        let repo = &self.until(cancel);
+        let rescue = repo.rescue(name, cancel).await?;
+        repo.update_refs(&format!("delete {}\0{}\0", rescue.reference, rescue.commit)).await?;
         Ok(rescue)
     }
 
     /// Saves all that the survey found under the next free rescue ref.
-    pub(crate) async fn save(
-        &self,
-        at: &Located,
-        survey: Survey,
-        why: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Rescue> {
+    pub(crate) async fn save(&self, at: &Located, survey: Survey, why: &str) -> Result<Rescue> {
         let refs = TemporaryRefs::new();
         let message = format!(
             "caliban: rescue of worktree {name}\n\n{why}\n\nCaliban-Worktree: {name}\nCaliban-Base: {base}\n{head}{index}",
@@ -155,29 +152,24 @@ impl Repo {
             identity: None,
             refs: refs.clone(),
         };
-        let written =
-            fast_import::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
+        let written = fast_import::write(self.git.durable(self.store(), "fast-import"), snapshot).await;
         let made = match &written {
-            Ok(written) => self.name_rescue(&at.name, written, cancel).await,
+            Ok(written) => self.name_rescue(&at.name, written).await,
             Err(_) => Err(Error::Cancelled),
         };
-        // Best effort by name: a temporary ref that stays only keeps more.
-        let never = CancellationToken::new();
-        for name in [&refs.tree, &refs.index] {
-            let _tried = self.update_refs(&format!("delete {name}\0\0"), &never).await;
-        }
+        self.forget_temporary(&refs).await;
         written?;
         let reference = made?;
-        self.rescue(reference.trim_start_matches(RESCUE_PREFIX), cancel).await
+        self.rescue(reference.trim_start_matches(RESCUE_PREFIX), &self.git.cancel).await
     }
 
     /// Makes the first of `<name>`, `<name>-2`, … that does not exist.
-    async fn name_rescue(&self, name: &Slug, written: &Oid, cancel: &CancellationToken) -> Result<String> {
+    async fn name_rescue(&self, name: &Slug, written: &Oid) -> Result<String> {
         for n in 1..SAME_NAME_CAP {
             let name = name.as_str();
             let reference =
                 if n == 1 { format!("{RESCUE_PREFIX}{name}") } else { format!("{RESCUE_PREFIX}{name}-{n}") };
-            match self.update_refs(&format!("create {reference}\0{written}\0"), cancel).await {
+            match self.update_refs(&format!("create {reference}\0{written}\0")).await {
                 Ok(()) => return Ok(reference),
                 Err(Error::Git { stderr, .. }) if stderr.contains("already exists") => {}
                 Err(e) => return Err(e),
@@ -189,16 +181,22 @@ impl Repo {
         })
     }
 
-    pub(crate) async fn update_refs(&self, orders: &str, cancel: &CancellationToken) -> Result<()> {
-        let quiet = |_: &str| {};
-        let answer = retry_locks(cancel, &quiet, || {
+    /// Best effort by name: a temporary ref that stays only keeps more.
+    pub(crate) async fn forget_temporary(&self, refs: &TemporaryRefs) {
+        for name in [&refs.tree, &refs.index] {
+            let _tried = self.uncancelled().update_refs(&format!("delete {name}\0\0")).await;
+        }
+    }
+
+    pub(crate) async fn update_refs(&self, orders: &str) -> Result<()> {
+        let answer = self.git.retry_locks(&|_| {}, || {
             let call = self.git.durable(self.store(), "update-ref").args(["--stdin", "-z"]);
             call.stdin(orders.as_bytes().to_vec())
         });
         answer.await?.ok().map(drop)
     }
 
-    async fn restore_files(&self, rescue: &Rescue, path: &Path, cancel: &CancellationToken) -> Result<()> {
+    async fn restore_files(&self, rescue: &Rescue, path: &Path) -> Result<()> {
         let taken =
             || Error::Place { path: path.to_path_buf(), why: "it exists and is not an empty directory" };
         std::fs::create_dir_all(path).map_err(|e| Error::at("making", path, e))?;
@@ -207,7 +205,7 @@ impl Repo {
             return Err(taken());
         }
         let call = self.git.hardened(self.store(), "ls-tree").args(["-r", "-z", "--full-tree"]);
-        let answer = call.arg(rescue.commit.as_str()).run(cancel).await?.ok()?;
+        let answer = call.arg(rescue.commit.as_str()).ok().await?;
         let mut store = Blobs::start(self.git.hardened(self.store(), "cat-file"))?;
         for line in split_nul(&answer.stdout) {
             let Some((words, name)) = split_tab(line) else { continue };
@@ -215,7 +213,7 @@ impl Repo {
             if let (true, Some(oid)) = (mode != "160000", Oid::parse(oid)) {
                 self.put(&mut store, root.as_fd(), name, mode, &oid).await?;
             }
-            if cancel.is_cancelled() {
+            if self.git.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
         }
@@ -227,7 +225,6 @@ impl Repo {
         rescue: &Rescue,
         given: Option<Slug>,
         progress: OnProgress<'_>,
-        cancel: &CancellationToken,
     ) -> Result<Worktree> {
         let nothing =
             || Error::RescueNotFound { name: format!("{} (as a worktree: it has no HEAD)", rescue.name) };
@@ -236,8 +233,8 @@ impl Repo {
         let mut request = CreateRequest::new(name);
         request.base_ref = BaseRef::Revision(head.to_string());
         let base = rescue.base.clone().unwrap_or_else(|| head.clone());
-        let worktree = self.create_at(request, Some(base), progress, cancel).await?;
-        match self.fill_restored(rescue, &head, &worktree, cancel).await {
+        let worktree = self.create_at(request, Some(base), progress).await?;
+        match self.fill_restored(rescue, &head, &worktree).await {
             Ok(()) => Ok(worktree),
             Err(e) => {
                 self.discard(&worktree, &head).await;
@@ -247,17 +244,11 @@ impl Repo {
     }
 
     /// Puts the saved files over the checkout of HEAD, and the saved index in its place.
-    pub(crate) async fn fill_restored(
-        &self,
-        rescue: &Rescue,
-        head: &Oid,
-        worktree: &Worktree,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    pub(crate) async fn fill_restored(&self, rescue: &Rescue, head: &Oid, worktree: &Worktree) -> Result<()> {
         let at = self.locate(&worktree.created.name)?;
         let root = worktree.lease.fd.as_fd();
         let call = self.git.hardened(self.store(), "diff-tree").args(["-r", "-z", "--raw", "--no-renames"]);
-        let answer = call.args([head.as_str(), rescue.commit.as_str(), "--"]).run(cancel).await?.ok()?;
+        let answer = call.args([head.as_str(), rescue.commit.as_str(), "--"]).ok().await?;
         let fields: Vec<&[u8]> = split_nul(&answer.stdout).collect();
         let mut puts = Vec::new();
         for pair in fields.chunks_exact(2) {
@@ -279,9 +270,9 @@ impl Repo {
         }
         if let Some(index) = &rescue.index {
             let place = GitPlace::Tree { common: self.common_dir(), git_dir: &at.admin, files: &at.path };
-            self.git.hardened(place, "read-tree").arg(index.as_str()).run(cancel).await?.ok()?;
+            self.git.hardened(place, "read-tree").arg(index.as_str()).ok().await?;
             // Only the recorded times change; what it says about differences is not our business.
-            self.git.hardened(place, "update-index").args(["-q", "--refresh"]).run(cancel).await?;
+            self.git.hardened(place, "update-index").args(["-q", "--refresh"]).run().await?;
         }
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! Sparse paths: checked, handed to git on stdin in cone mode.
 
-use tokio_util::sync::CancellationToken;
-
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::Repo;
@@ -52,12 +50,7 @@ pub(crate) fn stdin(paths: &[SparsePath]) -> Vec<u8> {
 }
 
 /// A note for each path that the base does not have: it may be meant to be made, or it is a slip.
-pub(crate) async fn missing(
-    repo: &Repo,
-    base: &Oid,
-    paths: &[SparsePath],
-    cancel: &CancellationToken,
-) -> Result<Vec<String>> {
+pub(crate) async fn missing(repo: &Repo, base: &Oid, paths: &[SparsePath]) -> Result<Vec<String>> {
     if paths.len() > PATHS_CAP {
         let path = format!("{} paths", paths.len());
         return Err(Error::SparsePath { path, why: "more than 1000 at once" });
@@ -67,7 +60,7 @@ pub(crate) async fn missing(
     }
     let asked: String = paths.iter().map(|p| format!("{base}:{}\n", p.0)).collect();
     let call = repo.git.hardened(repo.store(), "cat-file").arg("--batch-check=%(objecttype)");
-    let answer = call.stdin(asked.into_bytes()).run(cancel).await?.ok()?;
+    let answer = call.stdin(asked.into_bytes()).ok().await?;
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
     Ok(answer
         .lines()

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
 use crate::blobs;
 use crate::error::{Error, Result};
@@ -109,22 +108,17 @@ pub(crate) struct Survey {
 
 impl Repo {
     /// Looks at all of it.
-    pub(crate) async fn survey(
-        &self,
-        at: &Located,
-        ignored: IgnoredFiles,
-        cancel: &CancellationToken,
-    ) -> Result<Survey> {
-        let Ok(files) = open_beneath::open_dir(&at.path) else { return self.survey_record(at, cancel).await };
+    pub(crate) async fn survey(&self, at: &Located, ignored: IgnoredFiles) -> Result<Survey> {
+        let Ok(files) = open_beneath::open_dir(&at.path) else { return self.survey_record(at).await };
         let scratch = ScratchIndex::new(self.common_dir());
-        let Some((status, index)) = self.read_status(at, &scratch, cancel).await? else {
-            return self.survey_unreadable(at, files, cancel).await;
+        let Some((status, index)) = self.read_status(at, &scratch).await? else {
+            return self.survey_unreadable(at, files).await;
         };
         let mut survey = Survey { branch: status.branch.clone(), ..Survey::of(status.head.clone()) };
         survey.plan.unmerged = index.unmerged.clone();
-        self.fill_from_record(at, &mut survey, cancel).await?;
+        self.fill_from_record(at, &mut survey).await?;
         let fd = files.as_fd();
-        let unchanged = self.unchanged(at, &status, &index, &files, cancel).await?;
+        let unchanged = self.unchanged(at, &status, &index, &files).await?;
         for entry in &status.tracked {
             if !unchanged.contains(&entry.path) {
                 survey.tracked(entry, fd)?;
@@ -162,7 +156,7 @@ impl Repo {
         if matches!(open_beneath::look(fd, Path::new(".git")), Ok(FoundFile::Directory)) {
             survey.whole(Path::new(".git"), ChangeKind::NestedRepository);
         }
-        self.survey_unknown(at, &status, &mut survey, &files, ignored, cancel).await?;
+        self.survey_unknown(at, &status, &mut survey, &files, ignored).await?;
         survey.files = Some(files);
         survey.changes.sort();
         survey.changes.dedup();
@@ -178,7 +172,6 @@ impl Repo {
         survey: &mut Survey,
         files: &OwnedFd,
         ignored: IgnoredFiles,
-        cancel: &CancellationToken,
     ) -> Result<()> {
         let (marker, held) =
             (at.marker.clone(), files.try_clone().map_err(|e| Error::at("opening", &at.path, e))?);
@@ -200,7 +193,7 @@ impl Repo {
         }
         let doubted = match ignored {
             IgnoredFiles::Save => status.ignored.iter().cloned().collect(),
-            IgnoredFiles::Drop => self.ignored_by_new_rules(at, status, cancel).await?,
+            IgnoredFiles::Drop => self.ignored_by_new_rules(at, status).await?,
         };
         for path in &status.ignored {
             if ours.same.contains(path) || ours.changed.contains(path) {
@@ -223,7 +216,6 @@ impl Repo {
         &self,
         at: &Located,
         scratch: &ScratchIndex,
-        cancel: &CancellationToken,
     ) -> Result<Option<(GitStatus, IndexFacts)>> {
         let mut index = None;
         loop {
@@ -233,8 +225,8 @@ impl Repo {
             };
             // Both at once: on a small tree the time goes into starting git.
             let (answer, listed) = tokio::join!(
-                with(self.git.hardened(self.tree(at), "status").args(STATUS_ARGS)).run(cancel),
-                with(self.git.hardened(self.tree(at), "ls-files").args(INDEX_ARGS)).run(cancel),
+                with(self.git.hardened(self.tree(at), "status").args(STATUS_ARGS)).run(),
+                with(self.git.hardened(self.tree(at), "ls-files").args(INDEX_ARGS)).run(),
             );
             let answer = answer?;
             // A directory that git could not read would be missing from the answer.
@@ -246,18 +238,18 @@ impl Repo {
             }
             let Some(mut status) = parse_status(&answer.stdout) else { return Ok(None) };
             if index.is_some() {
-                self.forgive_sparse(at, &mut status, cancel).await?;
+                self.forgive_sparse(at, &mut status).await?;
             }
             let staged = status.tracked.iter().any(|entry| entry.staged != b'.');
             if let (true, Some(head), None) = (staged, &status.head, index)
                 && *head != at.marker.base
-                && self.index_is_base(at, cancel).await?
+                && self.index_is_base(at).await?
             {
                 // A fenced agent commits with an index of its own; this one is as old as the worktree. Brought up
                 // to HEAD beside it, it keeps what it knows about files that did not change.
                 scratch.fill(&at.admin)?;
                 let call = self.git.hardened(self.tree(at), "read-tree").env("GIT_INDEX_FILE", &scratch.path);
-                call.args(["-i", "-m", head.as_str()]).run(cancel).await?.ok()?;
+                call.args(["-i", "-m", head.as_str()]).ok().await?;
                 index = Some(&scratch.path);
                 continue;
             }
@@ -266,12 +258,7 @@ impl Repo {
     }
 
     /// Files outside the cone of a sparse worktree are not missing from it.
-    async fn forgive_sparse(
-        &self,
-        at: &Located,
-        status: &mut GitStatus,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    async fn forgive_sparse(&self, at: &Located, status: &mut GitStatus) -> Result<()> {
         let missing = |t: &Tracked| t.unstaged == b'D';
         if !status.tracked.iter().any(missing) || !at.admin.join("info/sparse-checkout").is_file() {
             return Ok(());
@@ -279,16 +266,15 @@ impl Repo {
         let bytes = |t: &Tracked| [t.path.as_os_str().as_encoded_bytes(), b"\0"].concat();
         let asked = status.tracked.iter().filter(|t| missing(t)).flat_map(bytes).collect();
         let call = self.git.hardened(self.tree(at), "sparse-checkout").args(["check-rules", "-z"]);
-        let answer = call.stdin(asked).run(cancel).await?.ok()?;
+        let answer = call.stdin(asked).ok().await?;
         let inside: BTreeSet<&[u8]> = split_nul(&answer.stdout).collect();
         status.tracked.retain(|t| !missing(t) || inside.contains(t.path.as_os_str().as_encoded_bytes()));
         Ok(())
     }
 
-    async fn index_is_base(&self, at: &Located, cancel: &CancellationToken) -> Result<bool> {
+    async fn index_is_base(&self, at: &Located) -> Result<bool> {
         let call = self.git.hardened(self.tree(at), "diff-index").args(["--cached", "--quiet"]);
-        let answer =
-            call.arg("--ignore-submodules=all").arg(at.marker.base.as_str()).arg("--").run(cancel).await?;
+        let answer = call.arg("--ignore-submodules=all").arg(at.marker.base.as_str()).arg("--").run().await?;
         Ok(answer.status.success())
     }
 }

@@ -74,8 +74,9 @@ impl Repo {
         options: &RemoveOptions,
         cancel: &CancellationToken,
     ) -> Result<SweepReport> {
+        let repo = &self.until(cancel);
         let mut orphans = Vec::new();
-        for at in self.located()?.into_iter().filter(|at| !live.contains(&at.name)) {
+        for at in repo.located()?.into_iter().filter(|at| !live.contains(&at.name)) {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
@@ -92,7 +93,7 @@ impl Repo {
             }
             let swept = match mode {
                 SweepMode::DryRun => {
-                    self.inspect(&name, cancel).await.map(|found| match found.listed.usage {
+                    repo.inspect(&name, cancel).await.map(|found| match found.listed.usage {
                         crate::Use::InUse => Swept::Left { name: name.clone(), why: "it is in use".into() },
                         crate::Use::Free => {
                             Swept::Orphan { name: name.clone(), path, needs_rescue: found.needs_rescue }
@@ -100,9 +101,9 @@ impl Repo {
                     })
                 }
                 SweepMode::Remove if options.keep == KeepWorktrees::All => {
-                    self.report_kept(&at, cancel).await.map(|report| Swept::Done(Box::new(report)))
+                    repo.report_kept(&at).await.map(|report| Swept::Done(Box::new(report)))
                 }
-                SweepMode::Remove => self
+                SweepMode::Remove => repo
                     .remove(&name, None, options, cancel)
                     .await
                     .map(|report| Swept::Done(Box::new(report))),
@@ -118,20 +119,15 @@ impl Repo {
                 Err(e) => Swept::Failed { name, error: e.to_string() },
             });
         }
-        let this = self.clone();
+        let this = repo.clone();
         let leftovers = tokio::task::spawn_blocking(move || this.sweep_trash(mode)).await;
         let mut leftovers = leftovers.map_err(|e| Error::io("sweeping", std::io::Error::other(e)))?;
-        leftovers.extend(self.sweep_half_made(live, mode, cancel).await?);
+        leftovers.extend(repo.sweep_half_made(live, mode).await?);
         Ok(SweepReport { orphans, leftovers })
     }
 
     /// What killed creations left.
-    async fn sweep_half_made(
-        &self,
-        live: &BTreeSet<Slug>,
-        mode: SweepMode,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<PathBuf>> {
+    async fn sweep_half_made(&self, live: &BTreeSet<Slug>, mode: SweepMode) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let Ok(place) = self.open_place(Missing::Fail) else { return Ok(found) };
         for (name, _) in open_beneath::entries(place.as_fd()).unwrap_or_default() {
@@ -140,7 +136,7 @@ impl Repo {
                 continue;
             }
             if mode == SweepMode::Remove {
-                self.clear_half_made(&name, &place, cancel).await?;
+                self.clear_half_made(&name, &place).await?;
             }
             found.push(self.path_of(&name));
         }

@@ -6,8 +6,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::refusal::CannotCommit;
 use crate::error::Result;
 use crate::marker::Oid;
@@ -36,7 +34,6 @@ impl Repo {
         &self,
         before: &Oid,
         paths: &[PathBuf],
-        cancel: &CancellationToken,
     ) -> Result<BTreeMap<PathBuf, Treatment>> {
         let mut treatments = BTreeMap::new();
         if paths.is_empty() {
@@ -44,15 +41,15 @@ impl Repo {
         }
         let asked = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
         let call = self.git.trusted(self.users_directory(), "check-attr").args(["-z", "--stdin", "--source"]);
-        let answer = call.arg(before.as_str()).args(ASKED).stdin(asked).ok(cancel).await?;
-        let converts = self.users_setting("core.autocrlf".as_ref(), cancel).await?;
+        let answer = call.arg(before.as_str()).args(ASKED).stdin(asked).ok().await?;
+        let converts = self.users_setting("core.autocrlf".as_ref()).await?;
         let converts = matches!(converts.as_slice(), b"true" | b"input" | b"yes" | b"on" | b"1");
         let answer: Vec<&[u8]> = answer.stdout.split(|byte| *byte == 0).collect();
         for values in answer.chunks_exact(3 * ASKED.len()) {
             let path = Path::new(OsStr::from_bytes(values[0]));
             let value = |n: usize| Value::read(values[3 * n + 2]);
             let treatment = match (value(0), value(1), value(2)) {
-                (Value::To(name), _, _) if self.is_configured(name, cancel).await? => {
+                (Value::To(name), _, _) if self.is_configured(name).await? => {
                     Treatment::Refused(CannotCommit::Filter(String::from_utf8_lossy(name).into_owned()))
                 }
                 (_, Value::To(_), _) => Treatment::Refused(CannotCommit::Encoding),
@@ -65,12 +62,12 @@ impl Repo {
     }
 
     /// Whether a filter does anything: one that nobody configured does not.
-    async fn is_configured(&self, name: &[u8], cancel: &CancellationToken) -> Result<bool> {
+    async fn is_configured(&self, name: &[u8]) -> Result<bool> {
         for part in ["clean", "process"] {
             let mut key = OsStr::new("filter.").to_owned();
             key.push(OsStr::from_bytes(name));
             key.push(format!(".{part}"));
-            if !self.users_setting(&key, cancel).await?.is_empty() {
+            if !self.users_setting(&key).await?.is_empty() {
                 return Ok(true);
             }
         }
@@ -78,9 +75,9 @@ impl Repo {
     }
 
     /// A setting of the user's git; empty when there is none.
-    async fn users_setting(&self, key: &OsStr, cancel: &CancellationToken) -> Result<Vec<u8>> {
+    async fn users_setting(&self, key: &OsStr) -> Result<Vec<u8>> {
         let call = self.git.trusted(self.users_directory(), "config").arg("--get").arg(key);
-        let found = call.run(cancel).await?;
+        let found = call.run().await?;
         Ok(if found.status.success() { found.stdout.trim_ascii().to_owned() } else { Vec::new() })
     }
 }

@@ -11,8 +11,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::preview::Touched;
 use super::refusal::{LandingRefusal, Operation, TreeAfter};
 use super::{LandAs, LandNote, MergeEnds};
@@ -28,6 +26,8 @@ const STATUS: [&str; 5] =
 /// The user's tree and the merge that is to be made in it.
 pub(super) struct InTree<'a> {
     pub(super) repo: &'a Repo,
+    /// The same for what looks at a merge that was begun, or takes it back: that comes to its end, whoever gives up.
+    pub(super) calm: Repo,
     pub(super) tree: &'a Path,
     /// The branch that is checked out there.
     pub(super) branch: Option<&'a str>,
@@ -41,13 +41,9 @@ impl InTree<'_> {
     }
 
     /// Refuses a tree in which the merge would meet what is not committed, or another operation that is not finished.
-    pub(super) async fn check(
-        &self,
-        touched: &[Touched],
-        cancel: &CancellationToken,
-    ) -> Result<(), LandingRefusal> {
+    pub(super) async fn check(&self, touched: &[Touched]) -> Result<(), LandingRefusal> {
         let (tree, git_dir) = (self.tree.to_owned(), self.repo.opened_git_dir());
-        if let Some(operation) = self.repo.unfinished(git_dir, cancel).await? {
+        if let Some(operation) = self.repo.unfinished(git_dir).await? {
             let is_same_merge = operation == Operation::Merge && self.is_same_merge();
             return Err(LandingRefusal::UnfinishedHere { operation, tree, is_same_merge });
         }
@@ -55,7 +51,7 @@ impl InTree<'_> {
         if lock.symlink_metadata().is_ok() {
             return Err(LandingRefusal::IndexLocked { tree, lock });
         }
-        let status = self.git("status").args(STATUS).ok(cancel).await?.fields();
+        let status = self.git("status").args(STATUS).ok().await?.fields();
         let (mut staged, mut announced, mut dirty) = (Vec::new(), Vec::new(), BTreeSet::new());
         for entry in &status {
             let Some((marks, path)) = entry.as_bytes().split_at_checked(3) else { continue };
@@ -69,7 +65,7 @@ impl InTree<'_> {
             }
         }
         if !staged.is_empty() {
-            let index = self.git("write-tree").run(cancel).await?;
+            let index = self.git("write-tree").run().await?;
             let is_same_merge = index.oid().as_ref() == Some(&self.ends.merged);
             return Err(LandingRefusal::Staged { tree, files: staged, is_same_merge });
         }
@@ -79,8 +75,8 @@ impl InTree<'_> {
         let is_dirty = |touched: &&Touched| dirty.contains(&touched.path);
         let mut in_the_way: BTreeSet<PathBuf> =
             touched.iter().filter(is_dirty).map(|touched| touched.path.clone()).collect();
-        in_the_way.extend(self.unwatched(touched, cancel).await?);
-        in_the_way.extend(self.untracked(touched, cancel).await?);
+        in_the_way.extend(self.unwatched(touched).await?);
+        in_the_way.extend(self.untracked(touched).await?);
         if in_the_way.is_empty() {
             return Ok(());
         }
@@ -93,7 +89,6 @@ impl InTree<'_> {
         touched: &[Touched],
         message: &str,
         how: LandAs,
-        cancel: &CancellationToken,
     ) -> Result<Oid, LandingRefusal> {
         let MergeEnds { into, head, .. } = self.ends;
         if self.head().await.is_none_or(|(commit, _)| commit != *into) {
@@ -114,7 +109,7 @@ impl InTree<'_> {
             }
         };
         for step in steps {
-            let output = match step.run(cancel).await {
+            let output = match step.run().await {
                 Ok(output) => output,
                 // It could not be started, or its hooks did not end. What the step before did is taken back.
                 Err(error) => {
@@ -125,7 +120,7 @@ impl InTree<'_> {
                     });
                 }
             };
-            let is_cut = cancel.is_cancelled() || output.status.signal().is_some();
+            let is_cut = self.repo.git.cancel.is_cancelled() || output.status.signal().is_some();
             if output.status.success() && !is_cut {
                 continue;
             }
@@ -158,11 +153,10 @@ impl InTree<'_> {
     /// Whether the first commit over where the merge began has the tree that was tried. A hook may change what is committed.
     async fn is_as_tried(&self, commit: &Oid) -> bool {
         let MergeEnds { into, merged, .. } = self.ends;
-        let never = CancellationToken::new();
-        let call = self.repo.git.hardened(self.repo.opened(), "rev-list").arg("--first-parent");
-        let Ok(made) = call.arg(format!("{into}..{commit}")).arg("--").ok(&never).await else { return true };
+        let call = self.calm.git.hardened(self.calm.opened(), "rev-list").arg("--first-parent");
+        let Ok(made) = call.arg(format!("{into}..{commit}")).arg("--").ok().await else { return true };
         let Some(first) = made.line().lines().last().and_then(Oid::parse) else { return true };
-        match self.repo.tree_of(&first, &never).await {
+        match self.calm.tree_of(&first).await {
             Ok(tree) if tree != *merged => self.has_hooks().await,
             _ => true,
         }
@@ -170,8 +164,8 @@ impl InTree<'_> {
 
     /// Whether there is any hook; also when that is not known.
     async fn has_hooks(&self) -> bool {
-        let call = self.repo.git.as_user(self.tree, "rev-parse").args(["--git-path", "hooks"]);
-        let Ok(found) = call.ok(&CancellationToken::new()).await else { return true };
+        let call = self.calm.git.as_user(self.tree, "rev-parse").args(["--git-path", "hooks"]);
+        let Ok(found) = call.ok().await else { return true };
         let place = self.tree.join(OsStr::from_bytes(found.stdout.trim_ascii_end()));
         let is_hook = |entry: std::fs::DirEntry| {
             entry.path().extension() != Some(OsStr::new("sample"))
@@ -182,15 +176,19 @@ impl InTree<'_> {
 
     /// Takes back a merge whose commit is made.
     async fn take_back(&self, commit: &Oid, touched: &[Touched]) -> TreeAfter {
-        let (into, never) = (&self.ends.into, CancellationToken::new());
-        let Ok(mut made) = self.repo.touched(into, commit, &never).await else {
+        let into = &self.ends.into;
+        let Ok(mut made) = self.calm.touched(into, commit).await else {
             return TreeAfter::HeadMoved(self.tree.to_owned());
         };
         let is_new = |touched: &&Touched| made.iter().all(|made| made.path != touched.path);
         let others: Vec<Touched> = touched.iter().filter(is_new).cloned().collect();
         made.extend(others);
-        let back = self.git("update-ref").args(["-m", "caliban agents merge: taken back", "HEAD"]);
-        match back.args([into.as_str(), commit.as_str()]).succeeds(&never).await {
+        let back = self.calm.git.trusted(self.tree, "update-ref").args([
+            "-m",
+            "caliban agents merge: taken back",
+            "HEAD",
+        ]);
+        match back.args([into.as_str(), commit.as_str()]).succeeds().await {
             Ok(true) => self.undo(&made).await,
             _ => TreeAfter::HeadMoved(self.tree.to_owned()),
         }
@@ -201,7 +199,7 @@ impl InTree<'_> {
         let MergeEnds { into, head, merged } = self.ends;
         match how {
             LandAs::Squash => {
-                let tree = self.repo.tree_of(commit, &CancellationToken::new()).await;
+                let tree = self.calm.tree_of(commit).await;
                 *parents == [into.clone()] && tree.is_ok_and(|tree| tree == *merged)
             }
             LandAs::Merge => *parents == [into.clone(), head.clone()],
@@ -210,9 +208,9 @@ impl InTree<'_> {
 
     /// The commit that HEAD is at, and its parents.
     async fn head(&self) -> Option<(Oid, Vec<Oid>)> {
-        let call = self.repo.git.hardened(self.repo.opened(), "rev-list");
+        let call = self.calm.git.hardened(self.calm.opened(), "rev-list");
         let call = call.args(["--parents", "--max-count=1", "HEAD", "--"]);
-        let line = call.ok(&CancellationToken::new()).await.ok()?.line();
+        let line = call.ok().await.ok()?.line();
         let mut oids = line.split(' ').filter_map(Oid::parse);
         Some((oids.next()?, oids.collect()))
     }
@@ -242,7 +240,7 @@ impl InTree<'_> {
         }
         if is_merging {
             // Best effort by name: the next merge looks at what is left.
-            let _tried = self.git("merge").arg("--quit").run(&CancellationToken::new()).await;
+            let _tried = self.calm.git.trusted(self.tree, "merge").arg("--quit").run().await;
         }
         // Best effort: the file only holds a prepared message, which nothing reads any more.
         let _gone = std::fs::remove_file(git_dir.join("SQUASH_MSG"));
@@ -252,19 +250,17 @@ impl InTree<'_> {
     /// Takes back, path by path, what git wrote and what a hook changed. What is neither HEAD's nor the merge's goes into the
     /// store first.
     async fn put_back(&self, touched: &[Touched]) -> Result<()> {
-        let never = CancellationToken::new();
-        let git = |subcommand| self.git(subcommand).env("GIT_LITERAL_PATHSPECS", "1");
-        let index = git("ls-files").arg("-z").ok(&never).await?.fields();
+        let git = |subcommand| self.calm.git.trusted(self.tree, subcommand).env("GIT_LITERAL_PATHSPECS", "1");
+        let index = git("ls-files").arg("-z").ok().await?.fields();
         let index: BTreeSet<OsString> = index.into_iter().collect();
-        let changed =
-            git("diff-files").args(["--name-only", "--no-ext-diff", "-z"]).ok(&never).await?.fields();
+        let changed = git("diff-files").args(["--name-only", "--no-ext-diff", "-z"]).ok().await?.fields();
         let changed: BTreeSet<OsString> = changed.into_iter().collect();
         for Touched { path, was, will_be } in touched {
             let is_file = self.tree.join(path).symlink_metadata().is_ok_and(|found| found.is_file());
             if !is_file || (index.contains(path.as_os_str()) && !changed.contains(path.as_os_str())) {
                 continue;
             }
-            let blob = git("hash-object").args(["-w", "--"]).arg(path).ok(&never).await?.line();
+            let blob = git("hash-object").args(["-w", "--"]).arg(path).ok().await?.line();
             let is_known = [was, will_be].into_iter().flatten().any(|known| known.oid == blob);
             if !is_known {
                 (self.note)(LandNote::HookChanged { path: path.clone(), blob });
@@ -274,7 +270,7 @@ impl InTree<'_> {
             touched.iter().filter(of).flat_map(|t| [t.path.as_os_str().as_bytes(), b"\0"].concat()).collect()
         };
         let reset = git("reset").args(["--quiet", "--pathspec-from-file=-", "--pathspec-file-nul"]);
-        reset.stdin(listed(&|_| true)).ok(&never).await?;
+        reset.stdin(listed(&|_| true)).ok().await?;
         for Touched { path, .. } in touched.iter().filter(|touched| touched.was.is_none()) {
             let place = self.tree.join(path);
             if place.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
@@ -288,7 +284,7 @@ impl InTree<'_> {
             }
         }
         let back = git("checkout-index").args(["--force", "-z", "--stdin"]);
-        back.stdin(listed(&|touched| touched.was.is_some())).ok(&never).await.map(drop)
+        back.stdin(listed(&|touched| touched.was.is_some())).ok().await.map(drop)
     }
 
     /// Whether every touched path is as HEAD has it, there and in the index.
@@ -301,20 +297,20 @@ impl InTree<'_> {
         }
         let paths: BTreeSet<&[u8]> =
             touched.iter().map(|touched| touched.path.as_os_str().as_bytes()).collect();
-        let entries = self.git("status").args(STATUS).ok(&CancellationToken::new()).await?.fields();
+        let entries = self.calm.git.trusted(self.tree, "status").args(STATUS).ok().await?.fields();
         Ok(!entries.iter().any(|entry| entry.as_bytes().get(3..).is_some_and(|path| paths.contains(path))))
     }
 
     /// Tracked files that git was told not to look at ("assume unchanged", "skip worktree") and that differ: git would
     /// not tell, and may lose them.
-    async fn unwatched(&self, touched: &[Touched], cancel: &CancellationToken) -> Result<Vec<PathBuf>> {
+    async fn unwatched(&self, touched: &[Touched]) -> Result<Vec<PathBuf>> {
         let touched: BTreeSet<&Path> = touched
             .iter()
             .filter(|touched| touched.was.is_some())
             .map(|touched| touched.path.as_path())
             .collect();
         let mut found = Vec::new();
-        for entry in self.git("ls-files").args(["-v", "--stage", "-z"]).ok(cancel).await?.fields() {
+        for entry in self.git("ls-files").args(["-v", "--stage", "-z"]).ok().await?.fields() {
             let bytes = entry.as_bytes();
             let Some(tag) = bytes.first().filter(|tag| **tag == b'S' || tag.is_ascii_lowercase()) else {
                 continue;
@@ -331,7 +327,7 @@ impl InTree<'_> {
             }
             let words = String::from_utf8_lossy(&bytes[..tab]).into_owned();
             let recorded = words.split(' ').nth(2).unwrap_or_default().to_owned();
-            let now = self.git("hash-object").arg("--").arg(path).run(cancel).await?;
+            let now = self.git("hash-object").arg("--").arg(path).run().await?;
             if self.tree.join(path).is_symlink() || now.line() != recorded {
                 found.push(path.to_owned());
             }
@@ -341,13 +337,13 @@ impl InTree<'_> {
 
     /// Files that git does not track, ignored ones too, where the merge would put something: git would overwrite them, or
     /// stop half-way.
-    async fn untracked(&self, touched: &[Touched], cancel: &CancellationToken) -> Result<Vec<PathBuf>> {
+    async fn untracked(&self, touched: &[Touched]) -> Result<Vec<PathBuf>> {
         let is_new = |touched: &&Touched| touched.will_be.is_some() && touched.was.is_none();
         let new: Vec<&Path> = touched.iter().filter(is_new).map(|touched| touched.path.as_path()).collect();
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let tracked = self.git("ls-files").arg("-z").ok(cancel).await?.fields();
+        let tracked = self.git("ls-files").arg("-z").ok().await?.fields();
         let tracked: BTreeSet<OsString> = tracked.into_iter().collect();
         let mut found = Vec::new();
         for path in new {
@@ -361,7 +357,7 @@ impl InTree<'_> {
                 if there.is_dir() {
                     // A file or link in the place of a directory: all that is in it would go.
                     let call = self.git("ls-files").args(["--others", "-z", "--"]).arg(literal(path));
-                    found.extend(call.ok(cancel).await?.fields().into_iter().map(PathBuf::from));
+                    found.extend(call.ok().await?.fields().into_iter().map(PathBuf::from));
                 } else if !tracked.contains(place.as_os_str()) {
                     found.push(place.clone());
                 }

@@ -9,8 +9,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::attributes::{Treatment, has_crlf, looks_like_text};
 use super::refusal::{CannotCommit, LandingRefusal};
 use super::work::Work;
@@ -39,7 +37,6 @@ impl PreparedCommit {
         work: &Work,
         message: &str,
         into: &Oid,
-        cancel: &CancellationToken,
     ) -> Result<Self, LandingRefusal> {
         let worktree = work.worktree();
         if work.branch.as_deref() != Some(&work.changes.branch) {
@@ -47,7 +44,7 @@ impl PreparedCommit {
         }
         let files = open_beneath::open_dir(&worktree).map_err(|e| Error::at("opening", &worktree, e))?;
         let before = work.head.clone();
-        let index = index(repo, work, cancel).await?;
+        let index = index(repo, work).await?;
         let refuse = |(path, why): (String, CannotCommit)| LandingRefusal::CannotCommit {
             path,
             why,
@@ -55,8 +52,8 @@ impl PreparedCommit {
         };
         let plan = plan(&files, work, &index).map_err(refuse)?;
         let read: Vec<PathBuf> = plan.paths.iter().filter(|path| is_file(&files, path)).cloned().collect();
-        let mut treatments = repo.treatments(&before, &read, cancel).await?;
-        repo.decide_guesses(&files, &before, &mut treatments, cancel).await?;
+        let mut treatments = repo.treatments(&before, &read).await?;
+        repo.decide_guesses(&files, &before, &mut treatments).await?;
         let mut text = BTreeSet::new();
         for (path, treatment) in treatments {
             match treatment {
@@ -71,7 +68,7 @@ impl PreparedCommit {
             }
         }
         let place = format!("refs/caliban/tmp/landing-{}", work.at.name.as_str());
-        let earlier = repo.resolve_ref(&place, cancel).await?;
+        let earlier = repo.resolve_ref(&place).await?;
         let snapshot = Snapshot {
             head: Some(before.clone()),
             other_parents: Vec::new(),
@@ -79,18 +76,18 @@ impl PreparedCommit {
             plan,
             text,
             message: format!("{}\n", message.trim_end()),
-            identity: repo.users_identity(cancel).await?,
+            identity: repo.users_identity().await?,
             refs: TemporaryRefs { tree: place.clone(), index: format!("{place}-index") },
         };
         // A merge that was killed may have left the ref.
         let fast_import = repo.git.durable(repo.store(), "fast-import").arg("--force");
-        let mut commit = fast_import::write(fast_import, snapshot, cancel).await?;
+        let mut commit = fast_import::write(fast_import, snapshot).await?;
         if let Some(earlier) = earlier
-            && repo.is_same_change(&earlier, &commit, cancel).await?
-            && repo.is_ancestor(&earlier, into, cancel).await?
+            && repo.is_same_change(&earlier, &commit).await?
+            && repo.is_ancestor(&earlier, into).await?
         {
             // A merge that was killed landed it already.
-            repo.update_refs(&format!("update {place}\0{earlier}\0{commit}\0"), cancel).await?;
+            repo.update_refs(&format!("update {place}\0{earlier}\0{commit}\0")).await?;
             commit = earlier;
         }
         Ok(Self { at: work.at.clone(), index: work.index.clone(), before, commit, place })
@@ -109,18 +106,18 @@ impl PreparedCommit {
             return Err(error);
         }
         let Self { at, index, before, commit, place } = self;
-        let never = CancellationToken::new();
+        let repo = repo.uncancelled();
         let order =
             format!("update refs/heads/{}\0{commit}\0{before}\0delete {place}\0{commit}\0", at.branch());
-        repo.update_refs(&order, &never).await?;
-        repo.bring_index_to(&at, &index, &commit, &never).await
+        repo.update_refs(&order).await?;
+        repo.bring_index_to(&at, &index, &commit).await
     }
 
     /// It has not landed: only the temporary ref goes.
     pub(super) async fn discard(self, repo: &Repo) {
         // Best effort by name: a ref that stays only keeps more, and the next merge overwrites it.
         let order = format!("delete {}\0{}\0", self.place, self.commit);
-        let _tried = repo.update_refs(&order, &CancellationToken::new()).await;
+        let _tried = repo.uncancelled().update_refs(&order).await;
     }
 }
 
@@ -162,17 +159,13 @@ fn plan(
 }
 
 /// Mode and blob of every path in the worktree's index, when something is staged.
-async fn index(
-    repo: &Repo,
-    work: &Work,
-    cancel: &CancellationToken,
-) -> Result<BTreeMap<PathBuf, (String, Oid)>> {
+async fn index(repo: &Repo, work: &Work) -> Result<BTreeMap<PathBuf, (String, Oid)>> {
     let mut found = BTreeMap::new();
     if !work.uncommitted.values().any(|kinds| kinds.contains(&ChangeKind::Staged)) {
         return Ok(found);
     }
     let call = repo.git.hardened(repo.tree(&work.at), "ls-files").args(["-z", "--stage"]);
-    for entry in call.ok(cancel).await?.fields() {
+    for entry in call.ok().await?.fields() {
         let bytes = entry.as_bytes();
         let Some(tab) = bytes.iter().position(|byte| *byte == b'\t') else { continue };
         let words = String::from_utf8_lossy(&bytes[..tab]).into_owned();
@@ -193,14 +186,13 @@ impl Repo {
         files: &OwnedFd,
         before: &Oid,
         treatments: &mut BTreeMap<PathBuf, Treatment>,
-        cancel: &CancellationToken,
     ) -> Result<()> {
         let guessed = |treatment: &Treatment| *treatment == Treatment::Guessed;
         for (path, treatment) in treatments.iter_mut().filter(|(_, treatment)| guessed(treatment)) {
             let is_text =
                 read_text(files, path)?.is_some_and(|(bytes, _)| has_crlf(&bytes) && looks_like_text(&bytes));
             let had_crlf = is_text && {
-                let blob = self.committed(before, path, cancel).await?;
+                let blob = self.committed(before, path).await?;
                 blob.is_some_and(|(bytes, _)| has_crlf(&bytes))
             };
             *treatment = if is_text && !had_crlf { Treatment::Text } else { Treatment::Kept };
@@ -214,20 +206,19 @@ impl Repo {
         at: &Located,
         head: &Oid,
         uncommitted: &mut BTreeMap<String, BTreeSet<ChangeKind>>,
-        cancel: &CancellationToken,
     ) -> Result<()> {
         let is_modified =
             |kinds: &BTreeSet<ChangeKind>| kinds.iter().all(|kind| *kind == ChangeKind::Modified);
         let modified: Vec<PathBuf> =
             uncommitted.iter().filter(|(_, kinds)| is_modified(kinds)).map(|(path, _)| path.into()).collect();
         let Ok(files) = open_beneath::open_dir(&at.path) else { return Ok(()) };
-        for (path, treatment) in self.treatments(head, &modified, cancel).await? {
+        for (path, treatment) in self.treatments(head, &modified).await? {
             if !matches!(treatment, Treatment::Text | Treatment::Guessed) {
                 continue;
             }
             let Some((bytes, executable)) = read_text(&files, &path)? else { continue };
             if has_crlf(&bytes)
-                && self.committed(head, &path, cancel).await?
+                && self.committed(head, &path).await?
                     == Some((fast_import::with_unix_line_ends(&bytes), executable))
             {
                 uncommitted.remove(&*path.to_string_lossy());
@@ -237,34 +228,29 @@ impl Repo {
     }
 
     /// A file of a commit, and whether it is executable.
-    async fn committed(
-        &self,
-        commit: &Oid,
-        path: &Path,
-        cancel: &CancellationToken,
-    ) -> Result<Option<(Vec<u8>, bool)>> {
+    async fn committed(&self, commit: &Oid, path: &Path) -> Result<Option<(Vec<u8>, bool)>> {
         let call = self.git.hardened(self.store(), "ls-tree").env("GIT_LITERAL_PATHSPECS", "1");
-        let listed = call.args(["-z", "--full-tree", commit.as_str(), "--"]).arg(path).ok(cancel).await?;
+        let listed = call.args(["-z", "--full-tree", commit.as_str(), "--"]).arg(path).ok().await?;
         let is_executable = listed.stdout.starts_with(b"100755 ");
         let mut name = OsString::from(format!("{commit}:"));
         name.push(path);
-        let blob = self.git.hardened(self.store(), "cat-file").arg("blob").arg(name).run(cancel).await?;
+        let blob = self.git.hardened(self.store(), "cat-file").arg("blob").arg(name).run().await?;
         Ok(blob.status.success().then_some((blob.stdout, is_executable)))
     }
 
-    async fn users_identity(&self, cancel: &CancellationToken) -> Result<Option<Identity>> {
-        let ask = |which| self.git.trusted(self.users_directory(), "var").arg(which).ok(cancel);
+    async fn users_identity(&self) -> Result<Option<Identity>> {
+        let ask = |which| self.git.trusted(self.users_directory(), "var").arg(which).ok();
         let author = ask("GIT_AUTHOR_IDENT").await?.line();
         let committer = ask("GIT_COMMITTER_IDENT").await?.line();
         Ok(Some(Identity { author, committer }))
     }
 
     /// Whether two commits have the same tree on the same parent.
-    async fn is_same_change(&self, one: &Oid, other: &Oid, cancel: &CancellationToken) -> Result<bool> {
+    async fn is_same_change(&self, one: &Oid, other: &Oid) -> Result<bool> {
         let call = self.git.hardened(self.store(), "rev-parse");
         let asked =
             [format!("{one}^{{tree}}"), format!("{other}^{{tree}}"), format!("{one}^"), format!("{other}^")];
-        let found = call.args(asked).run(cancel).await?.line();
+        let found = call.args(asked).run().await?.line();
         Ok(matches!(found.lines().collect::<Vec<_>>().as_slice(), [a, b, c, d] if a == b && c == d))
     }
 }

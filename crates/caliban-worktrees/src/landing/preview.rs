@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use tokio_util::sync::CancellationToken;
-
 use super::record::LandingRecord;
 use super::target::LandingTarget;
 use crate::diff;
@@ -68,17 +66,16 @@ impl Repo {
         into: Oid,
         head: Oid,
         before: Option<LandingRecord>,
-        cancel: &CancellationToken,
     ) -> Result<Preview> {
         let landed = match before {
             // An agent that took the landed commit over shares it: then git sees by itself what is in.
-            Some(record) if !self.is_ancestor(&record.commit, &head, cancel).await? => Some(record),
+            Some(record) if !self.is_ancestor(&record.commit, &head).await? => Some(record),
             _ => None,
         };
         let call = self.git.hardened(self.store(), "rev-list").arg("--count");
         let call = call.arg(head.as_str()).arg(format!("^{into}"));
         let call = call.args(landed.iter().map(|record| format!("^{}", record.tip))).arg("--");
-        let count = call.ok(cancel).await?.line();
+        let count = call.ok().await?.line();
         let commits =
             count.parse().map_err(|_| Error::Answer { command: "rev-list", detail: count.clone() })?;
         if commits == 0 {
@@ -88,18 +85,17 @@ impl Repo {
             Some(record) => {
                 // On no ref. git finds by it where the merge begins, as it would if the squash had been a merge.
                 let parents = [&into, &record.tip];
-                self.commit_tree("landed before", &parents, &self.tree_of(&into, cancel).await?, cancel)
-                    .await?
+                self.commit_tree("landed before", &parents, &self.tree_of(&into).await?).await?
             }
             None => into.clone(),
         };
         let call = match target {
             // Trusted, so that it foretells what `git merge` will do there with the user's attributes and merge drivers.
             LandingTarget::Here { tree, .. } => self.git.trusted(tree, "merge-tree"),
-            LandingTarget::Branch { .. } => self.merge_tree_in_store(&into, cancel).await?,
+            LandingTarget::Branch { .. } => self.merge_tree_in_store(&into).await?,
         };
         let call = call.args(["--write-tree", "-z", "--name-only", "--no-messages"]);
-        let answer = call.args([ours.as_str(), head.as_str()]).run(cancel).await?;
+        let answer = call.args([ours.as_str(), head.as_str()]).run().await?;
         let mut found = answer.fields().into_iter().map(|field| field.to_string_lossy().into_owned());
         let first = found.next().and_then(|tree| Oid::parse(&tree));
         let result = match (answer.status.code(), first) {
@@ -112,14 +108,10 @@ impl Repo {
 
     /// A `merge-tree` with the attributes of `into` that runs nothing. Where a driver would have to run that somebody has
     /// configured, the merge is a conflict.
-    pub(super) async fn merge_tree_in_store(
-        &self,
-        into: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<GitCall> {
+    pub(super) async fn merge_tree_in_store(&self, into: &Oid) -> Result<GitCall> {
         let call =
             self.git.trusted(self.users_directory(), "config").with_patience(self.git.options.patience);
-        let found = call.args(["-z", "--name-only", "--get-regexp", DRIVERS]).run(cancel).await?;
+        let found = call.args(["-z", "--name-only", "--get-regexp", DRIVERS]).run().await?;
         // Exit code 1 is "none"; any other is a configuration that no git reads.
         if !matches!(found.status.code(), Some(0 | 1)) {
             return Err(found.failure());
@@ -133,37 +125,26 @@ impl Repo {
     }
 
     /// Makes a commit in the user's name, which no ref holds.
-    pub(super) async fn commit_tree(
-        &self,
-        message: &str,
-        parents: &[&Oid],
-        tree: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<Oid> {
+    pub(super) async fn commit_tree(&self, message: &str, parents: &[&Oid], tree: &Oid) -> Result<Oid> {
         // Trusted, because the user's name comes from their configuration. No program is run.
         let call = self.git.trusted(self.users_directory(), "commit-tree").args(["-m", message]);
         let call = call.args(parents.iter().flat_map(|parent| ["-p", parent.as_str()])).arg(tree.as_str());
-        let answer = call.ok(cancel).await?;
+        let answer = call.ok().await?;
         answer.oid().ok_or_else(|| Error::Answer { command: "commit-tree", detail: answer.line() })
     }
 
     /// The tree of a commit.
-    pub(super) async fn tree_of(&self, commit: &Oid, cancel: &CancellationToken) -> Result<Oid> {
+    pub(super) async fn tree_of(&self, commit: &Oid) -> Result<Oid> {
         let call = self.git.hardened(self.store(), "rev-parse").arg("--verify");
-        let answer = call.arg(format!("{commit}^{{tree}}")).ok(cancel).await?;
+        let answer = call.arg(format!("{commit}^{{tree}}")).ok().await?;
         answer.oid().ok_or_else(|| Error::Answer { command: "rev-parse", detail: answer.line() })
     }
 
     /// Every path that differs between two trees or commits.
-    pub(super) async fn touched(
-        &self,
-        from: &Oid,
-        to: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<Touched>> {
+    pub(super) async fn touched(&self, from: &Oid, to: &Oid) -> Result<Vec<Touched>> {
         let call = self.git.hardened(self.store(), "diff-tree").args(["-r", "-z", "--raw", "--no-renames"]);
         let call = call.args(["--ignore-submodules=none", from.as_str(), to.as_str(), "--"]);
-        let found = call.ok(cancel).await?.fields();
+        let found = call.ok().await?.fields();
         let read = |pair: &[OsString]| {
             let words = pair[0].to_str()?.strip_prefix(':')?;
             let [was, will_be, before, after, _] = words.split(' ').collect::<Vec<_>>().try_into().ok()?;
@@ -178,11 +159,11 @@ impl Repo {
     }
 
     /// `3 files changed, 10 insertions(+), 2 deletions(-)`.
-    pub(super) async fn summary(&self, from: &Oid, to: &Oid, cancel: &CancellationToken) -> Result<String> {
+    pub(super) async fn summary(&self, from: &Oid, to: &Oid) -> Result<String> {
         let call =
             self.git.hardened(self.store(), "diff-tree").args(["-r", "-z", "--numstat", "--no-renames"]);
         let call = call.args(["--no-textconv", "--ignore-submodules=none", from.as_str(), to.as_str(), "--"]);
-        let found = call.ok(cancel).await?.fields();
+        let found = call.ok().await?.fields();
         let (mut added, mut deleted) = (0, 0);
         for line in &found {
             let line = line.to_string_lossy().into_owned();

@@ -96,25 +96,19 @@ impl LandingRecord {
 impl Repo {
     /// How much of `record` is in the commit `into`. A change that somebody took back there (a revert, or by hand) is not in
     /// it, although the commit that brought it is in the history.
-    pub(crate) async fn still_landed(
-        &self,
-        record: LandingRecord,
-        into: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<StillLanded> {
+    pub(crate) async fn still_landed(&self, record: LandingRecord, into: &Oid) -> Result<StillLanded> {
         let (last, mut still) = (record.commit.clone(), Vec::new());
         for landing in record.landings() {
-            if !self.is_ancestor(&landing.commit, into, cancel).await?
-                || self.resolve_ref(landing.tip.as_str(), cancel).await?.is_none()
+            if !self.is_ancestor(&landing.commit, into).await?
+                || self.resolve_ref(landing.tip.as_str()).await?.is_none()
             {
                 break;
             }
-            if self.is_ancestor(&landing.tip, into, cancel).await? {
+            if self.is_ancestor(&landing.tip, into).await? {
                 continue;
             }
             // What the agent itself took back later is as it should be.
-            if self.is_undone(into, &landing.commit, cancel).await?
-                && !self.is_undone(&last, &landing.commit, cancel).await?
+            if self.is_undone(into, &landing.commit).await? && !self.is_undone(&last, &landing.commit).await?
             {
                 return Ok(StillLanded { record: LandingRecord::of(still), undone: Some(landing.commit) });
             }
@@ -126,15 +120,16 @@ impl Repo {
     /// Whether all that `head`, a commit of the worktree `name`, holds is on a branch that is no agent's: as it is, or
     /// squashed.
     pub async fn has_landed(&self, name: &Slug, head: &Oid, cancel: &CancellationToken) -> Result<bool> {
-        if !self.users_branches_with(head, cancel).await?.is_empty() {
+        let repo = &self.until(cancel);
+        if !repo.users_branches_with(head).await?.is_empty() {
             return Ok(true);
         }
-        let record = LandingRecord::read(&self.locate(name)?.admin).filter(|record| record.tip == *head);
+        let record = LandingRecord::read(&repo.locate(name)?.admin).filter(|record| record.tip == *head);
         let Some(record) = record else { return Ok(false) };
-        for branch in self.users_branches_with(&record.commit, cancel).await? {
-            let Some(into) = self.resolve_ref(&branch, cancel).await? else { continue };
+        for branch in repo.users_branches_with(&record.commit).await? {
+            let Some(into) = repo.resolve_ref(&branch).await? else { continue };
             // It may have been taken back there.
-            let still = self.still_landed(record.clone(), &into, cancel).await?;
+            let still = repo.still_landed(record.clone(), &into).await?;
             if still.record.is_some_and(|still| still.commit == record.commit) {
                 return Ok(true);
             }
@@ -143,28 +138,28 @@ impl Repo {
     }
 
     /// The branches that are no agent's and have the commit; none when the store does not have it any more.
-    async fn users_branches_with(&self, commit: &Oid, cancel: &CancellationToken) -> Result<Vec<String>> {
-        if self.resolve_ref(commit.as_str(), cancel).await?.is_none() {
+    async fn users_branches_with(&self, commit: &Oid) -> Result<Vec<String>> {
+        if self.resolve_ref(commit.as_str()).await?.is_none() {
             return Ok(Vec::new());
         }
         let call = self.git.hardened(self.store(), "for-each-ref").arg("--format=%(refname)");
-        let answer = call.arg(format!("--contains={commit}")).arg("refs/heads").ok(cancel).await?;
+        let answer = call.arg(format!("--contains={commit}")).arg("refs/heads").ok().await?;
         let agents = format!("refs/heads/{BRANCH_PREFIX}");
         let branches = answer.line();
         Ok(branches.lines().filter(|branch| !branch.starts_with(&agents)).map(str::to_owned).collect())
     }
 
     /// Whether a merge that takes `commit` back would change nothing in `into`.
-    async fn is_undone(&self, into: &Oid, commit: &Oid, cancel: &CancellationToken) -> Result<bool> {
+    async fn is_undone(&self, into: &Oid, commit: &Oid) -> Result<bool> {
         let before = format!("{commit}^1");
-        if self.resolve_ref(&before, cancel).await?.is_none() {
+        if self.resolve_ref(&before).await?.is_none() {
             return Ok(false);
         }
-        let call = self.merge_tree_in_store(into, cancel).await?;
+        let call = self.merge_tree_in_store(into).await?;
         let call = call.args(["--write-tree", "--no-messages"]).arg(format!("--merge-base={commit}"));
-        let answer = call.args([into.as_str(), before.as_str()]).run(cancel).await?;
+        let answer = call.args([into.as_str(), before.as_str()]).run().await?;
         match answer.status.code() {
-            Some(0) => Ok(answer.oid() == Some(self.tree_of(into, cancel).await?)),
+            Some(0) => Ok(answer.oid() == Some(self.tree_of(into).await?)),
             // A conflict: something of it is there.
             Some(1) => Ok(false),
             _ => Err(answer.failure()),
@@ -172,14 +167,9 @@ impl Repo {
     }
 
     /// Whether `one` is `other` or in its history.
-    pub(super) async fn is_ancestor(
-        &self,
-        one: &Oid,
-        other: &Oid,
-        cancel: &CancellationToken,
-    ) -> Result<bool> {
+    pub(super) async fn is_ancestor(&self, one: &Oid, other: &Oid) -> Result<bool> {
         let call = self.git.hardened(self.store(), "merge-base").arg("--is-ancestor");
-        call.args([one.as_str(), other.as_str()]).succeeds(cancel).await
+        call.args([one.as_str(), other.as_str()]).succeeds().await
     }
 }
 

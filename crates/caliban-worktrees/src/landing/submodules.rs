@@ -3,8 +3,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::preview::Touched;
 use super::refusal::SubmoduleCommit;
 use super::work::Work;
@@ -21,19 +19,18 @@ impl Repo {
         work: &Work,
         touched: &[Touched],
         merged: &Oid,
-        cancel: &CancellationToken,
     ) -> Result<Vec<SubmoduleCommit>> {
         let mut found = Vec::new();
         for Touched { path, will_be, .. } in touched {
             let Some(commit) = will_be.as_ref().filter(|entry| entry.is_submodule) else { continue };
-            let name = self.submodule_name(merged, path, cancel).await?;
+            let name = self.submodule_name(merged, path).await?;
             let users = stores(self.common_dir(), &name, self.source().map(|tree| tree.join(path)));
-            if self.any_has(&users, &commit.oid, cancel).await? {
+            if self.any_has(&users, &commit.oid).await? {
                 continue;
             }
             let agents = stores(&work.at.admin, &name, Some(work.at.path.join(path)));
             for store in &agents {
-                if self.only_here(store, &commit.oid, cancel).await? {
+                if self.only_here(store, &commit.oid).await? {
                     let path = path.to_string_lossy().into_owned();
                     found.push(SubmoduleCommit { path, commit: commit.oid.clone() });
                     break;
@@ -44,9 +41,9 @@ impl Repo {
     }
 
     /// A submodule's name by the `.gitmodules` of a tree; its path where that does not say.
-    async fn submodule_name(&self, tree: &Oid, path: &Path, cancel: &CancellationToken) -> Result<PathBuf> {
+    async fn submodule_name(&self, tree: &Oid, path: &Path) -> Result<PathBuf> {
         let call = self.git.hardened(self.store(), "config").arg("--blob").arg(format!("{tree}:.gitmodules"));
-        let answer = call.args(["-z", "--get-regexp", r"^submodule\..*\.path$"]).run(cancel).await?;
+        let answer = call.args(["-z", "--get-regexp", r"^submodule\..*\.path$"]).run().await?;
         let wanted = path.to_string_lossy();
         let named = answer.fields().into_iter().find_map(|entry| {
             let entry = entry.to_string_lossy().into_owned();
@@ -57,10 +54,10 @@ impl Repo {
         Ok(named.unwrap_or_else(|| path.to_owned()))
     }
 
-    async fn any_has(&self, stores: &[PathBuf], commit: &str, cancel: &CancellationToken) -> Result<bool> {
+    async fn any_has(&self, stores: &[PathBuf], commit: &str) -> Result<bool> {
         for store in stores {
             let call = self.git.hardened(in_store(store), "cat-file").arg("-e");
-            if call.arg(format!("{commit}^{{commit}}")).succeeds(cancel).await? {
+            if call.arg(format!("{commit}^{{commit}}")).succeeds().await? {
                 return Ok(true);
             }
         }
@@ -68,9 +65,9 @@ impl Repo {
     }
 
     /// Whether a store has the commit, and on no branch of a remote.
-    async fn only_here(&self, store: &Path, commit: &str, cancel: &CancellationToken) -> Result<bool> {
+    async fn only_here(&self, store: &Path, commit: &str) -> Result<bool> {
         let call = self.git.hardened(in_store(store), "rev-list").args(["--max-count=1", commit]);
-        let answer = call.args(["--not", "--remotes", "--"]).run(cancel).await?;
+        let answer = call.args(["--not", "--remotes", "--"]).run().await?;
         Ok(answer.status.success() && !answer.stdout.is_empty())
     }
 }

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::refusal::{LandingRefusal, Operation};
 use crate::error::Result;
 use crate::git::GitPlace;
@@ -33,12 +31,8 @@ const MARKS_IN_REFTABLES: [(&str, Operation); 2] =
     [("CHERRY_PICK_HEAD", Operation::CherryPick), ("REVERT_HEAD", Operation::Revert)];
 
 impl LandingTarget {
-    pub(super) async fn find(
-        repo: &Repo,
-        into: Option<&str>,
-        cancel: &CancellationToken,
-    ) -> Result<Self, LandingRefusal> {
-        let head = repo.symbolic_ref(repo.opened(), "HEAD", cancel).await?;
+    pub(super) async fn find(repo: &Repo, into: Option<&str>) -> Result<Self, LandingRefusal> {
+        let head = repo.symbolic_ref(repo.opened(), "HEAD").await?;
         let short = |name: &str| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
         let into = match (into, &head, repo.source()) {
             (Some(into), _, _) => into.to_owned(),
@@ -51,7 +45,7 @@ impl LandingTarget {
         };
         let mut reference = format!("refs/heads/{}", short(&into));
         // A branch that is another name for a branch.
-        if let Some(other) = repo.symbolic_ref(repo.store(), &reference, cancel).await? {
+        if let Some(other) = repo.symbolic_ref(repo.store(), &reference).await? {
             reference = other;
         }
         if let (Some(tree), true) = (repo.source(), Some(&reference) == head.as_ref()) {
@@ -59,11 +53,11 @@ impl LandingTarget {
         }
         let call = repo.git.hardened(repo.store(), "rev-parse");
         let call = call.args(["--verify", "--quiet", "--end-of-options", reference.as_str()]);
-        if !reference.starts_with("refs/heads/") || !call.succeeds(cancel).await? {
+        if !reference.starts_with("refs/heads/") || !call.succeeds().await? {
             return Err(LandingRefusal::NoSuchBranch { name: into });
         }
         let branch = short(&reference);
-        if let Some(place) = repo.checkouts_of(&reference, cancel).await?.first() {
+        if let Some(place) = repo.checkouts_of(&reference).await?.first() {
             return Err(LandingRefusal::CheckedOutElsewhere { branch, place: place.display().to_string() });
         }
         if let Some(operation) = in_use(repo.common_dir(), &reference) {
@@ -84,39 +78,26 @@ impl LandingTarget {
     }
 
     /// The commit that it is at.
-    pub(super) async fn commit(
-        &self,
-        repo: &Repo,
-        cancel: &CancellationToken,
-    ) -> Result<Oid, LandingRefusal> {
+    pub(super) async fn commit(&self, repo: &Repo) -> Result<Oid, LandingRefusal> {
         let name = match self {
             Self::Here { .. } => "HEAD^{commit}".to_owned(),
             Self::Branch { name } => format!("refs/heads/{name}^{{commit}}"),
         };
         let call = repo.git.hardened(repo.opened(), "rev-parse");
-        let found = call.args(["--verify", "--quiet", "--end-of-options", name.as_str()]).run(cancel).await?;
+        let found = call.args(["--verify", "--quiet", "--end-of-options", name.as_str()]).run().await?;
         found.oid().ok_or_else(|| LandingRefusal::NoCommit { target: self.name().to_owned() })
     }
 }
 
 impl Repo {
     /// What a symbolic ref names; `None` for other refs.
-    pub(super) async fn symbolic_ref(
-        &self,
-        place: GitPlace<'_>,
-        name: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Option<String>> {
-        let found = self.git.hardened(place, "symbolic-ref").args(["--quiet", name]).run(cancel).await?;
+    pub(super) async fn symbolic_ref(&self, place: GitPlace<'_>, name: &str) -> Result<Option<String>> {
+        let found = self.git.hardened(place, "symbolic-ref").args(["--quiet", name]).run().await?;
         Ok(found.status.success().then(|| found.line()))
     }
 
     /// What is not finished in the tree with this administrative directory.
-    pub(super) async fn unfinished(
-        &self,
-        git_dir: &Path,
-        cancel: &CancellationToken,
-    ) -> Result<Option<Operation>> {
+    pub(super) async fn unfinished(&self, git_dir: &Path) -> Result<Option<Operation>> {
         let is_there = |(mark, _): &(&str, Operation)| git_dir.join(mark).symlink_metadata().is_ok();
         if let Some((_, operation)) = MARKS.into_iter().find(is_there) {
             return Ok(Some(operation));
@@ -128,7 +109,7 @@ impl Repo {
         for (mark, operation) in MARKS_IN_REFTABLES {
             let place = GitPlace::Tree { common, git_dir, files: common };
             let call = self.git.hardened(place, "rev-parse").args(["--verify", "--quiet", mark]);
-            if call.succeeds(cancel).await? {
+            if call.succeeds().await? {
                 return Ok(Some(operation));
             }
         }

@@ -1,8 +1,6 @@
 //! The configuration of the agent's git: the user's for this repository, without credentials and without what would lead out
 //! of the private git.
 
-use tokio_util::sync::CancellationToken;
-
 use super::{HOOKS, words};
 use crate::error::Result;
 use crate::repo::{Repo, split_nul};
@@ -25,10 +23,10 @@ const CORE: [&str; 9] = [
 const EXTENSIONS: [&str; 3] = ["extensions.objectformat", "extensions.noop", "extensions.relativeworktrees"];
 
 /// The text of the configuration. An error where the repository has an extension that the private git has not.
-pub(super) async fn of(repo: &Repo, cancel: &CancellationToken) -> Result<String> {
+pub(super) async fn of(repo: &Repo) -> Result<String> {
     let call = repo.git.trusted(repo.common_dir(), "config").env("GIT_DIR", repo.common_dir());
     let call = call.with_patience(repo.git.options.patience);
-    let answer = call.args(["--local", "--includes", "-z", "--list"]).ok(cancel).await?;
+    let answer = call.args(["--local", "--includes", "-z", "--list"]).ok().await?;
     let mut text = String::new();
     for entry in split_nul(&answer.stdout) {
         let entry = String::from_utf8_lossy(entry);

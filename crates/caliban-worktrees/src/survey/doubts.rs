@@ -7,8 +7,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::unreadable;
 use crate::blobs::{Blobs, Pointer};
 use crate::error::{Error, Result};
@@ -31,7 +29,6 @@ impl Repo {
         status: &GitStatus,
         index: &IndexFacts,
         files: &OwnedFd,
-        cancel: &CancellationToken,
     ) -> Result<BTreeSet<PathBuf>> {
         let only_content =
             |t: &&Tracked| t.staged == b'.' && t.unstaged == b'M' && t.mode_index == t.mode_file;
@@ -50,7 +47,7 @@ impl Repo {
         }
         let mut store = Blobs::start(self.git.hardened(self.tree(at), "cat-file"))?;
         for (path, oid, doubt) in suspects {
-            if cancel.is_cancelled() {
+            if self.git.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             if self.is_unchanged(&mut store, files, &path, &oid, doubt).await? {
@@ -111,7 +108,6 @@ impl Repo {
         &self,
         at: &Located,
         status: &GitStatus,
-        cancel: &CancellationToken,
     ) -> Result<BTreeSet<PathBuf>> {
         let is_rules = |p: &&PathBuf| p.file_name().is_some_and(|n| n == ".gitignore");
         let changed: BTreeSet<&PathBuf> = status
@@ -140,7 +136,7 @@ impl Repo {
             "--stdin",
             "--no-index",
         ]);
-        let answer = call.stdin(asked).run(cancel).await?;
+        let answer = call.stdin(asked).run().await?;
         if !matches!(answer.status.code(), Some(0 | 1)) {
             return Err(answer.failure());
         }
@@ -154,7 +150,7 @@ impl Repo {
             let path = Path::new(OsStr::from_bytes(told_ignored(path))).to_path_buf();
             let trusted = if changed.contains(&source) {
                 if !committed.contains_key(&source) {
-                    let rules = self.committed_file(status.head.as_ref(), &source, cancel).await?;
+                    let rules = self.committed_file(status.head.as_ref(), &source).await?;
                     committed.insert(source.clone(), rules);
                 }
                 committed[&source]
@@ -172,16 +168,11 @@ impl Repo {
         Ok(doubted)
     }
 
-    async fn committed_file(
-        &self,
-        head: Option<&Oid>,
-        path: &Path,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<u8>> {
+    async fn committed_file(&self, head: Option<&Oid>, path: &Path) -> Result<Vec<u8>> {
         let Some(head) = head else { return Ok(Vec::new()) };
         let mut name = OsString::from(format!("{head}:"));
         name.push(path);
-        let answer = self.git.hardened(self.store(), "cat-file").arg("blob").arg(name).run(cancel).await?;
+        let answer = self.git.hardened(self.store(), "cat-file").arg("blob").arg(name).run().await?;
         let usable = answer.status.success() && answer.stdout.len() <= IGNORE_FILE_CAP;
         Ok(if usable { answer.stdout } else { Vec::new() })
     }

@@ -6,8 +6,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use tokio_util::sync::CancellationToken;
-
 use super::{ChangeKind, PathChange, Survey};
 use crate::error::Result;
 use crate::exclude;
@@ -18,12 +16,7 @@ use crate::repo::{Located, Repo, asked_to_ignore, split_nul, told_ignored};
 impl Repo {
     /// What is untracked and matches a rule of the user's own ignore file. Asked in a store of its own: where that file is
     /// must not come from the repository's configuration, which an agent could have written.
-    pub(crate) async fn ignored_by_user(
-        &self,
-        at: &Located,
-        survey: &Survey,
-        cancel: &CancellationToken,
-    ) -> Result<BTreeSet<PathBuf>> {
+    pub(crate) async fn ignored_by_user(&self, at: &Located, survey: &Survey) -> Result<BTreeSet<PathBuf>> {
         let untracked = of_kind(survey, |kind| kind == ChangeKind::Untracked);
         let asked = asked_to_ignore(untracked.iter().map(|path| path.as_os_str().as_bytes()));
         if asked.is_empty() || open_beneath::open_dir(&at.path).is_err() {
@@ -35,7 +28,7 @@ impl Repo {
             exclude::ensure(store.path(), &rule)?;
         }
         let call = self.git.with_users_rules(store.place_of(&at.path), "check-ignore");
-        let answer = call.args(["--no-index", "-z", "--stdin"]).stdin(asked).run(cancel).await?;
+        let answer = call.args(["--no-index", "-z", "--stdin"]).stdin(asked).run().await?;
         // 1 is "none".
         if !matches!(answer.status.code(), Some(0 | 1)) {
             return Err(answer.failure());

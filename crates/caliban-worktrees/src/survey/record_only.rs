@@ -9,8 +9,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::{ChangeKind, SavePlan, Staged, Survey, change, unreadable};
 use crate::error::{Error, Result};
 use crate::fast_import::nonce_name;
@@ -57,29 +55,24 @@ struct IndexOnly {
 
 impl Repo {
     /// The files are gone; HEAD and index may still hold something.
-    pub(super) async fn survey_record(&self, at: &Located, cancel: &CancellationToken) -> Result<Survey> {
+    pub(super) async fn survey_record(&self, at: &Located) -> Result<Survey> {
         let place = self.record_place(at);
         let call = self.git.hardened(place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        let head = Oid::parse(&call.arg("HEAD^{commit}").run(cancel).await?.line());
+        let head = Oid::parse(&call.arg("HEAD^{commit}").run().await?.line());
         let notes = vec!["its directory is gone; only the record was left".to_owned()];
         let mut survey = Survey { notes, ..Survey::of(head) };
-        self.fill_from_index(at, &mut survey, cancel).await?;
+        self.fill_from_index(at, &mut survey).await?;
         survey.plan.staged_only = survey.plan.staged.clone();
-        self.fill_from_record(at, &mut survey, cancel).await?;
+        self.fill_from_record(at, &mut survey).await?;
         Ok(survey)
     }
 
     /// git cannot read the record (a broken HEAD or index): every file counts.
-    pub(crate) async fn survey_unreadable(
-        &self,
-        at: &Located,
-        files: OwnedFd,
-        cancel: &CancellationToken,
-    ) -> Result<Survey> {
-        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
+    pub(crate) async fn survey_unreadable(&self, at: &Located, files: OwnedFd) -> Result<Survey> {
+        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch())).await?;
         let head = match tip {
             Some(tip) => Some(tip),
-            None => self.resolve_ref(at.marker.base.as_str(), cancel).await?,
+            None => self.resolve_ref(at.marker.base.as_str()).await?,
         };
         let notes = vec!["git could not read its record, so every file in it was saved".to_owned()];
         let mut survey = Survey { notes, ..Survey::of(head) };
@@ -99,25 +92,20 @@ impl Repo {
             };
         }
         survey.files = Some(files);
-        self.fill_from_index(at, &mut survey, cancel).await?;
-        self.fill_from_record(at, &mut survey, cancel).await?;
+        self.fill_from_index(at, &mut survey).await?;
+        self.fill_from_record(at, &mut survey).await?;
         Ok(survey)
     }
 
     /// Adds what every survey must save of the record beside its index: submodule stores, and commits that only it names.
-    pub(super) async fn fill_from_record(
-        &self,
-        at: &Located,
-        survey: &mut Survey,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    pub(super) async fn fill_from_record(&self, at: &Located, survey: &mut Survey) -> Result<()> {
         if has_modules(&at.admin) {
             survey.save_of_record(at, MODULES);
             survey.changes.push(change(Path::new(".git/modules"), ChangeKind::Submodule));
         }
         let mut named = unfinished(&at.admin);
         if has_tables(at) {
-            match self.own_refs(at, cancel).await {
+            match self.own_refs(at).await {
                 Ok(own) => named.extend(own),
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(error) => {
@@ -128,24 +116,19 @@ impl Repo {
             }
         }
         if survey.head.is_none() {
-            named.extend(self.logged_heads(at, cancel).await?.pop());
+            named.extend(self.logged_heads(at).await?.pop());
         }
         named.sort();
         named.dedup();
         for oid in named {
             // What the store does not have cannot be kept.
-            survey.pending.extend(self.resolve_ref(oid.as_str(), cancel).await?);
+            survey.pending.extend(self.resolve_ref(oid.as_str()).await?);
         }
         Ok(())
     }
 
     /// Adds what only the index has. An index that git cannot read is saved as a file.
-    async fn fill_from_index(
-        &self,
-        at: &Located,
-        survey: &mut Survey,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    async fn fill_from_index(&self, at: &Located, survey: &mut Survey) -> Result<()> {
         let index = at.admin.join(INDEX);
         // Without an index nothing is staged.
         let Ok(kind) = index.symlink_metadata() else { return Ok(()) };
@@ -157,10 +140,10 @@ impl Repo {
         let mut found = None;
         // git would wait for a pipe in its place.
         if kind.is_file() {
-            found = self.index_only(at, head.as_ref(), &in_record, cancel).await?;
+            found = self.index_only(at, head.as_ref(), &in_record).await?;
         }
         if kind.is_file() && found.is_none() {
-            found = self.index_only(at, head.as_ref(), &in_store, cancel).await?;
+            found = self.index_only(at, head.as_ref(), &in_store).await?;
         }
         let Some(IndexOnly { staged, unmerged }) = found else {
             survey.save_of_record(at, INDEX);
@@ -181,9 +164,8 @@ impl Repo {
         at: &Located,
         head: Option<&Oid>,
         git: &(dyn Fn(&str) -> GitCall + Sync),
-        cancel: &CancellationToken,
     ) -> Result<Option<IndexOnly>> {
-        let listed = git("ls-files").args(INDEX_ARGS).run(cancel).await?;
+        let listed = git("ls-files").args(INDEX_ARGS).run().await?;
         let Some(facts) = parse_index(&listed.stdout).filter(|_| listed.status.success()) else {
             return Ok(None);
         };
@@ -191,13 +173,13 @@ impl Repo {
         let compare = || git("diff-index").args(["--cached", "--ignore-submodules=all"]);
         // A fenced agent commits with an index of its own; this one is as old as the worktree.
         if head.is_some_and(|head| *head != at.marker.base)
-            && compare().args(["--quiet", at.marker.base.as_str(), "--"]).succeeds(cancel).await?
+            && compare().args(["--quiet", at.marker.base.as_str(), "--"]).succeeds().await?
         {
             return Ok(Some(IndexOnly { staged: Vec::new(), unmerged }));
         }
         let against = head.map_or(self.git.no_attributes, Oid::as_str);
         let call = compare().args(["-z", "--raw", "--no-renames", against, "--"]);
-        let answer = call.run(cancel).await?;
+        let answer = call.run().await?;
         if !answer.status.success() {
             return Ok(None);
         }
@@ -222,10 +204,10 @@ impl Repo {
     }
 
     /// The commits that refs in the worktree's own tables name: of unfinished operations, and those that others do not have.
-    async fn own_refs(&self, at: &Located, cancel: &CancellationToken) -> Result<Vec<Oid>> {
+    async fn own_refs(&self, at: &Located) -> Result<Vec<Oid>> {
         let call = self.git.hardened(self.record_place(at), "for-each-ref");
         let call = call.args(["--include-root-refs", "--format=%(refname) %(objectname)"]);
-        let answer = call.ok(cancel).await?.line();
+        let answer = call.ok().await?.line();
         let is_own = |name: &str| match name.starts_with("refs/") {
             true => OWN_REFS.iter().any(|prefix| name.starts_with(prefix)),
             false => !NOT_PENDING.contains(&name),
@@ -235,13 +217,13 @@ impl Repo {
     }
 
     /// The commits that HEAD of a worktree was at, by its log, oldest first.
-    pub(crate) async fn logged_heads(&self, at: &Located, cancel: &CancellationToken) -> Result<Vec<Oid>> {
+    pub(crate) async fn logged_heads(&self, at: &Located) -> Result<Vec<Oid>> {
         if !has_tables(at) {
             return Ok(read_log(&at.admin));
         }
         let read = |place| {
             let call = self.git.hardened(place, "log");
-            call.args(["--walk-reflogs", "--no-show-signature", "--format=%H", "HEAD", "--"]).run(cancel)
+            call.args(["--walk-reflogs", "--no-show-signature", "--format=%H", "HEAD", "--"]).run()
         };
         let mut answer = read(self.record_place(at)).await?;
         if !answer.status.success() {
@@ -250,7 +232,7 @@ impl Repo {
             let common = self.common_dir();
             let place = GitPlace::Tree { common, git_dir: &copy.path, files: common };
             let call = self.git.hardened(place, "update-ref").args(["--no-deref", "HEAD"]);
-            if !call.arg(at.marker.base.as_str()).succeeds(cancel).await? {
+            if !call.arg(at.marker.base.as_str()).succeeds().await? {
                 // The tables are broken; the survey has saved them as files.
                 return Ok(Vec::new());
             }
