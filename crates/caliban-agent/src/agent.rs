@@ -193,13 +193,11 @@ impl Kit {
 
     /// Whether a call may go ahead, by the rules as they stand now.
     pub(crate) fn decide(&self, tool: &str, accesses: &[Access]) -> Verdict {
-        let read = |policy: &Arc<RwLock<Policy>>| policy.read().unwrap_or_else(PoisonError::into_inner).mode;
-        let above = self.above.as_ref().map(read);
+        let mode = self.mode();
         let runs = accesses.iter().any(|access| matches!(access, Access::Command { .. }));
         // Only a command needs a fence, and trying one takes a moment.
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         let fencing = if runs { self.fences.fencing(&policy) } else { Fencing::Holds };
-        let mode = above.map_or(policy.mode, |above| policy.mode.narrower(above));
         if mode == policy.mode && fencing == policy.fencing {
             policy.decide(tool, accesses)
         } else {
@@ -310,10 +308,9 @@ pub(crate) struct BegunTurn {
 impl Kit {
     /// What may be done without a question, now.
     pub(crate) fn mode(&self) -> Mode {
-        let own = self.policy.read().unwrap_or_else(PoisonError::into_inner).mode;
-        let above =
-            self.above.as_ref().map(|above| above.read().unwrap_or_else(PoisonError::into_inner).mode);
-        above.map_or(own, |above| own.narrower(above))
+        let read = |policy: &Arc<RwLock<Policy>>| policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        let own = read(&self.policy);
+        self.above.as_ref().map_or(own, |above| own.narrower(read(above)))
     }
 
     /// The tools that the model is offered now: in plan mode none that only writes.
@@ -378,8 +375,7 @@ impl Agent {
         agent.lost_place = lost_place;
         if agent.conversation.header().is_none() {
             // Killed between making the file and its first record: begin here.
-            let context = agent.kit.context.clone();
-            agent.opening_context = context;
+            agent.opening_context = agent.kit.context.clone();
         }
         let event = Event::Resumed {
             provider: agent.kit.provider.name().to_owned(),
@@ -591,11 +587,7 @@ impl Agent {
         };
         drop(begun.at_work);
         let written = self.record(event, Durability::Synced).await;
-        let rendered = match written {
-            Ok(()) => session_file::write(&self.kit.directory),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = rendered
+        if let Err(error) = written.and_then(|()| session_file::write(&self.kit.directory))
             && outcome == Outcome::Done
         {
             outcome = storage_failure(&error);
@@ -603,7 +595,7 @@ impl Agent {
         TurnReport {
             outcome,
             text: self.structured.as_ref().map_or_else(|| self.last_text(), Value::to_string),
-            usage: spent_since(begun.usage, self.kit.purse.spent().usage),
+            usage: self.kit.purse.spent().usage.less(begun.usage),
             micro_usd: self.kit.purse.micro_usd().map(|now| now.saturating_sub(begun.micro_usd)),
             turns: self.turns,
             refused: std::mem::take(&mut self.refused),
@@ -665,14 +657,5 @@ fn storage_failure(error: &TranscriptError) -> Outcome {
         hint: Some(
             "nothing more is done without a record; check the disk, then resume the session".to_owned(),
         ),
-    }
-}
-
-fn spent_since(before: Usage, now: Usage) -> Usage {
-    Usage {
-        input: now.input.saturating_sub(before.input),
-        output: now.output.saturating_sub(before.output),
-        cache_read: now.cache_read.saturating_sub(before.cache_read),
-        cache_write: now.cache_write.saturating_sub(before.cache_write),
     }
 }

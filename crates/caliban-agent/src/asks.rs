@@ -64,8 +64,7 @@ impl Asks {
 
     /// Answers one. `false` when it is not open (any more): somebody else was first, or it never was.
     pub fn answer(&self, id: &str, answer: Answer) -> bool {
-        let Some(open) = self.lock().remove(id) else { return false };
-        open.answer.send(answer).is_ok()
+        self.lock().remove(id).is_some_and(|open| open.answer.send(answer).is_ok())
     }
 
     /// The same for who has seen the whole ask: another call that goes by the same id is not answered.

@@ -331,12 +331,7 @@ impl Purse {
 /// What one is more than the other.
 fn less(one: Spent, other: Spent) -> Spent {
     Spent {
-        usage: Usage {
-            input: one.usage.input.saturating_sub(other.usage.input),
-            output: one.usage.output.saturating_sub(other.usage.output),
-            cache_read: one.usage.cache_read.saturating_sub(other.usage.cache_read),
-            cache_write: one.usage.cache_write.saturating_sub(other.usage.cache_write),
-        },
+        usage: one.usage.less(other.usage),
         usd: MicroUsd(one.usd.0.saturating_sub(other.usd.0)),
         turns: one.turns.saturating_sub(other.turns),
         // The transcript knows it better.

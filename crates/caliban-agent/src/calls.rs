@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent::{Agent, Attendance, Kit, RefusedCall},
     asks::{Asks, LiveAsk, Waited},
-    conversation::{INTERRUPTED, OpenCall},
+    conversation::OpenCall,
     event::{Answer, Ask, Author, CallVerdict, Decision, Event, Outcome},
     feed::FeedEntry,
     hooks::{HookEvent, HookPermission},
@@ -263,7 +263,7 @@ impl Runner<'_> {
     ) -> Result<Vec<(usize, CallResult)>, TranscriptError> {
         for call in begun {
             // It may have done its work.
-            self.record(interruption(call), Durability::Written).await?;
+            self.record(call.given_up(), Durability::Written).await?;
         }
         // The turn is at work when one of its calls is.
         let _resting = self.kit.purse.rest();
@@ -335,12 +335,25 @@ impl Runner<'_> {
     /// Asks the call's hooks; what cannot be carried out whatever they say ends here.
     async fn prepare(&self, call: &OpenCall) -> Result<CallStep<'_>, TranscriptError> {
         let mut ended = CallResult::default();
+        match self.asked(call, &mut ended).await? {
+            Ok(prepared) => Ok(CallStep::Prepared(Box::new(prepared))),
+            Err((input, decision)) => {
+                self.refuse(&mut ended, call, &input, decision, Vec::new()).await?;
+                Ok(CallStep::Ended(ended))
+            }
+        }
+    }
+
+    /// The call as its hooks leave it; else its arguments, and why it is refused.
+    async fn asked(
+        &self,
+        call: &OpenCall,
+        ended: &mut CallResult,
+    ) -> Result<Result<PreparedCall<'_>, (Value, Decision)>, TranscriptError> {
+        let invalid = |why| Ok(Err((call.input.clone(), judged(CallVerdict::Invalid, why))));
         let Some(tool) = self.kit.tools.iter().find(|tool| tool.spec().name == call.name) else {
             let names: Vec<&str> = self.kit.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-            let why = format!("there is no tool {:?}; the tools are {}", call.name, names.join(", "));
-            self.refuse(&mut ended, call, &call.input, refusal(CallVerdict::Invalid, why), Vec::new())
-                .await?;
-            return Ok(CallStep::Ended(ended));
+            return invalid(format!("there is no tool {:?}; the tools are {}", call.name, names.join(", ")));
         };
         if let Value::String(raw) = &call.input {
             let error = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string());
@@ -350,15 +363,10 @@ impl Runner<'_> {
             } else {
                 ""
             };
-            let why = format!("the arguments are not a JSON object: {error}{cut}");
-            self.refuse(&mut ended, call, &call.input, refusal(CallVerdict::Invalid, why), Vec::new())
-                .await?;
-            return Ok(CallStep::Ended(ended));
+            return invalid(format!("the arguments are not a JSON object: {error}{cut}"));
         }
         if call.has_gaps {
-            let decision = refusal(CallVerdict::Invalid, NOT_WHOLE.to_owned());
-            self.refuse(&mut ended, call, &call.input, decision, Vec::new()).await?;
-            return Ok(CallStep::Ended(ended));
+            return invalid(NOT_WHOLE.to_owned());
         }
         let details = json!({"tool_name": call.name, "tool_input": call.input});
         let hook = self.kit.hooks.ask(HookEvent::PreToolUse, Some(&call.name), details, self.cancel).await;
@@ -367,19 +375,13 @@ impl Runner<'_> {
         let input = hook.input.unwrap_or_else(|| call.input.clone());
         if let Some(reason) = hook.block.or_else(|| ended.stop.clone()) {
             let why = format!("a hook blocked this call: {reason}");
-            self.refuse(&mut ended, call, &input, refusal(CallVerdict::Blocked, why), Vec::new()).await?;
-            return Ok(CallStep::Ended(ended));
+            return Ok(Err((input, judged(CallVerdict::Blocked, why))));
         }
-        let accesses = match tool.access(&input) {
-            Ok(accesses) => accesses,
-            Err(why) => {
-                self.refuse(&mut ended, call, &input, refusal(CallVerdict::Invalid, why), Vec::new()).await?;
-                return Ok(CallStep::Ended(ended));
-            }
-        };
         let (permission, context) = (hook.permission, hook.context);
-        let prepared = PreparedCall { tool: tool.as_ref(), input, accesses, permission, context };
-        Ok(CallStep::Prepared(Box::new(prepared)))
+        Ok(match tool.access(&input) {
+            Ok(accesses) => Ok(PreparedCall { tool: tool.as_ref(), input, accesses, permission, context }),
+            Err(why) => Err((input, judged(CallVerdict::Invalid, why))),
+        })
     }
 
     /// Judges a call now, when all before it that could matter have ended, and carries it out.
@@ -389,15 +391,8 @@ impl Runner<'_> {
             Judgement::May(decision) => match self.kit.fence(decision.fence, &prepared.accesses) {
                 Ok(fence) => self.carry_out(&mut ended, call, prepared, decision, fence).await?,
                 Err(why) => {
-                    let why = format!("its fence cannot be put up: {why}");
-                    self.refuse(
-                        &mut ended,
-                        call,
-                        &prepared.input,
-                        refusal(CallVerdict::Denied, why),
-                        Vec::new(),
-                    )
-                    .await?;
+                    let decision = judged(CallVerdict::Denied, format!("its fence cannot be put up: {why}"));
+                    self.refuse(&mut ended, call, &prepared.input, decision, Vec::new()).await?;
                 }
             },
             Judgement::MayNot(decision, suggestions) => {
@@ -416,28 +411,17 @@ impl Runner<'_> {
         hook: Option<HookPermission>,
     ) -> Result<Judgement, TranscriptError> {
         if self.cancel.is_cancelled() {
-            return Ok(Judgement::MayNot(
-                refusal(CallVerdict::Cancelled, "cancelled".to_owned()),
-                Vec::new(),
-            ));
+            let decision = judged(CallVerdict::Cancelled, "cancelled".to_owned());
+            return Ok(Judgement::MayNot(decision, Vec::new()));
         }
         let verdict = self.kit.decide(&call.name, accesses);
         let (why, suggestions) = match (verdict, hook) {
             (Rules::Deny { rule, why }, _) => {
-                return Ok(Judgement::MayNot(
-                    Decision { verdict: CallVerdict::Denied, rule, why, fence: Profile::None },
-                    Vec::new(),
-                ));
+                let decision = Decision { rule, ..judged(CallVerdict::Denied, why) };
+                return Ok(Judgement::MayNot(decision, Vec::new()));
             }
             (Rules::Ask { .. }, Some(HookPermission::Allow)) => {
-                let why = "allowed by a hook".to_owned();
-                let fence = Profile::None;
-                return Ok(Judgement::May(Decision {
-                    verdict: CallVerdict::Allowed,
-                    rule: None,
-                    why,
-                    fence,
-                }));
+                return Ok(Judgement::May(judged(CallVerdict::Allowed, "allowed by a hook".to_owned())));
             }
             (Rules::Allow { rule, .. }, Some(HookPermission::Ask)) => {
                 ("a hook wants it asked".to_owned(), rule.into_iter().collect())
@@ -448,7 +432,7 @@ impl Runner<'_> {
             (Rules::Ask { why, suggestions }, _) => (why, suggestions),
         };
         if self.kit.attendance == Attendance::Nobody {
-            let decision = refusal(CallVerdict::Unasked, format!("{why}, and nobody is there to be asked"));
+            let decision = judged(CallVerdict::Unasked, format!("{why}, and nobody is there to be asked"));
             return Ok(Judgement::MayNot(decision, suggestions));
         }
         self.ask_person(call, input, why, suggestions).await
@@ -501,36 +485,27 @@ impl Runner<'_> {
         let answer = match answer? {
             Waited::Answered(answer) => answer,
             Waited::TooLate(late) => {
-                let decision = refusal(CallVerdict::Unasked, format!("{why}, and {late}"));
+                let decision = judged(CallVerdict::Unasked, format!("{why}, and {late}"));
                 return Ok(Judgement::MayNot(decision, suggestions));
             }
             Waited::Cancelled => {
-                let decision = refusal(CallVerdict::Cancelled, "cancelled".to_owned());
+                let decision = judged(CallVerdict::Cancelled, "cancelled".to_owned());
                 return Ok(Judgement::MayNot(decision, Vec::new()));
             }
         };
         Ok(match answer {
-            Answer::Once => Judgement::May(Decision {
-                verdict: CallVerdict::Approved,
-                rule: None,
-                why,
-                fence: Profile::None,
-            }),
+            Answer::Once => Judgement::May(judged(CallVerdict::Approved, why)),
             Answer::Always => {
-                self.allow_from_now_on(&suggestions);
+                self.kit.allow_from_now_on(&suggestions);
                 let rule = (!suggestions.is_empty()).then(|| suggestions.join(", "));
-                Judgement::May(Decision { verdict: CallVerdict::Approved, rule, why, fence: Profile::None })
+                Judgement::May(Decision { rule, ..judged(CallVerdict::Approved, why) })
             }
             Answer::No(reason) => {
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                 let why = format!("the user rejected this call{reason}");
-                Judgement::MayNot(refusal(CallVerdict::Rejected, why), Vec::new())
+                Judgement::MayNot(judged(CallVerdict::Rejected, why), Vec::new())
             }
         })
-    }
-
-    fn allow_from_now_on(&self, suggestions: &[String]) {
-        self.kit.allow_from_now_on(suggestions);
     }
 
     async fn carry_out(
@@ -652,24 +627,13 @@ impl Runner<'_> {
     }
 }
 
-fn interruption(call: &OpenCall) -> Event {
-    Event::CallEnded {
-        id: call.id.clone(),
-        content: vec![ResultPart::Text { text: INTERRUPTED.to_owned() }],
-        is_error: true,
-        summary: "interrupted, outcome unknown".to_owned(),
-        exit_code: None,
-        whole: None,
-        ms: 0,
-    }
-}
-
 enum Judgement {
     May(Decision),
     MayNot(Decision, Vec<String>),
 }
 
-fn refusal(verdict: CallVerdict, why: String) -> Decision {
+/// A decision that no rule made, about a call that runs as the user or not at all.
+fn judged(verdict: CallVerdict, why: String) -> Decision {
     Decision { verdict, rule: None, why, fence: Profile::None }
 }
 

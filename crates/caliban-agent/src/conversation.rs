@@ -82,16 +82,8 @@ impl OpenCall {
         let (id, name) = (self.id.clone(), self.name.clone());
         if self.started {
             let content = vec![ResultPart::Text { text: INTERRUPTED.to_owned() }];
-            let summary = "interrupted, outcome unknown".to_owned();
-            return Event::CallEnded {
-                id,
-                content,
-                is_error: true,
-                summary,
-                exit_code: None,
-                whole: None,
-                ms: 0,
-            };
+            let (summary, is_error) = ("interrupted, outcome unknown".to_owned(), true);
+            return Event::CallEnded { id, content, is_error, summary, exit_code: None, whole: None, ms: 0 };
         }
         let why = "the session ended before this began".to_owned();
         Event::CallRefused {

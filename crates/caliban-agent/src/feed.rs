@@ -66,6 +66,14 @@ pub enum FeedEntry {
 }
 
 impl FeedEntry {
+    /// What may still grow.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Thinking(text) | Self::ToolOutput { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
     /// The same kind of entry with other text.
     fn with_text(&self, text: &str) -> Self {
         match self {
@@ -171,21 +179,9 @@ impl Feed {
         let log = self.lock();
         loop {
             let entry = log.entries.get(cursor.index)?;
-            let text = match entry {
-                FeedEntry::Text(text) | FeedEntry::Thinking(text) | FeedEntry::ToolOutput { text, .. } => {
-                    text
-                }
-                FeedEntry::Record(_)
-                | FeedEntry::ToolUse { .. }
-                | FeedEntry::Restart { .. }
-                | FeedEntry::SubAsked(_)
-                | FeedEntry::SubAnswered { .. }
-                | FeedEntry::Waiting(_)
-                | FeedEntry::Broken { .. } => {
-                    cursor.index += 1;
-                    cursor.offset = 0;
-                    return Some(entry.clone());
-                }
+            let Some(text) = entry.text() else {
+                *cursor = Cursor { index: cursor.index + 1, offset: 0 };
+                return Some(entry.clone());
             };
             if let Some(rest) = text.get(cursor.offset..).filter(|rest| !rest.is_empty()) {
                 cursor.offset += rest.len();
@@ -194,8 +190,7 @@ impl Feed {
             if cursor.index + 1 >= log.entries.len() {
                 return None;
             }
-            cursor.index += 1;
-            cursor.offset = 0;
+            *cursor = Cursor { index: cursor.index + 1, offset: 0 };
         }
     }
 
@@ -217,13 +212,10 @@ impl Feed {
     /// A cursor at the end: only what comes from now on.
     pub fn end(&self) -> Cursor {
         let log = self.lock();
-        let offset = match log.entries.last() {
-            Some(FeedEntry::Text(text) | FeedEntry::Thinking(text) | FeedEntry::ToolOutput { text, .. }) => {
-                text.len()
-            }
-            _ => return Cursor { index: log.entries.len(), offset: 0 },
-        };
-        Cursor { index: log.entries.len() - 1, offset }
+        match log.entries.last().and_then(FeedEntry::text) {
+            Some(text) => Cursor { index: log.entries.len() - 1, offset: text.len() },
+            None => Cursor { index: log.entries.len(), offset: 0 },
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, FeedLog> {

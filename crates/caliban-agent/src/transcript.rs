@@ -203,8 +203,8 @@ impl Transcript {
             let (done, result) = oneshot::channel();
             let worked_ms = self.clock.as_ref().map(Purse::worked_ms);
             let stands_in = self.workspace.upgrade().map(|workspace| workspace.cwd());
-            let job =
-                WriterJob::Append { event: Box::new(event.clone()), worked_ms, stands_in, durability, done };
+            let event = Box::new(event.clone());
+            let job = WriterJob::Append { event, worked_ms, stands_in, durability, done };
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {

@@ -82,9 +82,10 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> TurnReport {
         let begun = self.begin_turn();
-        let result = match self.take_prompt(message, author).await {
-            Ok(()) => self.work(cancel).await,
-            Err(halt) => Err(halt),
+        let result = match self.hear(message, author, None).await {
+            Ok(PromptFate::Taken) => self.work(cancel).await,
+            Ok(PromptFate::Blocked(reason)) => Err(Halt::Outcome(Outcome::failed(reason))),
+            Err(error) => Err(error.into()),
         };
         self.end_turn(begun, result).await
     }
@@ -94,13 +95,6 @@ impl Agent {
         let begun = self.begin_turn();
         let result = self.work(cancel).await;
         self.end_turn(begun, result).await
-    }
-
-    async fn take_prompt(&mut self, message: Message, author: Author) -> Result<(), Halt> {
-        match self.hear(message, author, None).await? {
-            PromptFate::Taken => Ok(()),
-            PromptFate::Blocked(reason) => Err(Halt::Outcome(Outcome::failed(reason))),
-        }
     }
 
     async fn work(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
@@ -219,12 +213,8 @@ impl Agent {
     /// is asked.
     async fn is_over(&mut self, rounds: &mut Rounds, cancel: &CancellationToken) -> Result<bool, Halt> {
         match self.wait_for_jobs(rounds.has_heard_of_jobs, cancel).await? {
-            Jobs::News(text) => {
-                self.say(text, Author::Caliban).await?;
-                return Ok(false);
-            }
-            Jobs::StillRunning(text) => {
-                rounds.has_heard_of_jobs = true;
+            Jobs::News { text, are_running } => {
+                rounds.has_heard_of_jobs |= are_running;
                 self.say(text, Author::Caliban).await?;
                 return Ok(false);
             }

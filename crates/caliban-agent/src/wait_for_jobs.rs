@@ -14,10 +14,8 @@ const QUOTED_CHARACTERS: usize = 80;
 pub(crate) enum Jobs {
     /// It may end.
     Over,
-    /// The model has to hear this first.
-    News(String),
-    /// They still run after the wait; the model is told this once and decides.
-    StillRunning(String),
+    /// The model has to hear this first. Where they still run after the wait, it is told once and decides.
+    News { text: String, are_running: bool },
     /// Somebody has said something meanwhile.
     Interrupted,
 }
@@ -33,8 +31,9 @@ impl Agent {
             return Ok(Jobs::Over);
         }
         let workspace = &self.kit.workspace;
-        if let Some(news) = self.news_of_jobs() {
-            return Ok(Jobs::News(news));
+        let ended = || self.news_of_jobs().map(|text| Jobs::News { text, are_running: false });
+        if let Some(news) = ended() {
+            return Ok(news);
         }
         // One in a terminal waits for the model, not the other way round.
         let mut jobs = workspace.jobs();
@@ -46,20 +45,23 @@ impl Agent {
         self.transcript.feed().push(FeedEntry::Waiting(Wait::Jobs { commands: running.clone() }));
         let limit = self.kit.job_wait;
         tokio::select! {
-            () = workspace.job_ended() => Ok(self.news_of_jobs().map_or(Jobs::Over, Jobs::News)),
+               () = workspace.job_ended() => Ok(ended().unwrap_or(Jobs::Over)),
             () = self.handle.spoken() => Ok(Jobs::Interrupted),
             () = cancel.cancelled() => Err(Halt::Outcome(Outcome::Cancelled)),
             () = self.kit.purse.out_of_time() => {
                 let limit = self.kit.purse.time_is_up().map(|refusal| refusal.to_string()).unwrap_or_default();
                 Err(Halt::Outcome(Outcome::Budget { limit }))
             }
-            () = tokio::time::sleep(limit) => Ok(Jobs::StillRunning(format!(
-                "[After {} s these background commands still run: {}. They are ended when this run ends. To wait for \
-                 one, call BashOutput with wait_ms; end what nobody needs any more with KillShell. If you answer \
-                 without a call, the run ends.]",
-                limit.as_secs(),
-                running.join("; "),
-            ))),
+               () = tokio::time::sleep(limit) => {
+                let text = format!(
+                 "[After {} s these background commands still run: {}. They are ended when this run ends. To wait for \
+                  one, call BashOutput with wait_ms; end what nobody needs any more with KillShell. If you answer \
+                  without a call, the run ends.]",
+                 limit.as_secs(),
+                 running.join("; "),
+                );
+                Ok(Jobs::News { text, are_running: true })
+               }
         }
     }
 

@@ -50,6 +50,18 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
+impl Usage {
+    /// What this is more than `other`.
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: self.cache_read.saturating_sub(other.cache_read),
+            cache_write: self.cache_write.saturating_sub(other.cache_write),
+        }
+    }
+}
+
 impl std::iter::Sum for Usage {
     fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
         iter.fold(Self::default(), std::ops::Add::add)

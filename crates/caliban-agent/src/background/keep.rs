@@ -66,12 +66,11 @@ impl Background {
         if taken.is_ok() {
             self.0.board().forget(id);
         }
-        let told = self.record(id, BackgroundStatus::Killed, people).await;
-        let told = match told {
-            Ok(()) => self.tell_model(model, Spawner::Person).await,
-            Err(error) => Err(error),
+        let told = async {
+            self.record(id, BackgroundStatus::Killed, people).await?;
+            self.tell_model(model, Spawner::Person).await
         };
-        if let Err(error) = told {
+        if let Err(error) = told.await {
             tracing::warn!(id, %error, "that a background agent went to the fleet could not be recorded");
         }
         self.changed();

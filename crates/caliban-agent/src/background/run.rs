@@ -60,21 +60,19 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
     let merge = branch.map(|branch| format!("its work is on a branch: `git merge {branch}`"));
     let shown: Vec<String> = reason(&outcome).into_iter().chain(merge).collect();
     let shown = (!shown.is_empty()).then(|| shown.join("; "));
-    let told = background.record(id, row.status, text::ended(&row, shown.as_deref(), &result)).await;
-    let is_closed = background.0.board().is_closed();
-    let told = match told {
-        // The model has no next request.
-        Ok(()) if is_closed => Ok(()),
-        Ok(()) => {
-            let mut text = text::for_model(&row, reason(&outcome).as_deref(), &result, &keep);
-            if let Some(work) = &work {
-                text.push_str(&format!("\n\n{work}"));
-            }
-            background.tell_model(text, spawner).await
+    let told = async {
+        background.record(id, row.status, text::ended(&row, shown.as_deref(), &result)).await?;
+        if background.0.board().is_closed() {
+            // The model has no next request.
+            return Ok(());
         }
-        Err(error) => Err(error),
+        let mut text = text::for_model(&row, reason(&outcome).as_deref(), &result, &keep);
+        if let Some(work) = &work {
+            text.push_str(&format!("\n\n{work}"));
+        }
+        background.tell_model(text, spawner).await
     };
-    if let Err(error) = told {
+    if let Err(error) = told.await {
         tracing::warn!(id, %error, "the end of a background agent could not be recorded");
     }
     background.changed();

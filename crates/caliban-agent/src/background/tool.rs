@@ -1,9 +1,6 @@
 //! `spawn_background`: the model starts a background agent by itself.
 
-use caliban_core::{
-    access::Access,
-    message::{ResultPart, ToolSpec},
-};
+use caliban_core::{access::Access, message::ToolSpec};
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -70,27 +67,17 @@ impl Tool for SpawnBackground {
 
     fn call<'a>(&'a self, input: Value, _call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            let started = match BackgroundInput::parse(&input) {
-                Ok(BackgroundInput { task, model, isolation }) => {
-                    let order = BackgroundOrder { task, model, ground: isolation };
-                    let started = self.background.start(order, Spawner::Model).await;
-                    started.map_err(|refusal| refusal.to_string())
-                }
-                Err(problem) => Err(problem),
+            let BackgroundInput { task, model, isolation } = match BackgroundInput::parse(&input) {
+                Ok(input) => input,
+                Err(problem) => return ToolOutput::error(problem),
             };
-            let (text, summary, is_error) = match started {
-                Ok(id) => (
+            let order = BackgroundOrder { task, model, ground: isolation };
+            match self.background.start(order, Spawner::Model).await {
+                Ok(id) => ToolOutput::text(
                     format!("Started background agent {id}. Go on with your own work; do not wait for it."),
                     format!("started background agent {id}"),
-                    false,
                 ),
-                Err(problem) => (problem.clone(), problem, true),
-            };
-            ToolOutput {
-                content: vec![ResultPart::Text { text }],
-                summary,
-                is_error,
-                ..ToolOutput::default()
+                Err(refusal) => ToolOutput::error(refusal.to_string()),
             }
         })
     }

@@ -63,10 +63,7 @@ impl Governor for LaneGovernor {
     fn admit(&self, ticket: Option<i64>) -> BoxFuture<'_, Admitted> {
         Box::pin(async move {
             let asked = match self.ledger.open().await {
-                Ok(mut guard) => match guard.as_mut() {
-                    Some(ledger) => self.ask(ledger, ticket).await,
-                    None => return Admitted::Go,
-                },
+                Ok(mut ledger) => self.ask(&mut ledger, ticket).await,
                 Err(error) => Err(error),
             };
             match asked {
@@ -86,9 +83,7 @@ impl Governor for LaneGovernor {
 
     fn give_up(&self, ticket: i64) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if let Ok(mut guard) = self.ledger.open().await
-                && let Some(ledger) = guard.as_mut()
-            {
+            if let Ok(mut ledger) = self.ledger.open().await {
                 noted(ledger.give_up(Ticket(ticket)).await);
             }
         })
@@ -98,9 +93,7 @@ impl Governor for LaneGovernor {
         Box::pin(async move {
             self.is_strained.store(true, Ordering::Release);
             let now = wall_ms();
-            if let Ok(mut guard) = self.ledger.open().await
-                && let Some(ledger) = guard.as_mut()
-            {
+            if let Ok(mut ledger) = self.ledger.open().await {
                 let sent = now.saturating_sub(ms(ago));
                 noted(ledger.limited(&self.lane, reason, asked.map(ms), sent, now).await.map(drop));
             }
@@ -112,9 +105,7 @@ impl Governor for LaneGovernor {
             if !self.is_strained.swap(allowance.is_some(), Ordering::AcqRel) && allowance.is_none() {
                 return;
             }
-            if let Ok(mut guard) = self.ledger.open().await
-                && let Some(ledger) = guard.as_mut()
-            {
+            if let Ok(mut ledger) = self.ledger.open().await {
                 let allowance = allowance.map(|it| (it.limit, it.left, ms(it.reset)));
                 noted(ledger.answered(&self.lane, allowance, wall_ms()).await);
             }

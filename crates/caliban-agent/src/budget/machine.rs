@@ -19,7 +19,7 @@ use caliban_store::{
         Account, AccountId, First, Granted, Ledger, LedgerRequest, Opening, Reservation, ReservationOwner,
     },
 };
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::{NotReserved, OnLimit};
 
@@ -81,14 +81,17 @@ impl MachineLedger {
     }
 
     /// The open ledger. What dead processes have left in it is booked by whoever opens it.
-    pub(super) async fn open(&self) -> Result<MutexGuard<'_, Option<Ledger>>, StoreError> {
+    pub(super) async fn open(&self) -> Result<MappedMutexGuard<'_, Ledger>, StoreError> {
         let mut guard = self.0.ledger.lock().await;
-        if guard.is_none() {
-            let mut ledger = Ledger::open(&StoreUrl::sqlite(&self.0.terms.file)).await?;
-            settle_dead(&mut ledger).await?;
-            *guard = Some(ledger);
-        }
-        Ok(guard)
+        let ledger = match guard.take() {
+            Some(ledger) => ledger,
+            None => {
+                let mut ledger = Ledger::open(&StoreUrl::sqlite(&self.0.terms.file)).await?;
+                settle_dead(&mut ledger).await?;
+                ledger
+            }
+        };
+        Ok(MutexGuard::map(guard, |slot| slot.insert(ledger)))
     }
 }
 
@@ -154,12 +157,12 @@ macro_rules! patiently {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut guard = match $self.ledger.open().await {
-                Ok(guard) => guard,
+            let mut open = match $self.ledger.open().await {
+                Ok(open) => open,
                 Err(error) if error.is_busy() && attempts < PATIENCE => continue,
                 Err(error) => break Err(error),
             };
-            let Some($ledger) = guard.as_mut() else { continue };
+            let $ledger = &mut *open;
             match $step.await {
                 Err(error) if attempts < PATIENCE && error.is_busy() => {}
                 other => break other,

@@ -80,14 +80,12 @@ impl Tool for AgentTool {
 
     fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match SubagentInput::parse(&input).and_then(|input| self.starter.in_this_mode(input)) {
+            let done = match SubagentInput::parse(&input).and_then(|input| self.starter.in_this_mode(input)) {
                 Ok(input) if input.background => self.starter.hand_over(input).await,
-                Ok(input) => match self.starter.run(input, call).await {
-                    Ok(output) => output,
-                    Err(problem) => report::failure(problem),
-                },
-                Err(problem) => report::failure(problem),
-            }
+                Ok(input) => self.starter.run(input, call).await,
+                Err(problem) => Err(problem),
+            };
+            done.unwrap_or_else(ToolOutput::error)
         })
     }
 }
@@ -188,7 +186,7 @@ impl Starter {
         rights(&policy)
     }
 
-    async fn hand_over(&self, input: SubagentInput) -> ToolOutput {
+    async fn hand_over(&self, input: SubagentInput) -> Result<ToolOutput, String> {
         let mut warning = String::new();
         if input.inherit_hooks && !self.blueprint.hooks.closures.is_empty() {
             let count = self.blueprint.hooks.closures.len();
@@ -198,28 +196,20 @@ impl Starter {
             );
             tracing::warn!(count, "closure hooks dropped for a background agent");
         }
-        let place =
-            match self.blueprint.isolation.apart_from(self.workspace.root(), input.place.clone()).await {
-                Ok(place) => place,
-                Err(problem) => return report::failure(problem),
-            };
+        let place = self.blueprint.isolation.apart_from(self.workspace.root(), input.place.clone()).await?;
         if place != input.place {
             warning
                 .push_str("\nIt begins at your last commit; what you have not committed it does not have.");
         }
         let hooks = &self.blueprint.hooks;
         let hooks = if input.inherit_hooks { hooks.commands.clone() } else { hooks.binding().commands };
-        let rights = match self.rights() {
-            Ok(rights) => rights,
-            Err(problem) => return report::failure(problem),
-        };
         let setup = AgentSetup {
             model: input.model.clone(),
             agent_type: input.agent.clone(),
             tools: input.tool_allowlist.clone(),
             account_above: self.parent.purse.ledger_name(),
             hooks: Some(hooks),
-            ..rights
+            ..self.rights()?
         };
         let spec = SpawnSpec {
             label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
@@ -227,10 +217,8 @@ impl Starter {
             isolation: place.into_spec(),
             ..SpawnSpec::new(input.prompt.clone(), self.blueprint.cwd.clone())
         };
-        match self.blueprint.spawner.spawn(spec).await {
-            Ok(id) => report::handed_over(&id, &warning),
-            Err(problem) => report::failure(problem),
-        }
+        let id = self.blueprint.spawner.spawn(spec).await?;
+        Ok(report::handed_over(&id, &warning))
     }
 
     /// A name for the sub-agent's session that is new below this one.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use caliban_core::{message::ResultPart, redact::Redactor};
+use caliban_core::redact::Redactor;
 use caliban_tools::ToolOutput;
 
 use super::{MAX_ANSWER_CHARS, worktree::Work};
@@ -67,13 +67,7 @@ pub(super) fn answer(
         Some(ending) => format!("{ending} after {} turns", turn.turns),
         None => format!("done in {} turns, {} tokens", turn.turns, turn.usage.total()),
     };
-    ToolOutput {
-        content: vec![ResultPart::Text { text: parts.join("\n\n") }],
-        is_error: ending.is_some(),
-        summary,
-        exit_code: None,
-        whole,
-    }
+    ToolOutput { is_error: ending.is_some(), whole, ..ToolOutput::text(parts.join("\n\n"), summary) }
 }
 
 impl ReportOutputs<'_> {
@@ -89,20 +83,7 @@ pub(super) fn handed_over(id: &str, warning: &str) -> ToolOutput {
     let text = format!(
         "Started background agent {id}. It goes on when this session ends; look back with `caliban attach {id}`.{warning}"
     );
-    ToolOutput {
-        content: vec![ResultPart::Text { text }],
-        summary: format!("started {id}"),
-        ..ToolOutput::default()
-    }
-}
-
-pub(super) fn failure(problem: String) -> ToolOutput {
-    ToolOutput {
-        summary: problem.lines().next().unwrap_or_default().to_owned(),
-        content: vec![ResultPart::Text { text: problem }],
-        is_error: true,
-        ..ToolOutput::default()
-    }
+    ToolOutput::text(text, format!("started {id}"))
 }
 
 /// One line for those who watch the parent.
