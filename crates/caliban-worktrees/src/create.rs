@@ -182,7 +182,7 @@ impl Repo {
         let repo = &self.until(cancel);
         let at = match repo.locate(&request.name) {
             Ok(at) => at,
-            Err(Error::NotFound { .. }) => return repo.recreate(request, None, progress).await,
+            Err(Error::NotFound(_)) => return repo.recreate(request, None, progress).await,
             Err(error) => return Err(error),
         };
         if let Some(path) = at.moved {
@@ -265,7 +265,7 @@ impl Repo {
             BaseRef::Revision(text) => text.as_str(),
         };
         self.resolve_revision(revision).await.map_err(|error| match error {
-            Error::UnknownRevision { .. } if revision == "HEAD" => Error::UnbornHead,
+            Error::UnknownRevision(_) if revision == "HEAD" => Error::UnbornHead,
             other => other,
         })
     }
@@ -406,7 +406,7 @@ impl Repo {
         }
         match self.resolve_ref(&format!("refs/heads/{branch}")).await? {
             Some(tip) if checked.recorded.is_some() && tip == checked.base => return Ok(Branch::Taken),
-            Some(_) => return Err(Error::BranchExists { branch }),
+            Some(_) => return Err(Error::BranchExists(branch)),
             None => {}
         }
         match answer.failure() {
@@ -509,10 +509,10 @@ impl Repo {
             Error::Git { command, stderr, .. }
                 if room < FULL || (stderr.contains("write") && room < NEARLY_FULL) =>
             {
-                Error::DiskFull { doing: format!("running git {command}") }
+                Error::DiskFull(format!("running git {command}"))
             }
             Error::BranchConflict { branch, .. } if room < FULL => {
-                Error::DiskFull { doing: format!("making the branch {branch}") }
+                Error::DiskFull(format!("making the branch {branch}"))
             }
             other => other,
         }

@@ -223,7 +223,7 @@ impl Repo {
             let _landing_says_so = repo.publish_left(&at).await;
         }
         let branch = format!("refs/heads/{}", branch_of(name));
-        let absent = || Error::NotFound { name: name.as_str().to_owned() };
+        let absent = || Error::NotFound(name.as_str().to_owned());
         let head = repo.resolve_ref(&branch).await?.ok_or_else(absent)?;
         let into = repo.resolve_revision(into.unwrap_or("HEAD")).await?;
         let mut preview = MergePreview {
@@ -272,7 +272,7 @@ impl Repo {
 
     /// The commit that a revision names, in the place that this was opened in.
     pub(crate) async fn resolve_revision(&self, revision: &str) -> Result<Oid> {
-        let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
+        let unknown = || Error::UnknownRevision(revision.to_owned());
         if revision.contains(['\0', '\n']) {
             return Err(unknown());
         }

@@ -37,11 +37,8 @@ pub enum Error {
     #[error("the repository has no commit yet, so there is nothing to base a worktree on")]
     UnbornHead,
     /// The base is not a commit here.
-    #[error("base_ref '{}' names no commit in this repository", revision.escape_debug())]
-    UnknownRevision {
-        /// As it was given.
-        revision: String,
-    },
+    #[error("base_ref '{}' names no commit in this repository", .0.escape_debug())]
+    UnknownRevision(String),
     /// A worktree of that name is there already.
     #[error("a worktree named '{name}' already exists at {}", path.display())]
     Exists {
@@ -59,11 +56,8 @@ pub enum Error {
         path: PathBuf,
     },
     /// The branch is taken.
-    #[error("the branch '{branch}' already exists")]
-    BranchExists {
-        /// The branch.
-        branch: String,
-    },
+    #[error("the branch '{0}' already exists")]
+    BranchExists(String),
     /// The branch cannot be made beside another one.
     #[error("the branch '{branch}' cannot be made: {detail}")]
     BranchConflict {
@@ -73,11 +67,8 @@ pub enum Error {
         detail: String,
     },
     /// No worktree of ours has that name.
-    #[error("there is no worktree named '{name}'")]
-    NotFound {
-        /// The name.
-        name: String,
-    },
+    #[error("there is no worktree named '{0}'")]
+    NotFound(String),
     /// It is not where we put it.
     #[error("the worktree '{name}' was moved to {}", path.display())]
     Moved {
@@ -87,11 +78,8 @@ pub enum Error {
         path: PathBuf,
     },
     /// No rescue of that name.
-    #[error("there is no rescue named '{name}'")]
-    RescueNotFound {
-        /// The name.
-        name: String,
-    },
+    #[error("there is no rescue named '{0}'")]
+    RescueNotFound(String),
     /// A sparse path is not a path beneath the root.
     #[error("sparse path '{}' is refused: {why}", path.escape_debug())]
     SparsePath {
@@ -117,11 +105,8 @@ pub enum Error {
         why: &'static str,
     },
     /// `.worktreeinclude` matches too much.
-    #[error(".worktreeinclude matches more than {limit}")]
-    IncludeTooLarge {
-        /// The cap, in words.
-        limit: String,
-    },
+    #[error(".worktreeinclude matches more than {0}")]
+    IncludeTooLarge(String),
     /// The setup command failed.
     #[error("the setup command {ending}: {command}")]
     Setup {
@@ -133,35 +118,20 @@ pub enum Error {
         output: String,
     },
     /// git waited for something that does not come.
-    #[error("git {command} was ended: it made no progress")]
-    Stalled {
-        /// The subcommand.
-        command: String,
-    },
+    #[error("git {0} was ended: it made no progress")]
+    Stalled(String),
     /// Something in the worktree cannot be read, so it cannot be saved.
-    #[error("cannot read everything in the worktree, so nothing was removed: {detail}")]
-    Unreadable {
-        /// What and why.
-        detail: String,
-    },
+    #[error("cannot read everything in the worktree, so nothing was removed: {0}")]
+    Unreadable(String),
     /// A file changed while it was being saved.
-    #[error("{} changed while it was being saved; nothing was removed", path.display())]
-    ChangedWhileSaving {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} changed while it was being saved; nothing was removed", .0.display())]
+    ChangedWhileSaving(PathBuf),
     /// The disk is full.
-    #[error("no space left on the device while {doing}")]
-    DiskFull {
-        /// What was being done.
-        doing: String,
-    },
+    #[error("no space left on the device while {0}")]
+    DiskFull(String),
     /// Its making was cut short.
-    #[error("the worktree '{name}' was never finished, and nobody has worked in it")]
-    Unfinished {
-        /// Its name.
-        name: String,
-    },
+    #[error("the worktree '{0}' was never finished, and nobody has worked in it")]
+    Unfinished(String),
     /// The record is there, the directory is not.
     #[error("the directory of the worktree '{name}' is gone: {}", path.display())]
     FilesGone {
@@ -197,11 +167,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The private git of a worktree cannot be had, or what is in it cannot be shown to the user.
-    #[error("the private git: {why}")]
-    PrivateGit {
-        /// Why.
-        why: String,
-    },
+    #[error("the private git: {0}")]
+    PrivateGit(String),
     /// The caller gave up.
     #[error("cancelled")]
     Cancelled,
@@ -234,30 +201,29 @@ impl Error {
     /// Which class it is in.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Name(_) | Self::UnknownRevision { .. } | Self::UnbornHead | Self::NotARepository { .. } => {
+            Self::Name(_) | Self::UnknownRevision(_) | Self::UnbornHead | Self::NotARepository { .. } => {
                 ErrorKind::Usage
             }
-            Self::NotFound { .. } | Self::RescueNotFound { .. } => ErrorKind::NotFound,
+            Self::NotFound(_) | Self::RescueNotFound(_) => ErrorKind::NotFound,
             Self::Exists { .. }
             | Self::Busy { .. }
-            | Self::BranchExists { .. }
+            | Self::BranchExists(_)
             | Self::BranchConflict { .. }
-            | Self::Unfinished { .. }
+            | Self::Unfinished(_)
             | Self::FilesGone { .. }
             | Self::Moved { .. } => ErrorKind::Conflict,
-            Self::SparsePath { .. }
-            | Self::Link { .. }
-            | Self::Place { .. }
-            | Self::IncludeTooLarge { .. } => ErrorKind::Refused,
+            Self::SparsePath { .. } | Self::Link { .. } | Self::Place { .. } | Self::IncludeTooLarge(_) => {
+                ErrorKind::Refused
+            }
             Self::Setup { .. } => ErrorKind::Setup,
             Self::GitMissing { .. }
-            | Self::Unreadable { .. }
-            | Self::Stalled { .. }
-            | Self::ChangedWhileSaving { .. }
-            | Self::DiskFull { .. }
+            | Self::Unreadable(_)
+            | Self::Stalled(_)
+            | Self::ChangedWhileSaving(_)
+            | Self::DiskFull(_)
             | Self::Git { .. }
             | Self::Answer { .. }
-            | Self::PrivateGit { .. }
+            | Self::PrivateGit(_)
             | Self::Io { .. } => ErrorKind::Environment,
             Self::Cancelled => ErrorKind::Cancelled,
         }
@@ -275,24 +241,24 @@ impl Error {
             Self::Busy { name, .. } => {
                 format!("wait until it is done, or choose another name than '{name}'")
             }
-            Self::Unfinished { name } => {
+            Self::Unfinished(name) => {
                 format!("resume its agent, or remove it with `caliban worktrees rm {name}`")
             }
             Self::FilesGone { name, .. } => format!(
                 "what was committed is on the branch caliban/{name}; `caliban worktrees rm {name}` tidies the record"
             ),
-            Self::BranchExists { branch } => format!(
+            Self::BranchExists(branch) => format!(
                 "it may hold earlier work: look with `git log {branch}`, delete it with `git branch -d {branch}`, \
                  or choose another name"
             ),
             Self::BranchConflict { .. } => {
                 "rename the branch that is in the way, or choose another name".into()
             }
-            Self::UnknownRevision { .. } => {
+            Self::UnknownRevision(_) => {
                 "`git rev-parse --verify <base_ref>` must work in the repository".into()
             }
-            Self::NotFound { .. } => "`caliban worktrees list` shows what is there".into(),
-            Self::RescueNotFound { .. } => "`caliban worktrees rescue list` shows what is there".into(),
+            Self::NotFound(_) => "`caliban worktrees list` shows what is there".into(),
+            Self::RescueNotFound(_) => "`caliban worktrees rescue list` shows what is there".into(),
             Self::Moved { path, .. } => {
                 format!("it is left alone; `git worktree remove {}` removes it", path.display())
             }
@@ -303,18 +269,18 @@ impl Error {
             Self::SparsePath { .. } => {
                 "name directories relative to the repository's root, like `src/`".into()
             }
-            Self::DiskFull { .. } => "make room and try again; nothing half-made was left".into(),
+            Self::DiskFull(_) => "make room and try again; nothing half-made was left".into(),
             Self::Setup { output, .. } if !output.is_empty() => format!("its output ended with:\n{output}"),
             Self::GitMissing { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "install git 2.42 or newer".into()
             }
-            Self::ChangedWhileSaving { .. } => "stop what is still writing there and try again".into(),
-            Self::Stalled { .. } => {
+            Self::ChangedWhileSaving(_) => "stop what is still writing there and try again".into(),
+            Self::Stalled(_) => {
                 "is there a pipe or a device in the place of a file that git reads, such as .gitignore? \
                  `find <worktree> -name '.git*' -not -type f -not -type d` shows it"
                     .into()
             }
-            Self::Unreadable { .. } => "make it readable (chmod u+rX) and try again".into(),
+            Self::Unreadable(_) => "make it readable (chmod u+rX) and try again".into(),
             Self::Git { stderr, .. } if NAMELESS.iter().any(|part| stderr.contains(part)) => {
                 "tell git who you are: git config --global user.name \"…\"; git config --global user.email \"…\""
                     .into()
@@ -325,7 +291,7 @@ impl Error {
 
     pub(crate) fn io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (doing, source) = (doing.into(), source.into());
-        if disk_room::is_full(&source) { Self::DiskFull { doing } } else { Self::Io { doing, source } }
+        if disk_room::is_full(&source) { Self::DiskFull(doing) } else { Self::Io { doing, source } }
     }
 
     pub(crate) fn at(doing: &str, path: &Path, source: impl Into<io::Error>) -> Self {

@@ -243,7 +243,7 @@ fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path, 
                 let mut bytes = Vec::new();
                 file.take(2 * cap).read_to_end(&mut bytes).map_err(|e| unreadable(from, &e))?;
                 if bytes.len() as u64 == 2 * cap {
-                    return Err(Error::ChangedWhileSaving { path: from.to_path_buf() });
+                    return Err(Error::ChangedWhileSaving(from.to_path_buf()));
                 }
                 if is_text {
                     bytes = with_unix_line_ends(&bytes);
@@ -254,7 +254,7 @@ fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path, 
             header(mode, size, out).map_err(sent)?;
             let copied = io::copy(&mut file.take(size), out).map_err(sent)?;
             if copied != size {
-                return Err(Error::ChangedWhileSaving { path: from.to_path_buf() });
+                return Err(Error::ChangedWhileSaving(from.to_path_buf()));
             }
             out.write_all(b"\n").map_err(sent)
         }
@@ -275,7 +275,7 @@ pub(crate) fn with_unix_line_ends(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn unreadable(path: &Path, e: &io::Error) -> Error {
-    Error::Unreadable { detail: format!("{}: {e}", path.display()) }
+    Error::Unreadable(format!("{}: {e}", path.display()))
 }
 
 /// A path for the stream, quoted as git reads it back: any byte is allowed.

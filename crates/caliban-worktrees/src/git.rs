@@ -124,7 +124,7 @@ impl GitOutput {
 
     pub(crate) fn failure(self) -> Error {
         if has_no_room(&self.stderr) {
-            return Error::DiskFull { doing: format!("running git {}", self.command) };
+            return Error::DiskFull(format!("running git {}", self.command));
         }
         let mut words = self.stderr.trim().to_owned();
         if words.is_empty() {
@@ -354,7 +354,7 @@ impl Running {
                     }
                 }
                 () = stall::stalled(leader, *patience) => {
-                    stopped = Error::Stalled { command: name.clone() };
+                    stopped = Error::Stalled(name.clone());
                     None
                 }
             }

@@ -45,7 +45,7 @@ pub(crate) async fn wanted(repo: &Repo, source: &Path) -> Result<Option<Vec<Path
     let paths = paths.map(|p| PathBuf::from(OsString::from_vec(p.to_vec()))).filter(|p| !ours(p));
     let paths: Vec<_> = paths.collect();
     if paths.len() > FILES_CAP {
-        return Err(Error::IncludeTooLarge { limit: format!("{FILES_CAP} files") });
+        return Err(Error::IncludeTooLarge(format!("{FILES_CAP} files")));
     }
     Ok(Some(paths))
 }
@@ -74,7 +74,7 @@ pub(crate) fn copy(
             FoundFile::File { mut file, size, executable } => {
                 bytes += size;
                 if bytes > BYTES_CAP {
-                    return Err(Error::IncludeTooLarge { limit: format!("{BYTES_CAP} bytes") });
+                    return Err(Error::IncludeTooLarge(format!("{BYTES_CAP} bytes")));
                 }
                 match open_beneath::create_file(worktree, &path, executable) {
                     Ok(mut to) => {

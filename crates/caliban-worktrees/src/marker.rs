@@ -121,7 +121,7 @@ impl Marker {
     pub(crate) fn finished(&self) -> Result<()> {
         match self.making {
             Making::Finished => Ok(()),
-            Making::Begun => Err(Error::Unfinished { name: self.name.as_str().to_owned() }),
+            Making::Begun => Err(Error::Unfinished(self.name.as_str().to_owned())),
         }
     }
 

@@ -46,7 +46,7 @@ const HOOKS: &str = "/caliban/hooks";
 const LARGE: &str = "/caliban/lfs";
 
 fn words(why: &str) -> Error {
-    Error::PrivateGit { why: why.to_owned() }
+    Error::PrivateGit(why.to_owned())
 }
 
 /// The private git of one worktree.

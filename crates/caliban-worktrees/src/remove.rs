@@ -171,7 +171,7 @@ impl Repo {
             let kept = Marker { kept: true, ..at.marker.clone() };
             match kept.write(&at.admin) {
                 // `true` is shorter than the `false` that is there.
-                Err(Error::DiskFull { .. }) => kept.overwrite(&at.admin)?,
+                Err(Error::DiskFull(_)) => kept.overwrite(&at.admin)?,
                 written => written?,
             }
             return repo.report_kept(&at).await;
@@ -262,7 +262,7 @@ impl Repo {
     /// What is in the worktree, also when git does not get through it.
     async fn look(&self, at: &Located, ignored: IgnoredFiles) -> Result<Survey> {
         match self.survey(at, ignored).await {
-            Err(error @ Error::Stalled { .. }) => match open_beneath::open_dir(&at.path) {
+            Err(error @ Error::Stalled(_)) => match open_beneath::open_dir(&at.path) {
                 Ok(files) => self.survey_unreadable(at, files).await,
                 Err(_) => Err(error),
             },

@@ -263,7 +263,7 @@ impl Repo {
         self.located()?
             .into_iter()
             .find(|at| at.name == *name)
-            .ok_or_else(|| Error::NotFound { name: name.as_str().to_owned() })
+            .ok_or_else(|| Error::NotFound(name.as_str().to_owned()))
     }
 
     /// The record whose worktree is at `path`, whoever made it.

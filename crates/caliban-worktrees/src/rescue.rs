@@ -95,7 +95,7 @@ impl Repo {
     /// One rescue.
     pub async fn rescue(&self, name: &str, cancel: &CancellationToken) -> Result<Rescue> {
         let found = self.rescues(cancel).await?.into_iter().find(|r| r.name == name);
-        found.ok_or_else(|| Error::RescueNotFound { name: name.to_owned() })
+        found.ok_or_else(|| Error::RescueNotFound(name.to_owned()))
     }
 
     /// Brings a rescue back. The rescue itself stays.
@@ -226,8 +226,7 @@ impl Repo {
         given: Option<Slug>,
         progress: OnProgress<'_>,
     ) -> Result<Worktree> {
-        let nothing =
-            || Error::RescueNotFound { name: format!("{} (as a worktree: it has no HEAD)", rescue.name) };
+        let nothing = || Error::RescueNotFound(format!("{} (as a worktree: it has no HEAD)", rescue.name));
         let head = rescue.head.clone().ok_or_else(nothing)?;
         let name = given.or_else(|| rescue.worktree.clone()).ok_or_else(nothing)?;
         let mut request = CreateRequest::new(name);

@@ -231,7 +231,7 @@ impl Repo {
             let answer = answer?;
             // A directory that git could not read would be missing from the answer.
             if answer.stderr.contains("could not open directory") {
-                return Err(Error::Unreadable { detail: answer.stderr.trim().to_owned() });
+                return Err(Error::Unreadable(answer.stderr.trim().to_owned()));
             }
             if !answer.status.success() {
                 return Ok(None);
@@ -355,7 +355,7 @@ fn change(path: &Path, kind: ChangeKind) -> PathChange {
 }
 
 fn unreadable(path: &Path, e: &std::io::Error) -> Error {
-    Error::Unreadable { detail: format!("{}: {e}", path.display()) }
+    Error::Unreadable(format!("{}: {e}", path.display()))
 }
 
 fn is_empty(files: std::os::fd::BorrowedFd<'_>, path: &Path) -> Result<bool> {

@@ -115,7 +115,7 @@ impl Repo {
                     Swept::Left { name, why: e.to_string() }
                 }
                 // Somebody else removed it meanwhile.
-                Err(Error::NotFound { .. }) => continue,
+                Err(Error::NotFound(_)) => continue,
                 Err(e) => Swept::Failed { name, error: e.to_string() },
             });
         }
