@@ -100,239 +100,112 @@ pub struct Route {
 
 /// Method and path of every route.
 pub const ROUTES: [Route; 27] = [
-    route(
-        Verb::Status,
-        "GET",
-        "/v1/status",
-        "How the daemon is, and what it found when it started",
-        None,
-        schema::<DaemonStatus>,
-    ),
-    route(
-        Verb::List,
-        "GET",
-        "/v1/agents",
-        "All agents, in the order of their spawn",
-        None,
-        schema::<AgentList>,
-    ),
-    route(
-        Verb::Spawn,
-        "POST",
-        "/v1/agents",
-        "Register an agent durably; it starts as soon as there is a place",
-        Some(schema::<SpawnRequest>),
-        schema::<Spawned>,
-    ),
-    route(Verb::Show, "GET", "/v1/agents/{id}", "One agent", None, schema::<AgentRow>),
-    route(
-        Verb::Kill,
-        "POST",
-        "/v1/agents/{id}/kill",
-        "End an agent; answers when its whole process tree is gone",
-        Some(schema::<KillRequest>),
-        schema::<AgentRow>,
-    ),
-    route(
-        Verb::Respawn,
-        "POST",
-        "/v1/agents/{id}/respawn",
-        "Start anew from the original spec, with a new id",
-        Some(schema::<RespawnRequest>),
-        schema::<Respawned>,
-    ),
-    route(
-        Verb::Resume,
-        "POST",
-        "/v1/agents/{id}/resume",
-        "Let an ended agent go on in its conversation, same id",
-        Some(schema::<ResumeRequest>),
-        schema::<AgentRow>,
-    ),
-    route(
-        Verb::Requeue,
-        "POST",
-        "/v1/agents/{id}/requeue",
-        "Change the priority or the time of an agent that has not begun; for a person",
-        Some(schema::<RequeueRequest>),
-        schema::<AgentRow>,
-    ),
-    Route {
-        query: &[
+    get(Verb::Status, "/v1/status", schema::<DaemonStatus>)
+        .says("How the daemon is, and what it found when it started"),
+    get(Verb::List, "/v1/agents", schema::<AgentList>).says("All agents, in the order of their spawn"),
+    post(Verb::Spawn, "/v1/agents", schema::<Spawned>)
+        .takes(schema::<SpawnRequest>)
+        .says("Register an agent durably; it starts as soon as there is a place"),
+    get(Verb::Show, "/v1/agents/{id}", schema::<AgentRow>).says("One agent"),
+    post(Verb::Kill, "/v1/agents/{id}/kill", schema::<AgentRow>)
+        .takes(schema::<KillRequest>)
+        .says("End an agent; answers when its whole process tree is gone"),
+    post(Verb::Respawn, "/v1/agents/{id}/respawn", schema::<Respawned>)
+        .takes(schema::<RespawnRequest>)
+        .says("Start anew from the original spec, with a new id"),
+    post(Verb::Resume, "/v1/agents/{id}/resume", schema::<AgentRow>)
+        .takes(schema::<ResumeRequest>)
+        .says("Let an ended agent go on in its conversation, same id"),
+    post(Verb::Requeue, "/v1/agents/{id}/requeue", schema::<AgentRow>)
+        .takes(schema::<RequeueRequest>)
+        .says("Change the priority or the time of an agent that has not begun; for a person"),
+    delete(Verb::Rm, "/v1/agents/{id}", schema::<Removed>)
+        .says("Remove a stopped agent from the registry")
+        .flags(&[
             ("force", "kill it first if it is not stopped"),
             ("keep", "leave its worktree where it is"),
             ("purge", "delete its files instead of archiving them"),
-        ],
-        ..route(
-            Verb::Rm,
-            "DELETE",
-            "/v1/agents/{id}",
-            "Remove a stopped agent from the registry",
-            None,
-            schema::<Removed>,
-        )
-    },
-    route(
-        Verb::Wake,
-        "POST",
-        "/v1/agents/{id}/wake",
-        "Make sure that the agent's worker listens on its socket",
-        Some(schema::<WakeRequest>),
-        schema::<Awake>,
-    ),
-    route(
-        Verb::Send,
-        "POST",
-        "/v1/agents/{id}/send",
+        ]),
+    post(Verb::Wake, "/v1/agents/{id}/wake", schema::<Awake>)
+        .takes(schema::<WakeRequest>)
+        .says("Make sure that the agent's worker listens on its socket"),
+    post(Verb::Send, "/v1/agents/{id}/send", schema::<Sent>).takes(schema::<SendRequest>).says(
         "Say something to an agent, which is woken if it sleeps; answers when it has the message on its disk",
-        Some(schema::<SendRequest>),
-        schema::<Sent>,
     ),
-    route(
-        Verb::Approvals,
-        "GET",
-        "/v1/approvals",
-        "The calls of all agents that wait for a person",
-        None,
-        schema::<ApprovalList>,
-    ),
-    route(
-        Verb::Approve,
-        "POST",
-        "/v1/agents/{id}/approve",
-        "Allow exactly one call, for a person",
-        Some(schema::<ApproveRequest>),
-        schema::<Answered>,
-    ),
-    route(
-        Verb::Deny,
-        "POST",
-        "/v1/agents/{id}/deny",
-        "Refuse exactly one call, for a person",
-        Some(schema::<DenyRequest>),
-        schema::<Answered>,
-    ),
-    Route {
-        query: &[("raw", "what its process printed instead of its transcript")],
-        numbers: &[("after", "begin behind what was told: the last answer's `next`")],
-        ..route(
-            Verb::Log,
-            "GET",
-            "/v1/agents/{id}/log",
-            "What an agent did: the records of its transcript, a part at a time",
-            None,
-            schema::<LogPart>,
-        )
-    },
-    Route {
-        query: &[("stat", "leave the patch out")],
-        ..route(
-            Verb::Diff,
-            "GET",
-            "/v1/agents/{id}/diff",
-            "What an agent changed against its recorded base, committed or not",
-            None,
-            schema::<Diff>,
-        )
-    },
-    route(
-        Verb::Merge,
-        "POST",
-        "/v1/agents/{id}/merge",
-        "Land an agent's work, or try to; for a person",
-        Some(schema::<MergeRequest>),
-        schema::<MergeAnswer>,
-    ),
-    Route {
-        numbers: &[
+    get(Verb::Approvals, "/v1/approvals", schema::<ApprovalList>)
+        .says("The calls of all agents that wait for a person"),
+    post(Verb::Approve, "/v1/agents/{id}/approve", schema::<Answered>)
+        .takes(schema::<ApproveRequest>)
+        .says("Allow exactly one call, for a person"),
+    post(Verb::Deny, "/v1/agents/{id}/deny", schema::<Answered>)
+        .takes(schema::<DenyRequest>)
+        .says("Refuse exactly one call, for a person"),
+    get(Verb::Log, "/v1/agents/{id}/log", schema::<LogPart>)
+        .says("What an agent did: the records of its transcript, a part at a time")
+        .flags(&[("raw", "what its process printed instead of its transcript")])
+        .numbers(&[("after", "begin behind what was told: the last answer's `next`")]),
+    get(Verb::Diff, "/v1/agents/{id}/diff", schema::<Diff>)
+        .says("What an agent changed against its recorded base, committed or not")
+        .flags(&[("stat", "leave the patch out")]),
+    post(Verb::Merge, "/v1/agents/{id}/merge", schema::<MergeAnswer>)
+        .takes(schema::<MergeRequest>)
+        .says("Land an agent's work, or try to; for a person"),
+    get(Verb::History, "/v1/history", schema::<History>)
+        .says("The changes of state of all agents, removed ones included")
+        .numbers(&[
             ("from", "milliseconds since 1970; how each agent stood then comes first"),
             ("to", "milliseconds since 1970; now when absent"),
-        ],
-        ..route(
-            Verb::History,
-            "GET",
-            "/v1/history",
-            "The changes of state of all agents, removed ones included",
-            None,
-            schema::<History>,
-        )
-    },
-    route(
-        Verb::Schedules,
-        "GET",
-        "/v1/schedules",
-        "All schedules: when each runs, and what became of its last run",
-        None,
-        schema::<ScheduleList>,
-    ),
-    route(
-        Verb::Schedule,
-        "POST",
-        "/v1/schedules",
-        "Make a schedule, durably: it starts an agent each time that it is due; for a person",
-        Some(schema::<ScheduleRequest>),
-        schema::<ScheduleRow>,
-    ),
-    route(
-        Verb::Unschedule,
-        "DELETE",
-        "/v1/schedules/{id}",
-        "Remove a schedule; the agents that it started stay; for a person",
-        None,
-        schema::<ScheduleRow>,
-    ),
-    route(
-        Verb::PauseSchedule,
-        "POST",
-        "/v1/schedules/{id}/pause",
-        "Pause a schedule, or let it go on; for a person",
-        Some(schema::<PauseRequest>),
-        schema::<ScheduleRow>,
-    ),
-    route(
-        Verb::RunSchedule,
-        "POST",
-        "/v1/schedules/{id}/run",
-        "Start an agent of a schedule now, beside its times; for a person",
-        None,
-        schema::<Spawned>,
-    ),
-    route(
-        Verb::ScheduleKeys,
-        "POST",
-        "/v1/schedules/keys",
-        "Hand keys to the schedules that have lost theirs, as after a reboot; for a person",
-        Some(schema::<KeysRequest>),
-        schema::<ScheduleList>,
-    ),
-    route(
-        Verb::Events,
-        "GET",
-        "/v1/events",
-        "What happens, as server-sent events: all agents, then news",
-        None,
-        schema::<FleetEvent>,
-    ),
-    route(
-        Verb::Shutdown,
-        "POST",
-        "/v1/shutdown",
-        "Leave after the requests in flight; agents live on",
-        None,
-        schema::<Stopping>,
-    ),
-    route(Verb::OpenApi, "GET", "/openapi.json", "This document", None, schema::<Map<String, Value>>),
+        ]),
+    get(Verb::Schedules, "/v1/schedules", schema::<ScheduleList>)
+        .says("All schedules: when each runs, and what became of its last run"),
+    post(Verb::Schedule, "/v1/schedules", schema::<ScheduleRow>)
+        .takes(schema::<ScheduleRequest>)
+        .says("Make a schedule, durably: it starts an agent each time that it is due; for a person"),
+    delete(Verb::Unschedule, "/v1/schedules/{id}", schema::<ScheduleRow>)
+        .says("Remove a schedule; the agents that it started stay; for a person"),
+    post(Verb::PauseSchedule, "/v1/schedules/{id}/pause", schema::<ScheduleRow>)
+        .takes(schema::<PauseRequest>)
+        .says("Pause a schedule, or let it go on; for a person"),
+    post(Verb::RunSchedule, "/v1/schedules/{id}/run", schema::<Spawned>)
+        .says("Start an agent of a schedule now, beside its times; for a person"),
+    post(Verb::ScheduleKeys, "/v1/schedules/keys", schema::<ScheduleList>)
+        .takes(schema::<KeysRequest>)
+        .says("Hand keys to the schedules that have lost theirs, as after a reboot; for a person"),
+    get(Verb::Events, "/v1/events", schema::<FleetEvent>)
+        .says("What happens, as server-sent events: all agents, then news"),
+    post(Verb::Shutdown, "/v1/shutdown", schema::<Stopping>)
+        .says("Leave after the requests in flight; agents live on"),
+    get(Verb::OpenApi, "/openapi.json", schema::<Map<String, Value>>).says("This document"),
 ];
 
-const fn route(
-    verb: Verb,
-    method: &'static str,
-    path: &'static str,
-    summary: &'static str,
-    body: Option<SchemaOf>,
-    answer: SchemaOf,
-) -> Route {
-    Route { verb, method, path, summary, query: &[], numbers: &[], body, answer }
+const fn get(verb: Verb, path: &'static str, answer: SchemaOf) -> Route {
+    Route { verb, method: "GET", path, summary: "", query: &[], numbers: &[], body: None, answer }
+}
+
+const fn post(verb: Verb, path: &'static str, answer: SchemaOf) -> Route {
+    Route { method: "POST", ..get(verb, path, answer) }
+}
+
+const fn delete(verb: Verb, path: &'static str, answer: SchemaOf) -> Route {
+    Route { method: "DELETE", ..get(verb, path, answer) }
+}
+
+impl Route {
+    const fn says(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    const fn takes(self, body: SchemaOf) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    const fn flags(self, query: &'static [(&'static str, &'static str)]) -> Self {
+        Self { query, ..self }
+    }
+
+    const fn numbers(self, numbers: &'static [(&'static str, &'static str)]) -> Self {
+        Self { numbers, ..self }
+    }
 }
 
 /// The route of a request, and what stands for `{id}`, still encoded.
