@@ -218,7 +218,6 @@ impl Kit {
         self.fences.fence(profile, &policy, cwd, &own)
     }
 
-    /// The hook event of this agent's end.
     pub(crate) fn stop_event(&self) -> HookEvent {
         if self.parent.is_some() { HookEvent::SubagentStop } else { HookEvent::Stop }
     }
@@ -290,7 +289,6 @@ pub struct TurnReport {
     pub elapsed: Duration,
 }
 
-/// What became of a prompt.
 pub(crate) enum PromptFate {
     Taken,
     /// By a hook; why, in words.

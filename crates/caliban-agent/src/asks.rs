@@ -43,7 +43,6 @@ struct OpenAsk {
 /// What came of waiting for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// A person has decided.
     Answered(Answer),
     /// The time is over; in words.
     TooLate(String),

@@ -156,7 +156,6 @@ impl Kit {
 enum CallStatus<'a> {
     /// Its hooks have not answered: it may yet touch anything.
     Waiting,
-    /// They are asked.
     Asked,
     /// What it will touch is known.
     Ready(Box<PreparedCall<'a>>),
@@ -234,7 +233,6 @@ impl Touch {
     }
 }
 
-/// What came of one call.
 #[derive(Default)]
 struct CallResult {
     failed: bool,

@@ -258,7 +258,6 @@ impl Conversation {
         self.in_flight = None;
     }
 
-    /// Why the model last stopped.
     pub(crate) fn last_stop(&self) -> Option<&StopReason> {
         self.last_stop.as_ref()
     }
@@ -346,7 +345,6 @@ impl Conversation {
         }
     }
 
-    /// Whether results were cleared since the last summary.
     pub(crate) fn has_cleared_results(&self) -> bool {
         self.has_cleared_results
     }
@@ -419,7 +417,6 @@ impl Conversation {
     }
 }
 
-/// Whether a message answers calls.
 pub(crate) fn has_results(message: &Message) -> bool {
     message.blocks.iter().any(|block| matches!(block, Block::ToolResult { .. }))
 }

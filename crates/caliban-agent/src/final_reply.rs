@@ -22,7 +22,6 @@ pub(crate) enum FinalReply {
     Unusable(String),
 }
 
-/// What this reply is.
 pub(crate) fn of(reply: &ModelReply) -> FinalReply {
     let is_empty = reply.message.text().trim().is_empty();
     match &reply.stop {

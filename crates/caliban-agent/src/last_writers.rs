@@ -29,7 +29,6 @@ struct Member {
 }
 
 impl Writers {
-    /// An agent begins.
     pub(crate) fn join(&self, session: &str, label: Option<&str>, handle: Handle) {
         let name = label.map_or_else(|| "the main agent".to_owned(), str::to_owned);
         self.lock().members.insert(session.to_owned(), Member { name, handle: Some(handle) });

@@ -46,7 +46,6 @@ pub(crate) enum Audience {
     Nobody,
 }
 
-/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
     Model(ProviderError),
@@ -144,7 +143,6 @@ impl Agent {
     }
 }
 
-/// Accompanies a request.
 struct Meter<'a> {
     kit: &'a Kit,
     transcript: &'a Transcript,

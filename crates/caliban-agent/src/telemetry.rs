@@ -168,7 +168,6 @@ impl Spans {
         }
     }
 
-    /// A model request.
     fn chat(&self, start: Timestamp, now: SpanStart, model: &str, usage: &Usage) -> Span {
         let mut span = self.span("chat", model, start, now);
         span.is_client = true;
@@ -191,7 +190,6 @@ impl Spans {
         Some(failed(span, "unanswered", why))
     }
 
-    /// A tool call.
     fn tool(&self, begun: SpanStart, now: SpanStart, id: &str, name: &str) -> Span {
         let mut span = self.span("execute_tool", name, begun.at, now);
         span.attributes.extend([

@@ -33,9 +33,7 @@ use crate::{
     sys::{self, Disposition},
 };
 
-/// The largest order.
 const ORDER_BYTES: u64 = 64 << 20;
-/// The largest reason.
 const REASON_BYTES: u64 = 4 << 10;
 /// Signals that ask the program to end: whoever asks sends them to the program, too.
 const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];

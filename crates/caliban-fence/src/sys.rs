@@ -42,7 +42,6 @@ pub(crate) fn leave(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-/// Leaves these namespaces for new ones.
 pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: `CLONE_FILES` is not among the flags of the callers; the others do not touch memory or descriptors.
     unsafe { rustix::thread::unshare_unsafe(flags) }
@@ -90,7 +89,6 @@ pub(crate) enum Disposition {
     Ignored,
 }
 
-/// Changes what a signal does.
 pub(crate) fn dispose(signal: Signal, disposition: Disposition) {
     let handler = match disposition {
         Disposition::Default => libc::SIG_DFL,

@@ -12,7 +12,6 @@ use tokio_rustls::TlsConnector;
 
 use crate::{Error, connect::Stream};
 
-/// The TLS configuration of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Tls {
     extra_roots_pem: Option<Vec<u8>>,

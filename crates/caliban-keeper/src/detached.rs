@@ -48,7 +48,6 @@ const OUTPUT_BYTES: u64 = 16 << 20;
 const ENDED_KEPT: usize = 30;
 /// What a keeper says when its command runs.
 const STARTED: &str = "started";
-/// Longer than any service lives.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A command to detach.

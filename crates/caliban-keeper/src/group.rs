@@ -35,7 +35,6 @@ const FILE_CAP: u64 = 4 * 1024 * 1024;
 const TRIES: usize = 3;
 /// How often removing a group is tried: its last process may still be leaving it.
 const REMOVE_TRIES: u32 = 20;
-/// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The control group of a run.

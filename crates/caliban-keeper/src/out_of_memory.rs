@@ -14,7 +14,6 @@ use crate::group::OwnGroup;
 pub const WORKER_SCORE: i32 = 300;
 /// The `oom_score_adj` of a command: it goes before the agent that runs it.
 pub const COMMAND_SCORE: i32 = 500;
-/// The score of this process.
 pub(crate) const OWN_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// How many processes the kernel had ended when this value was made.

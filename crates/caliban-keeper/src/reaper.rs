@@ -98,7 +98,6 @@ pub fn reaper_main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// A command that was started.
 struct BegunCommand {
     launch: Launch,
     tree: Tree,
@@ -244,7 +243,6 @@ fn last_cwd(pipe: &OwnedFd) -> Option<Vec<u8>> {
     Some(path.strip_suffix(b"\n").unwrap_or(path).to_vec())
 }
 
-/// What a process is called.
 fn name(pid: i32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end().to_owned()
@@ -266,7 +264,6 @@ struct Stops {
 /// Why a command is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommandStop {
-    /// A signal came.
     Signal,
     /// The other end of standard input was closed.
     Closed,

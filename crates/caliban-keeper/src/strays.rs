@@ -17,7 +17,6 @@ use crate::group::Group;
 use crate::reaper::KILL_LIMIT;
 use crate::tree::own_pid;
 
-/// The pause between two rounds of KILL.
 const KILL_PAUSE: Duration = Duration::from_millis(2);
 
 /// How to find what is left of a tree whose keeper is gone.

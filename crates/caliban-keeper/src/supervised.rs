@@ -24,7 +24,6 @@ use crate::{
 const STOP_LIMIT: Duration = STOP_GRACE.saturating_add(Duration::from_secs(2));
 /// How long the outputs are read after the end: only a process outside of the command's tree can still hold them.
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
-/// How much is read at once.
 const CHUNK: usize = 8 << 10;
 
 /// A command to run to its end.

@@ -153,7 +153,6 @@ impl Tree {
         all.filter(|pid| stat(*pid).is_some_and(|stat| !stat.is_over())).collect()
     }
 
-    /// Reaps every ended child.
     fn reap(&mut self) {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {

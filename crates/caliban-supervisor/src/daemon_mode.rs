@@ -16,7 +16,6 @@ use crate::protocol::{READY, RUNNING_ALREADY};
 
 /// How long a daemon that is leaving may hold the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(25);
-/// The pause between two looks.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a daemon is told.

@@ -77,7 +77,6 @@ pub(crate) enum Word {
     Duplicate,
     /// The shim itself could not do its work; nothing was started.
     Error {
-        /// Why.
         text: String,
         /// Whether another try may succeed.
         again: Again,
@@ -323,14 +322,12 @@ fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>) -> ExitRecord {
     }
 }
 
-/// Writes `exit.json` durably.
 fn write_exit(dir: &Path, exit: &ExitRecord) -> Result<(), Trouble> {
     let written = EXIT_ROOM.write_durably(dir, exit);
     EXIT_ROOM.give_back(dir);
     written.map_err(|error| Trouble::of("exit.json", &error))
 }
 
-/// Orders to stop.
 struct Stops {
     terminate: Signal,
     interrupt: Signal,

@@ -59,7 +59,6 @@ const FIRST_WORDS: Duration = Duration::from_secs(3);
 const NOT_DETACHED: &str = "a detached command runs without a fence, and no rule allows this one: call it again with \
     outside: true and say why in description, and the user is asked";
 
-/// The Bash tool.
 pub(crate) struct Bash(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

@@ -28,7 +28,6 @@ mod hint;
 mod replacement;
 mod small_diff;
 
-/// The Edit tool.
 pub(crate) struct Edit(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

@@ -22,7 +22,6 @@ const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.8, applicat
 /// Characters of an error page that the model sees.
 const ERROR_CHARS: usize = 1_000;
 
-/// The WebFetch tool.
 pub(crate) struct WebFetch(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

@@ -18,7 +18,6 @@ use crate::{
     walk::{self, Bounds, Ignored, PathGlob},
 };
 
-/// The Glob tool.
 pub(crate) struct Glob(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

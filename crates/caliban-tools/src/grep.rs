@@ -31,7 +31,6 @@ const IGNORED_TIME: Duration = Duration::from_secs(2);
 /// Ignored files that are named.
 const IGNORED_NAMED: usize = 3;
 
-/// The Grep tool.
 pub(crate) struct Grep(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

@@ -32,7 +32,6 @@ pub(crate) struct FileIdentity {
     changed: (i64, i64),
 }
 
-/// A content's hash.
 pub(crate) type Hash = [u8; 32];
 
 /// What the ledger says of a file.
@@ -83,7 +82,6 @@ impl Stamp {
     }
 }
 
-/// The hash of a whole content.
 pub(crate) fn hash(content: &[u8]) -> Hash {
     Sha256::digest(content).into()
 }

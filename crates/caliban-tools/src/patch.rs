@@ -26,7 +26,6 @@ mod parse;
 /// The name that the models know.
 pub const NAME: &str = "apply_patch";
 
-/// The apply_patch tool.
 pub(crate) struct ApplyPatch(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

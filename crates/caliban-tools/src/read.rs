@@ -31,7 +31,6 @@ pub(crate) mod pdf;
 const SNIFF_BYTES: usize = 8 << 10;
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The Read tool.
 pub(crate) struct Read(pub(crate) Arc<Workspace>);
 
 #[derive(Clone, Deserialize)]

@@ -16,7 +16,6 @@ use crate::repo::Repo;
 /// How they are accepted where nobody can be asked.
 pub const HOW_TO_ACCEPT: &str = "`caliban trust` accepts them, for this repo and as they are now";
 
-/// Digests of the accepted programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Accepted {

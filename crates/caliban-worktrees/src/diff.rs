@@ -18,9 +18,7 @@ use crate::one_call_store::OneCallStore;
 use crate::repo::{Repo, branch_of, split_nul};
 use crate::survey::{IgnoredFiles, PathChange};
 
-/// Most commits that are listed.
 const COMMITS_CAP: usize = 500;
-/// Most files that are listed.
 const FILES_CAP: usize = 5000;
 /// How much of a patch is shown as text.
 pub const PATCH_CAP: usize = 8 * 1024 * 1024;

@@ -32,7 +32,6 @@ pub const EXTRAS: &str = ".caliban-rescue";
 /// Who makes rescue commits.
 const IDENTITY: &str = "Caliban <caliban@localhost>";
 
-/// One snapshot to write.
 pub(crate) struct Snapshot {
     pub(crate) head: Option<Oid>,
     pub(crate) other_parents: Vec<Oid>,

@@ -108,7 +108,6 @@ enum Outside {
     UsersRules,
 }
 
-/// What ran and what it said.
 #[derive(Debug)]
 pub(crate) struct GitOutput {
     pub(crate) status: ExitStatus,
@@ -299,7 +298,6 @@ impl GitCall {
     }
 }
 
-/// A started call.
 pub(crate) struct Running {
     pub(crate) child: Child,
     name: String,

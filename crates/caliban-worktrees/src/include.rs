@@ -17,12 +17,9 @@ use crate::repo::{Repo, split_nul};
 
 /// The file's name, in the root of the working tree.
 pub(crate) const FILE: &str = ".worktreeinclude";
-/// Most files that are copied.
 const FILES_CAP: usize = 20_000;
-/// Most bytes that are copied.
 const BYTES_CAP: u64 = 2 * 1024 * 1024 * 1024;
 
-/// What was copied.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     pub(crate) files: Vec<PathBuf>,

@@ -68,7 +68,6 @@ fn split(relative: &Path) -> io::Result<(&Path, &OsStr)> {
 pub(crate) enum FoundFile {
     /// A regular file, open for reading.
     File {
-        /// It.
         file: File,
         /// Its length when it was opened.
         size: u64,
@@ -77,7 +76,6 @@ pub(crate) enum FoundFile {
     },
     /// A symbolic link and where it points.
     Link(OsString),
-    /// A directory.
     Directory,
     /// A pipe, socket or device: it has no bytes of its own.
     Special,

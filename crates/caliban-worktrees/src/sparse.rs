@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::Repo;
 
-/// Most paths that one worktree may name.
 const PATHS_CAP: usize = 1000;
 /// Stands in the cone of a worktree that asks for nothing, so that only the root's own files are there.
 const SENTINEL: &str = ".caliban-fresh";

@@ -36,7 +36,6 @@ pub(crate) struct Tracked {
     pub(crate) index: Option<Oid>,
 }
 
-/// The whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GitStatus {
     pub(crate) head: Option<Oid>,
@@ -47,7 +46,6 @@ pub(crate) struct GitStatus {
     /// Untracked files; a name with a trailing slash is a repository of its own.
     pub(crate) untracked: Vec<PathBuf>,
     pub(crate) nested: Vec<PathBuf>,
-    /// Ignored files and directories.
     pub(crate) ignored: Vec<PathBuf>,
 }
 
@@ -99,7 +97,6 @@ pub(crate) fn parse_status(answer: &[u8]) -> Option<GitStatus> {
     Some(status)
 }
 
-/// One entry of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub(crate) path: PathBuf,

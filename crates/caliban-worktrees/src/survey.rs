@@ -89,7 +89,6 @@ pub(crate) struct SavePlan {
     pub(crate) of_record: Vec<(PathBuf, &'static str)>,
 }
 
-/// What was found.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) head: Option<Oid>,
@@ -107,7 +106,6 @@ pub(crate) struct Survey {
 }
 
 impl Repo {
-    /// Looks at all of it.
     pub(crate) async fn survey(&self, at: &Located, ignored: IgnoredFiles) -> Result<Survey> {
         let Ok(files) = open_beneath::open_dir(&at.path) else { return self.survey_record(at).await };
         let scratch = ScratchIndex::new(self.common_dir());

@@ -24,7 +24,6 @@ pub(crate) enum Endpoint {
 pub(crate) enum EndpointForm {
     /// As the body's `stream` says.
     AsAsked,
-    /// Server-sent events.
     Events,
     /// One document.
     Whole,

@@ -64,10 +64,8 @@ pub(crate) enum Rules {
 /// Which requests are recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum KeptRequests {
-    /// All.
     #[default]
     All,
-    /// None.
     Nothing,
 }
 

@@ -18,7 +18,6 @@ const FLUSHES_BEFORE_CUT: u8 = 4;
 /// One action on the connection.
 #[derive(Debug)]
 pub(crate) enum StreamItem {
-    /// Send these bytes.
     Data(Bytes),
     /// Flush, then wait (not at all with zero).
     Pause(Duration),

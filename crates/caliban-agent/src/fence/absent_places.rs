@@ -32,7 +32,6 @@ struct Absent {
     link: Option<PathBuf>,
 }
 
-/// See the module.
 pub(super) struct Unmade {
     places: Vec<Absent>,
     journal: Option<PathBuf>,

@@ -243,7 +243,6 @@ impl Starter {
     }
 }
 
-/// A sub-agent's work, done.
 struct SubagentDone {
     turn: crate::agent::TurnReport,
     /// Tools that it was to have and that there are not.

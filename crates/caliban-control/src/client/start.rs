@@ -101,7 +101,6 @@ pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Dae
     }
 }
 
-/// What came of a launch.
 enum Launched {
     Listens(Box<DaemonConnection>),
     /// It ended while it started, or right after.

@@ -28,7 +28,6 @@ use crate::row::About;
 
 /// What the files say of an agent's run.
 enum RunFiles {
-    /// None has begun.
     NotBegun,
     /// It began in this boot.
     Begun(ShimRecord),

@@ -78,12 +78,10 @@ impl DaemonAgent {
         if let Phase::Running(run) = &mut self.phase { Some(run) } else { None }
     }
 
-    /// Whether it waits for its start.
     pub(super) fn is_queued(&self) -> bool {
         matches!(self.phase, Phase::Queued(_) | Phase::Renewing(Renewing::Resume))
     }
 
-    /// Whether it takes one of the places.
     pub(super) fn takes_place(&self) -> bool {
         match &self.phase {
             Phase::Registering(_) | Phase::Queued(_) | Phase::Hibernating(_) => false,

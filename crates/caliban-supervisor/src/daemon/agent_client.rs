@@ -20,12 +20,10 @@ pub(super) struct Speaker<'a> {
 }
 
 impl Speaker<'_> {
-    /// The agent as it is now.
     pub(super) async fn row(&self, id: AgentId) -> Result<AgentRow, ApiError> {
         self.show(id.to_string()).await
     }
 
-    /// The agent that a request names.
     pub(super) async fn show(&self, query: String) -> Result<AgentRow, ApiError> {
         match answers::ask(self.inbox, DaemonRequest::Show(query)).await? {
             DaemonAnswer::Row(row) => Ok(*row),
@@ -33,12 +31,10 @@ impl Speaker<'_> {
         }
     }
 
-    /// Makes sure that the agent listens.
     pub(super) async fn wake(&self, query: &str) -> Result<Awake, ApiError> {
         wake::until_awake(query.to_owned(), WakeRequest::default(), self.inbox).await
     }
 
-    /// Connects to it.
     pub(super) async fn link(&self, awake: &Awake) -> Result<Link, Unreached> {
         // Always said: without it an agent that does not know us would judge us, and not the one who asks.
         let caller = self.caller.unwrap_or(NOBODY);

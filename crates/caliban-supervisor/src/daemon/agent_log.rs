@@ -7,7 +7,6 @@ use super::internal;
 use crate::protocol::{AgentRow, ApiError, LogPart};
 use crate::records::{TRANSCRIPT, WORKER_LOG};
 
-/// Which file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFile {
     Transcript,

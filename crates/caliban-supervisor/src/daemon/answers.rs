@@ -40,7 +40,6 @@ impl ReplyTo {
         let _gone = self.to.map(|to| to.send(answer));
     }
 
-    /// Whether nobody waits for the answer any more.
     pub(super) fn is_closed(&self) -> bool {
         self.to.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
@@ -57,14 +56,12 @@ pub(super) fn channel() -> (ReplyTo, oneshot::Receiver<Result<DaemonAnswer, ApiE
     (ReplyTo { to: Some(to), request: None }, answer)
 }
 
-/// Asks the owner, and waits for its answer.
 pub(super) async fn ask(inbox: &mpsc::Sender<Msg>, request: DaemonRequest) -> Result<DaemonAnswer, ApiError> {
     let (reply, answer) = channel();
     inbox.send(Msg::Request(request, reply)).await.map_err(|_| stopping())?;
     answer.await.map_err(|_| stopping())?
 }
 
-/// An answer that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum KeptAnswer {

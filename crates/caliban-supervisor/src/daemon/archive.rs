@@ -14,17 +14,14 @@ use super::{Owner, spawn};
 use crate::places::Places;
 use crate::records;
 
-/// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ArchiveLimits {
     age_ms: u64,
     bytes: u64,
 }
 
-/// One archived agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ArchivedAgent {
     dir: PathBuf,

@@ -17,7 +17,6 @@ pub(super) const CONNECTIONS: usize = 512;
 /// How long everybody may stay at least: a request that was just sent is read within that time.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// All open connections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connections {
     seats: Arc<Mutex<Seats>>,
@@ -39,21 +38,17 @@ struct Seat {
     leave: CancellationToken,
 }
 
-/// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     /// Says nothing, or not all of it.
     Nothing,
-    /// Waits for an answer.
     Asks,
-    /// Reads events.
     Reads,
 }
 
 /// Whether one more can come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Yes.
     Some,
     /// Not before then; none when all have asked something.
     NotBefore(Option<Instant>),

@@ -127,7 +127,6 @@ fn to_idle(state: State) -> Vec<LifecycleEvent> {
     }
 }
 
-/// What else there is to say.
 fn note(exit: &ExitRecord) -> Option<String> {
     let mut notes = Vec::new();
     if exit.out_of_memory {

@@ -26,7 +26,6 @@ const STILL_HERE: &[u8] = b": still here\n\n";
 /// How long a reader may take nothing. After that it is sent away, and gets everything anew when it comes back.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// The ring.
 pub(super) struct EventRing {
     ring: broadcast::Sender<Arc<FleetEvent>>,
 }
@@ -43,7 +42,6 @@ impl EventRing {
         Self { ring: broadcast::channel(RING).0 }
     }
 
-    /// Whether anybody listens.
     pub(super) fn is_read(&self) -> bool {
         self.ring.receiver_count() > 0
     }

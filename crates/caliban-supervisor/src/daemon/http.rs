@@ -51,20 +51,16 @@ use crate::sockets::Bound;
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// The same for a connection on spare descriptors.
 const LENT_HEAD_LIMIT: Duration = Duration::from_millis(500);
-/// How long a body may take.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 /// The same for a connection on spare descriptors.
 const LENT_BODY_LIMIT: Duration = Duration::from_secs(1);
-/// The longest name of a request.
 const NAME_CAP: usize = 128;
-/// The largest head.
 const HEAD_CAP: usize = 32 * 1024;
 /// How long requests in flight are waited for when the daemon leaves. What takes longer (a kill with a long
 /// grace) is on the disk, and the client asks the next daemon again.
 const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 /// How long one who is sent away may take to read what was said last.
 const LEAVE_LIMIT: Duration = Duration::from_secs(1);
-/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 type DaemonBody = BoxBody<Bytes, Infallible>;
@@ -383,7 +379,6 @@ async fn unless_stopped<T>(
     stop.run_until_cancelled(answer).await.unwrap_or_else(|| Err(stopping()))
 }
 
-/// How long an answer takes.
 enum Pace {
     /// The daemon has it.
     AtOnce,

@@ -109,7 +109,6 @@ impl Listener {
 }
 
 impl Owner {
-    /// Makes sure that we can be reached.
     pub(super) fn keep_listening(&mut self) {
         if let Some(places) = self.listener.as_mut().and_then(Listener::again) {
             self.places = places;

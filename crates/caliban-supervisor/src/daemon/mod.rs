@@ -118,7 +118,6 @@ pub(in crate::daemon) enum Msg {
     Swept { count: u64, notes: Vec<String> },
 }
 
-/// A request.
 #[derive(Debug)]
 pub(in crate::daemon) enum DaemonRequest {
     Status,
@@ -141,13 +140,11 @@ pub(in crate::daemon) enum DaemonRequest {
     ScheduleKeys(KeysRequest),
     Wake(String, Arc<WakeRequest>),
     Approvals,
-    /// A way to read the registry.
     Reader,
     Events,
     Shutdown,
 }
 
-/// What they get.
 #[derive(Debug)]
 pub(in crate::daemon) enum DaemonAnswer {
     Status(Box<DaemonStatus>),
@@ -558,7 +555,6 @@ pub(in crate::daemon) fn gone(id: AgentId) -> ApiError {
     ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"))
 }
 
-/// An error of the daemon itself.
 pub(in crate::daemon) fn internal(error: impl ToString) -> ApiError {
     ApiError::new(ErrorCode::Internal, error.to_string())
 }

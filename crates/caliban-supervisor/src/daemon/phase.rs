@@ -37,7 +37,6 @@ pub(super) enum Phase {
     Hibernating(Hibernating),
     /// It has ended, and the order that says so is on its way to the disk.
     Stopping(Vec<Waiter>),
-    /// It has ended.
     Ended,
     /// It has ended and goes: its worktree, directory and row are being removed or replaced.
     Leaving(Leaving),
@@ -73,7 +72,6 @@ pub(super) struct Hibernating {
     pub(super) refused: Option<ApiError>,
 }
 
-/// A run.
 pub(super) struct Run {
     pub(super) keeper: Keeper,
     /// Set when the run is to end.
@@ -84,7 +82,6 @@ pub(super) struct Run {
 /// What is known of the shim of a run.
 #[derive(Debug, Clone)]
 pub(super) enum Keeper {
-    /// It is being started.
     Starting,
     /// It was launched, and nobody knows whether it began.
     Unconfirmed,
@@ -206,7 +203,6 @@ impl Tries {
         self.retry_at.is_none_or(|at| at <= Instant::now())
     }
 
-    /// A try begins.
     pub(super) fn begin(self) -> Self {
         Self { retry_at: None, ..self }
     }

@@ -48,7 +48,6 @@ impl DaemonAgent {
 }
 
 impl Owner {
-    /// Starts the agents that may start now.
     pub(super) fn start_ready(&mut self) {
         if self.stop.is_cancelled() || self.adopting {
             return;

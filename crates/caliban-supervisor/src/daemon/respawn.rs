@@ -155,7 +155,6 @@ impl Owner {
         reply.send(Ok(DaemonAnswer::Respawned(respawned)));
     }
 
-    /// Nothing was changed.
     pub(super) fn not_respawned(&mut self, respawned: &Respawned, reply: ReplyTo, refusal: ApiError) {
         let (old, new) = (respawned.old, respawned.id);
         for other in self.exchange(new, old) {

@@ -74,7 +74,6 @@ struct StartOrder {
 }
 
 impl Owner {
-    /// Starts the run of an agent.
     pub(super) fn start_run(&mut self, id: AgentId) {
         if self.agents.get(&id).is_some_and(|agent| matches!(agent.phase, Phase::Queued(_))) {
             self.begins(id);
@@ -110,7 +109,6 @@ impl Owner {
         });
     }
 
-    /// A start is over.
     pub(super) fn started(&mut self, id: AgentId, nonce: &str, outcome: Result<ShimRecord, StartError>) {
         let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
             return;
@@ -358,7 +356,6 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
     Ok(Launched { pid, word: word.into() })
 }
 
-/// The secrets of an agent.
 pub(super) fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, StartError> {
     match records::read_capped(path, SECRETS_CAP) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| {

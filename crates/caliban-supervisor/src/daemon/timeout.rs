@@ -54,7 +54,6 @@ impl Owner {
         agent.begun = Some(begun);
     }
 
-    /// Ends the agents whose time is up.
     pub(super) fn end_overdue(&mut self) {
         for id in self.ids_of(|agent| agent.time_left_ms() == Some(0)) {
             self.time_out(id);

@@ -23,7 +23,6 @@ use crate::records::{self, LaunchRecord, ShimRecord};
 pub(super) const VOID_PID: i32 = 0;
 /// How long a shim that holds its lock may take to say who it is.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// An unconfirmed run, and all that is needed to settle it.
@@ -45,7 +44,6 @@ enum UnconfirmedEnd {
 }
 
 impl Owner {
-    /// Settles all unconfirmed runs.
     pub(super) fn settle_doubts(&mut self) {
         for id in
             self.ids_of(|agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed)))

@@ -67,7 +67,6 @@ impl Watch {
         self.by_id.contains_key(&id)
     }
 
-    /// Waits until there is news.
     pub(super) async fn changed(&self) {
         match &self.source {
             Some(source) if source.readable().await.is_ok() => {}
@@ -104,7 +103,6 @@ fn asynchronous(fd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
 }
 
-/// Who is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whom {
     All,

@@ -43,7 +43,6 @@ impl Purpose {
     }
 }
 
-/// What was done.
 #[derive(Debug)]
 pub(super) struct Disposed {
     /// Where the agent's work is, line by line.

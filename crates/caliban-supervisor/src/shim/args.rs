@@ -45,7 +45,6 @@ impl ShimArgs {
         self.dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// The other direction.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
         let dir = PathBuf::from(args.next().ok_or("no agent directory")?);

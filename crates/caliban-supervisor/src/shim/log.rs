@@ -12,7 +12,6 @@ use crate::records::WORKER_LOG;
 
 /// The size at which a log is put aside.
 const CAP: u64 = 1024 * 1024;
-/// How much is copied at once.
 const CHUNK: usize = 8 * 1024;
 
 pub(super) struct WorkerLog {
@@ -42,7 +41,6 @@ impl WorkerLog {
         self.drain();
     }
 
-    /// Copies what is there.
     pub(super) fn drain(&mut self) {
         let mut chunk = [0; CHUNK];
         while let Some(pipe) = &self.pipe {

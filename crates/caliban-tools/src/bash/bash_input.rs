@@ -14,7 +14,6 @@ const WAIT_MS: u64 = 5_000;
 /// The longest wait in one call.
 const WAIT_MAX_MS: u64 = 600_000;
 
-/// The BashInput tool.
 pub(crate) struct BashInput(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

@@ -21,7 +21,6 @@ pub(crate) enum CaptureToFile {
     Always,
 }
 
-/// See the module.
 pub(super) struct Capture {
     outputs: FullOutputs,
     /// What came since the last `take`: all of it up to `MEMORY_BYTES`, else its start …

@@ -48,7 +48,6 @@ const TYPED_TEXTS: usize = 16;
 /// Pieces of live output that wait for the observer; more are dropped.
 const LIVE_PIECES: usize = 64;
 
-/// What to run.
 pub(super) struct JobRequest {
     pub(super) helper: PathBuf,
     pub(super) launch: Launch,
@@ -81,7 +80,6 @@ pub(crate) struct RunningCommand {
     is_reported: AtomicBool,
 }
 
-/// How it ended.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
     /// What the reaper reported; none when the reaper was killed.
@@ -137,7 +135,6 @@ impl RunningCommand {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The model knows that it has ended.
     pub(super) fn set_reported(&self) {
         self.is_reported.store(true, Ordering::Relaxed);
     }

@@ -41,7 +41,6 @@ pub struct JobInfo {
     pub has_terminal: bool,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Jobs {
     end: CancellationToken,

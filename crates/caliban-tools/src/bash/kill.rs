@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::{detach, jobs::JobState};
 use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, input};
 
-/// The KillShell tool.
 pub(crate) struct KillShell(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

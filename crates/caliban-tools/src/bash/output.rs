@@ -15,7 +15,6 @@ use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, input};
 /// The longest wait for a command's end in one call.
 const WAIT_MAX_MS: u64 = 600_000;
 
-/// The BashOutput tool.
 pub(crate) struct BashOutput(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]

@@ -12,7 +12,6 @@ const LINES_NAMED: usize = 8;
 /// What came of a replacement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Replaced {
-    /// The new content.
     pub(super) content: Vec<u8>,
     /// Where the matches were in the old content.
     pub(super) places: Vec<Range<usize>>,

@@ -18,7 +18,6 @@ const RESULTS: usize = 20;
 /// Characters of a result's text.
 const SNIPPET_CHARS: usize = 500;
 
-/// The WebSearch tool.
 pub(crate) struct WebSearch {
     workspace: Arc<Workspace>,
     service: SearchService,

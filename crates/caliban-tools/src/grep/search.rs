@@ -43,7 +43,6 @@ pub(super) struct Search {
     pub(super) after: usize,
 }
 
-/// What was found.
 #[derive(Default)]
 pub(super) struct Hits {
     pub(super) files: Vec<FileHits>,
@@ -53,7 +52,6 @@ pub(super) struct Hits {
     pub(super) stopped: bool,
 }
 
-/// What was found in one file.
 pub(super) struct FileHits {
     /// Relative to the base; empty when the base is the file.
     pub(super) path: PathBuf,
@@ -63,7 +61,6 @@ pub(super) struct FileHits {
     pub(super) lines: Vec<HitLine>,
 }
 
-/// One line of the result.
 pub(super) enum HitLine {
     Match(Option<u64>, String),
     Context(Option<u64>, String),

@@ -11,7 +11,6 @@ use crate::git::GitCall;
 use crate::marker::Oid;
 use crate::repo::Repo;
 
-/// What a merge would do.
 pub(super) struct Preview {
     /// What is merged into.
     pub(super) into: Oid,
@@ -133,7 +132,6 @@ impl Repo {
         answer.oid().ok_or_else(|| Error::Answer { command: "commit-tree", detail: answer.line() })
     }
 
-    /// The tree of a commit.
     pub(super) async fn tree_of(&self, commit: &Oid) -> Result<Oid> {
         let call = self.git.hardened(self.store(), "rev-parse").arg("--verify");
         let answer = call.arg(format!("{commit}^{{tree}}")).ok().await?;

@@ -20,7 +20,6 @@ use crate::repo::{BRANCH_PREFIX, Repo};
 
 /// The file's name, beside the worktree's marker.
 const FILE: &str = "caliban-landed.json";
-/// The largest record that is read.
 const SIZE_CAP: u64 = 64 * 1024;
 /// How many earlier landings are remembered.
 const EARLIER_CAP: usize = 32;
@@ -37,7 +36,6 @@ pub(crate) struct LandingRecord {
     earlier: Vec<OneLanding>,
 }
 
-/// One landing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OneLanding {
     tip: Oid,

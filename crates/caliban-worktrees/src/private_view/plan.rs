@@ -83,7 +83,6 @@ fn moved<T: PartialEq, U: PartialEq>(inside: (&T, &T), shown: &U, outside: (&U, 
     Moved { agent: was != is && shown != real, user: agreed != real && shown != real }
 }
 
-/// Compares.
 pub(super) fn plan(
     names: &RefNames,
     base: &Base,

@@ -33,7 +33,6 @@ const UNWATCHED: [&str; 3] = ["objects", "lfs", "modules"];
 pub(super) enum Head {
     /// On a branch, by its full name.
     On(String),
-    /// At a commit.
     At(Oid),
 }
 
@@ -123,7 +122,6 @@ impl PrivateGit {
         Ok(Side { refs, ..self.record_side(record.as_fd())? })
     }
 
-    /// The repository's refs.
     pub(super) fn refs(&self) -> Result<Refs> {
         let call = self.repo.git.hardened(self.repo.store(), "for-each-ref");
         Ok(packed(&call.arg("--format=%(objectname) %(refname)").ok_blocking()?.stdout))

@@ -223,7 +223,6 @@ fn usual(status: u16) -> &'static str {
     }
 }
 
-/// The list of models in Anthropic's format.
 pub(crate) fn anthropic_models(models: &[String]) -> Value {
     let data: Vec<Value> = models
         .iter()
@@ -234,7 +233,6 @@ pub(crate) fn anthropic_models(models: &[String]) -> Value {
     json!({"data": data, "has_more": false, "first_id": models.first(), "last_id": models.last()})
 }
 
-/// The list of models in OpenAI's format.
 pub(crate) fn openai_models(models: &[String]) -> Value {
     let data: Vec<Value> = models
         .iter()
@@ -243,7 +241,6 @@ pub(crate) fn openai_models(models: &[String]) -> Value {
     json!({"object": "list", "data": data})
 }
 
-/// The list of models in Gemini's format.
 pub(crate) fn gemini_models(models: &[String]) -> Value {
     let models: Vec<Value> = models
         .iter()
@@ -255,7 +252,6 @@ pub(crate) fn gemini_models(models: &[String]) -> Value {
     json!({"models": models})
 }
 
-/// The list of models in Ollama's format.
 pub(crate) fn ollama_models(models: &[String]) -> Value {
     let models: Vec<Value> = models
         .iter()
