@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{hex, inert};
+use crate::{hex, inert, text_form::stored_as_text};
 
 /// A supervised agent: eight lowercase hex characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -162,34 +162,6 @@ impl FromStr for SessionId {
     }
 }
 
-impl TryFrom<String> for AgentId {
-    type Error = IdError;
-
-    fn try_from(text: String) -> Result<Self, IdError> {
-        text.parse()
-    }
-}
-
-impl From<AgentId> for String {
-    fn from(id: AgentId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for SessionId {
-    type Error = IdError;
-
-    fn try_from(text: String) -> Result<Self, IdError> {
-        text.parse()
-    }
-}
-
-impl From<SessionId> for String {
-    fn from(id: SessionId) -> Self {
-        id.to_string()
-    }
-}
-
 fn list<Id: fmt::Display>(candidates: &[Candidate<Id>]) -> String {
     let shown: Vec<String> = candidates
         .iter()
@@ -200,3 +172,6 @@ fn list<Id: fmt::Display>(candidates: &[Candidate<Id>]) -> String {
         .collect();
     shown.join(", ")
 }
+
+stored_as_text!(AgentId, IdError);
+stored_as_text!(SessionId, IdError);

@@ -4,6 +4,7 @@
 //! arguments. `clippy.toml` in this crate holds that.
 
 pub mod access;
+pub mod address;
 pub mod background;
 pub mod budget;
 pub mod calendar;
@@ -28,6 +29,7 @@ pub mod recurrence;
 pub mod redact;
 pub mod setup;
 pub mod spec;
+mod text_form;
 pub mod turn;
 pub mod usage;
 pub mod wait;

@@ -3,11 +3,7 @@
 //! Settings, flags, specs, the editor protocol and the rules all use this type. What a mode means for a call is decided
 //! in `caliban-permissions`.
 
-use std::{borrow::Cow, fmt, str::FromStr};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-
-use crate::inert;
+use crate::{inert, text_form::known_by_name};
 
 /// The permission mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -54,34 +50,9 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// No such mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no permission mode {}; expected {}", inert::quoted(.0), Mode::NAMES.join(", "))]
 pub struct ModeError(String);
 
-impl FromStr for Mode {
-    type Err = ModeError;
-
-    fn from_str(text: &str) -> Result<Self, ModeError> {
-        Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| ModeError(text.to_owned()))
-    }
-}
-
-impl Serialize for Mode {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(|_| D::Error::unknown_variant(&text, &Self::NAMES))
-    }
-}
+known_by_name!(Mode, ModeError);

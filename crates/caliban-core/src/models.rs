@@ -27,7 +27,7 @@ pub enum Thinking {
 }
 
 /// What is known of a family of models.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Family {
     /// How the names of its models begin.
@@ -142,7 +142,7 @@ struct Catalogue {
 }
 
 /// The file as it is written.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     compared: String,
@@ -169,29 +169,10 @@ struct Long {
 }
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-    let unknown = Family {
-        begins: String::new(),
-        vendor: String::new(),
-        window: UNKNOWN_WINDOW,
-        output: UNKNOWN_OUTPUT,
-        thinking: Thinking::None,
-        levels: Vec::new(),
-        off: None,
-        interleaved: false,
-        summarized: false,
-        bound: false,
-    };
+    let unknown = Family { window: UNKNOWN_WINDOW, output: UNKNOWN_OUTPUT, ..Family::default() };
     // The file is part of the program, and a test reads it: it cannot be wrong here.
-    let file = serde_json::from_str::<File>(include_str!("models.json")).ok();
-    let Some(File { compared, sources, families, models, .. }) = file else {
-        return Catalogue {
-            compared: String::new(),
-            sources: Vec::new(),
-            families: Vec::new(),
-            models: Vec::new(),
-            unknown,
-        };
-    };
+    let file: File = serde_json::from_str(include_str!("models.json")).unwrap_or_default();
+    let File { compared, sources, families, models, .. } = file;
     let models = models.into_iter().map(|line| Model {
         price: Price {
             rates: rates(line.price),

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::inert;
+use crate::{inert, text_form::stored_as_text};
 
 /// A name that is safe as a file name, a git branch component and a command's argument.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,11 +23,8 @@ pub enum NameError {
     #[error("a name must not be empty")]
     Empty,
     /// Over [`Slug::MAX_BYTES`].
-    #[error("a name has at most {max} bytes, this one has {bytes}", max = Slug::MAX_BYTES)]
-    TooLong {
-        /// How long it is.
-        bytes: usize,
-    },
+    #[error("a name has at most {max} bytes, this one has {0}", max = Slug::MAX_BYTES)]
+    TooLong(usize),
     /// A character that no name has.
     #[error("a name has only a-z, 0-9, '-', '_' and '.', not '{}'", inert::line(&.0.to_string()))]
     Character(char),
@@ -76,7 +73,7 @@ impl Slug {
             return Err(NameError::Empty);
         };
         if text.len() > Self::MAX_BYTES {
-            return Err(NameError::TooLong { bytes: text.len() });
+            return Err(NameError::TooLong(text.len()));
         }
         if let Some(wrong) = text.chars().find(|c| !is_alphanumeric(*c) && !matches!(c, '-' | '_' | '.')) {
             return Err(NameError::Character(wrong));
@@ -151,23 +148,11 @@ impl FromStr for Slug {
     }
 }
 
-impl TryFrom<String> for Slug {
-    type Error = NameError;
-
-    fn try_from(text: String) -> Result<Self, NameError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<Slug> for String {
-    fn from(slug: Slug) -> Self {
-        slug.0
-    }
-}
-
 impl From<crate::ids::AgentId> for Slug {
     /// Eight hex characters are a name: fleet worktrees are called like their agent.
     fn from(id: crate::ids::AgentId) -> Self {
         Self(id.to_string())
     }
 }
+
+stored_as_text!(Slug, NameError);

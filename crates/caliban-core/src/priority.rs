@@ -2,11 +2,7 @@
 //!
 //! The one home of the order. The daemon's queue goes by [`Priority`], the governor of a key by [`Standing::rank`].
 
-use std::{borrow::Cow, fmt, str::FromStr};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-
-use crate::inert;
+use crate::{inert, text_form::known_by_name};
 
 /// The priority of an agent in the background; the later one comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,34 +68,9 @@ impl Standing {
     }
 }
 
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// No such priority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no priority {}; expected {}", inert::quoted(.0), Priority::NAMES.join(", "))]
 pub struct PriorityError(String);
 
-impl FromStr for Priority {
-    type Err = PriorityError;
-
-    fn from_str(text: &str) -> Result<Self, PriorityError> {
-        Self::ALL.into_iter().find(|one| one.name() == text).ok_or_else(|| PriorityError(text.to_owned()))
-    }
-}
-
-impl Serialize for Priority {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Priority {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(|_| D::Error::unknown_variant(&text, &Self::NAMES))
-    }
-}
+known_by_name!(Priority, PriorityError);

@@ -11,6 +11,7 @@ use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::{self, CalendarError, DAY, Days};
+use crate::text_form::stored_as_text;
 
 /// Minutes of a week.
 const WEEK: usize = 7 * DAY as usize;
@@ -123,16 +124,4 @@ impl fmt::Display for QuietHours {
     }
 }
 
-impl TryFrom<String> for QuietHours {
-    type Error = CalendarError;
-
-    fn try_from(text: String) -> Result<Self, CalendarError> {
-        text.parse()
-    }
-}
-
-impl From<QuietHours> for String {
-    fn from(hours: QuietHours) -> Self {
-        hours.to_string()
-    }
-}
+stored_as_text!(QuietHours, CalendarError);

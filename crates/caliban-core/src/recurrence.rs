@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::{self, CalendarError, DAY, Days};
+use crate::text_form::stored_as_text;
 
 /// Runs that are counted as missed, at most.
 const MISSED: u64 = 1000;
@@ -144,16 +145,4 @@ impl fmt::Display for Recurrence {
     }
 }
 
-impl TryFrom<String> for Recurrence {
-    type Error = CalendarError;
-
-    fn try_from(text: String) -> Result<Self, CalendarError> {
-        text.parse()
-    }
-}
-
-impl From<Recurrence> for String {
-    fn from(every: Recurrence) -> Self {
-        every.to_string()
-    }
-}
+stored_as_text!(Recurrence, CalendarError);

@@ -6,7 +6,7 @@
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs},
+    net::{Shutdown, TcpStream, ToSocketAddrs},
     os::unix::{
         fs::DirBuilderExt,
         net::{UnixListener, UnixStream},
@@ -18,6 +18,8 @@ use std::{
     },
     time::Duration,
 };
+
+use caliban_core::address::is_public;
 
 /// How long a host may take to answer the call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -229,7 +231,7 @@ fn connect(host: &str, port: u16, private: PrivateAddresses) -> Result<TcpStream
     let found = (host, port).to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
     let mut why = format!("{host} has no address");
     for address in found {
-        if private == PrivateAddresses::Refuse && !is_public(&address) {
+        if private == PrivateAddresses::Refuse && !is_public(address.ip()) {
             why = format!("{host} leads to {}, which is not a public address", address.ip());
             continue;
         }
@@ -239,32 +241,6 @@ fn connect(host: &str, port: u16, private: PrivateAddresses) -> Result<TcpStream
         }
     }
     Err(why)
-}
-
-fn is_public(address: &SocketAddr) -> bool {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => {
-            let [a, b, ..] = ip.octets();
-            let shared = a == 100 && (64..128).contains(&b);
-            !(ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || ip.is_unspecified()
-                || ip.is_broadcast()
-                || ip.is_multicast()
-                || shared
-                || a == 0
-                || a >= 240)
-        }
-        IpAddr::V6(ip) => {
-            let first = ip.segments()[0];
-            !(ip.is_loopback()
-                || ip.is_unspecified()
-                || ip.is_multicast()
-                || (first & 0xfe00) == 0xfc00
-                || (first & 0xffc0) == 0xfe80)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -303,7 +279,7 @@ mod tests {
 
     #[test]
     fn addresses_of_this_machine_and_of_private_networks_are_not_public() {
-        let public = |text: &str| is_public(&SocketAddr::new(text.parse().unwrap(), 1));
+        let public = |text: &str| is_public(text.parse().unwrap());
         for text in [
             "127.0.0.1",
             "10.1.2.3",

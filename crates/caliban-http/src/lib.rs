@@ -13,7 +13,7 @@ mod proxy;
 mod response;
 mod tls;
 
-pub use address::{AddressPolicy, is_public};
+pub use address::AddressPolicy;
 pub use client::{ClientOptions, DEFAULT_CONNECT_TIMEOUT, HttpClient};
 pub use error::Error;
 pub use http::{HeaderMap, Method};

@@ -15,7 +15,7 @@ fn a03_hostile_names_are_refused_with_a_reason() {
         ("a/../../b", Character('/')),
         ("a\0b", Character('\0')),
         ("a\nb", Character('\n')),
-        (&long, TooLong { bytes: 300 }),
+        (&long, TooLong(300)),
         ("HEAD", Character('H')),
         ("head", Reserved("head")),
         ("fetch_head", Reserved("fetch_head")),
