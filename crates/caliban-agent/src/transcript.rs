@@ -46,11 +46,8 @@ pub enum TranscriptError {
         source: io::Error,
     },
     /// Somebody else has it open for writing.
-    #[error("{path} is in use by another caliban process")]
-    Busy {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{0} is in use by another caliban process")]
+    Busy(PathBuf),
     /// A line that is not the last one cannot be read.
     #[error("{path}:{line}: not a transcript record: {reason}")]
     Corrupt {
@@ -70,11 +67,8 @@ pub enum TranscriptError {
         found: u32,
     },
     /// A record that could not be read again.
-    #[error("a record of {bytes} bytes is too large for the transcript, which takes {MAX_LINE_BYTES}")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
+    #[error("a record of {0} bytes is too large for the transcript, which takes {MAX_LINE_BYTES}")]
+    TooLarge(u64),
     /// An earlier write could not be made durable; nothing after it is trusted.
     #[error("the transcript is closed after an error")]
     Closed,
@@ -325,7 +319,7 @@ impl TranscriptWriter {
             Record { seq: self.next, at: Timestamp::now(), worked_ms, stands_in: moved.clone(), event };
         let line = self.line(&record).map_err(|source| io_error(&self.path, source))?;
         if line.len() as u64 >= MAX_LINE_BYTES {
-            return Err(TranscriptError::TooLarge { bytes: line.len() as u64 });
+            return Err(TranscriptError::TooLarge(line.len() as u64));
         }
         if let Err(source) = self.file.write_all(&line) {
             self.cut_back();
@@ -372,7 +366,7 @@ fn open_file(path: &Path, new: bool) -> Result<File, TranscriptError> {
     let file = options.open(path).map_err(|source| io_error(path, source))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(TranscriptError::Busy { path: path.to_owned() }),
+        Err(std::fs::TryLockError::WouldBlock) => Err(TranscriptError::Busy(path.to_owned())),
         Err(std::fs::TryLockError::Error(source)) => Err(io_error(path, source)),
     }
 }

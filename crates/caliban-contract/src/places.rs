@@ -81,11 +81,8 @@ pub enum PlacesError {
     #[error("the directory {path} is not absolute", path = .0.display())]
     Relative(PathBuf),
     /// Even the short path is over the limit.
-    #[error("the socket path {path} has {} bytes, the system takes less than {SOCKET_PATH_LIMIT}", .path.as_os_str().len(), path = .path.display())]
-    TooLong {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the socket path {path} has {} bytes, the system takes less than {SOCKET_PATH_LIMIT}", .0.as_os_str().len(), path = .0.display())]
+    TooLong(PathBuf),
 }
 
 impl PlacesError {
@@ -100,7 +97,7 @@ impl PlacesError {
                 "it must be a directory of yours that nobody else can write; remove it, or set CALIBAN_DAEMON_RUNTIME_DIR to another one"
             }
             Self::Relative(_) => "write the whole path, beginning with /",
-            Self::TooLong { .. } => "set CALIBAN_DAEMON_RUNTIME_DIR to a shorter directory",
+            Self::TooLong(_) => "set CALIBAN_DAEMON_RUNTIME_DIR to a shorter directory",
         }
     }
 }
@@ -140,7 +137,7 @@ impl Places {
         let places = Self { hash: repo_hash(&repo), repo, runtime, base };
         let longest = places.runtime.as_os_str().len() + LONGEST_TAIL;
         if longest >= SOCKET_PATH_LIMIT {
-            return Err(PlacesError::TooLong { path: places.socket() });
+            return Err(PlacesError::TooLong(places.socket()));
         }
         Ok(places)
     }

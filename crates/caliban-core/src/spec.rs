@@ -159,29 +159,20 @@ pub enum SpecError {
     #[error("the spec cannot be read: {0}")]
     Unreadable(String),
     /// Written by a later version.
-    #[error("the spec has format {found}, this program knows up to {SPEC_VERSION}; use the newer caliban")]
-    Newer {
-        /// The format found.
-        found: u64,
-    },
+    #[error("the spec has format {0}, this program knows up to {SPEC_VERSION}; use the newer caliban")]
+    Newer(u64),
     /// Nothing to do.
     #[error("the prompt is empty")]
     EmptyPrompt,
     /// Over [`MAX_PROMPT_BYTES`].
-    #[error("the prompt has {bytes} bytes, at most {MAX_PROMPT_BYTES} are taken; put the rest in a file")]
-    LongPrompt {
-        /// How long it is.
-        bytes: usize,
-    },
+    #[error("the prompt has {0} bytes, at most {MAX_PROMPT_BYTES} are taken; put the rest in a file")]
+    LongPrompt(usize),
     /// A relative directory would mean another place in another process.
     #[error("the working directory and the session must be absolute")]
     RelativeCwd,
     /// Over [`MAX_DEPTH`].
-    #[error("agents may start agents {MAX_DEPTH} deep, this one would be at {depth}")]
-    TooDeep {
-        /// How deep it would be.
-        depth: u32,
-    },
+    #[error("agents may start agents {MAX_DEPTH} deep, this one would be at {0}")]
+    TooDeep(u32),
     /// Not a variable.
     #[error("{} is not the name of an environment variable", inert::quoted(.0))]
     BadVariable(String),
@@ -198,7 +189,7 @@ impl SpawnSpec {
         let value: Value = serde_json::from_str(text).map_err(|e| SpecError::Unreadable(e.to_string()))?;
         // The version first: a newer file may not even have this shape.
         match value.get("version").and_then(Value::as_u64) {
-            Some(found) if found > u64::from(SPEC_VERSION) => return Err(SpecError::Newer { found }),
+            Some(found) if found > u64::from(SPEC_VERSION) => return Err(SpecError::Newer(found)),
             Some(_) => {}
             None => return Err(SpecError::Unreadable("it has no version".to_owned())),
         }
@@ -211,14 +202,14 @@ impl SpawnSpec {
             return Err(SpecError::EmptyPrompt);
         }
         if self.prompt.len() > MAX_PROMPT_BYTES {
-            return Err(SpecError::LongPrompt { bytes: self.prompt.len() });
+            return Err(SpecError::LongPrompt(self.prompt.len()));
         }
         let is_elsewhere = |handover: &Handover| !handover.session.is_absolute();
         if !self.cwd.is_absolute() || self.conversation.as_ref().is_some_and(is_elsewhere) {
             return Err(SpecError::RelativeCwd);
         }
         if self.depth > MAX_DEPTH {
-            return Err(SpecError::TooDeep { depth: self.depth });
+            return Err(SpecError::TooDeep(self.depth));
         }
         let bad = |(name, value): &(&String, &String)| {
             name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')

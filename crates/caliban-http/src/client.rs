@@ -231,7 +231,7 @@ fn build(
     let mut request = Request::builder().method(method).uri(target).body(Full::new(body)).map_err(bad_url)?;
     let all = request.headers_mut();
     for (name, value) in headers {
-        let bad = || Error::BadHeader { name: (*name).to_owned() };
+        let bad = || Error::BadHeader((*name).to_owned());
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         all.append(key, HeaderValue::from_str(value).map_err(|_| bad())?);
     }
@@ -247,7 +247,7 @@ fn build(
         if let Some(value) = value
             && !all.contains_key(&key)
         {
-            let bad = Error::BadHeader { name: key.to_string() };
+            let bad = Error::BadHeader(key.to_string());
             all.insert(key, HeaderValue::from_str(&value).map_err(|_| bad)?);
         }
     }

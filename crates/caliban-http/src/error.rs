@@ -15,11 +15,8 @@ pub enum Error {
         reason: String,
     },
     /// A header holds something that HTTP cannot carry.
-    #[error("the header {name} holds characters that HTTP cannot carry")]
-    BadHeader {
-        /// The header.
-        name: String,
-    },
+    #[error("the header {0} holds characters that HTTP cannot carry")]
+    BadHeader(String),
     /// The name is unknown, or nobody could be asked.
     #[error("cannot find the address of {host}: {source}")]
     Dns {

@@ -166,7 +166,7 @@ fn standing(
     let events = match (exit, report) {
         _ if status.state().is_ending() => Vec::new(),
         (Some(_), _) => match decide::end_of_run(&facts) {
-            RunEnd::NotBegun { .. } => Vec::new(),
+            RunEnd::NotBegun(_) => Vec::new(),
             RunEnd::Hibernates { events, .. } | RunEnd::Over { events, .. } => events,
         },
         (None, Some(report)) => decide::follow(status, report),

@@ -198,7 +198,7 @@ impl Repo {
             (_, true) => None,
             (Some(message), false) => Some(PreparedCommit::make(self, &work, message, &into).await?),
             (None, false) => {
-                return Err(LandingRefusal::Uncommitted { files: work.uncommitted.into_keys().collect() });
+                return Err(LandingRefusal::Uncommitted(work.uncommitted.into_keys().collect()));
             }
         };
         let head = prepared.as_ref().map_or(&work.head, PreparedCommit::commit).clone();

@@ -55,7 +55,7 @@ async fn written(events: &[Event]) -> tempfile::TempDir {
 fn resume(directory: &Path) -> Result<(Transcript, Vec<Record>), TranscriptError> {
     loop {
         match Transcript::resume(directory, Redactor::default(), Feed::default()) {
-            Err(TranscriptError::Busy { .. }) => std::thread::yield_now(),
+            Err(TranscriptError::Busy(_)) => std::thread::yield_now(),
             other => return other,
         }
     }
@@ -170,7 +170,7 @@ async fn one_writer_at_a_time_and_a_reader_at_any() {
         transcript.append(event, Durability::Written).await.unwrap();
     }
     let second = Transcript::resume(temp.path(), Redactor::default(), Feed::default()).unwrap_err();
-    assert!(matches!(second, TranscriptError::Busy { .. }), "{second}");
+    assert!(matches!(second, TranscriptError::Busy(_)), "{second}");
     assert_eq!(
         second.to_string(),
         format!("{} is in use by another caliban process", temp.path().join(FILE_NAME).display())
@@ -186,7 +186,7 @@ async fn a_record_that_could_not_be_read_again_is_refused_and_the_file_stays_who
     let (transcript, _) = resume(temp.path()).unwrap();
     let text = "x".repeat(65 * 1024 * 1024);
     let error = transcript.append(Event::Note { text }, Durability::Written).await.unwrap_err();
-    assert!(matches!(error, TranscriptError::TooLarge { .. }), "{error}");
+    assert!(matches!(error, TranscriptError::TooLarge(_)), "{error}");
     transcript.append(Event::Note { text: "fits".into() }, Durability::Written).await.unwrap();
     assert_eq!(transcript::read(temp.path()).unwrap().len(), 5);
 }

@@ -92,11 +92,8 @@ pub enum ClientError {
         uid: u32,
     },
     /// Another version of the protocol.
-    #[error("the daemon speaks protocol {daemon}, this program {VERSION}")]
-    Protocol {
-        /// What the daemon said.
-        daemon: String,
-    },
+    #[error("the daemon speaks protocol {0}, this program {VERSION}")]
+    Protocol(String),
     /// The daemon refused, in its words.
     #[error(transparent)]
     Refused(#[from] ApiError),
@@ -124,7 +121,7 @@ impl ClientError {
             Self::Stranger { .. } => {
                 Some("set CALIBAN_DAEMON_RUNTIME_DIR to a directory that only you can write".to_owned())
             }
-            Self::Protocol { .. } => {
+            Self::Protocol(_) => {
                 Some("run `caliban daemon restart`: running agents live on and are adopted".to_owned())
             }
             Self::Refused(error) => error.hint.clone(),
@@ -154,13 +151,7 @@ impl Client {
             },
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self {
-            places: places.clone(),
-            start: Some(start),
-            connection: Some(connection),
-            has_started,
-            name: None,
-        })
+        Ok(Self { start: Some(start), connection: Some(connection), has_started, ..Self::at(places) })
     }
 
     /// Connects to a daemon that runs; [`ClientError::NotRunning`] when there is none.
@@ -170,24 +161,16 @@ impl Client {
             Ok(()) => connect_patiently(places).await?,
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self {
-            places: places.clone(),
-            start: None,
-            connection: Some(connection),
-            has_started: false,
-            name: None,
-        })
+        Ok(Self { connection: Some(connection), ..Self::at(places) })
     }
 
     /// A second client of the same daemon, for requests at the same time. It connects with its first request.
     pub fn another(&self) -> Self {
-        Self {
-            places: self.places.clone(),
-            start: self.start.clone(),
-            connection: None,
-            has_started: false,
-            name: None,
-        }
+        Self { start: self.start.clone(), ..Self::at(&self.places) }
+    }
+
+    fn at(places: &Places) -> Self {
+        Self { places: places.clone(), start: None, connection: None, has_started: false, name: None }
     }
 
     /// Gives the client's next spawn, send, respawn, resume or removal a name of the caller's instead of a random one. The
@@ -337,7 +320,7 @@ impl Client {
         // Of whatever version it is: that is how an old daemon is replaced.
         let daemon = self.daemon();
         match self.once::<Stopping>(&RouteCall::new(Verb::Shutdown), None).await {
-            Ok(_) | Err(ClientError::Protocol { .. }) => {}
+            Ok(_) | Err(ClientError::Protocol(_)) => {}
             Err(error) => return Err(error),
         }
         drop(self.connection.take());
@@ -534,8 +517,8 @@ impl DaemonConnection {
         match answer.headers().get(HEADER).map(|value| value.to_str().unwrap_or("?")) {
             Some(version) if version == VERSION.to_string() => Ok(answer),
             // A refusal of our version says so in its own words.
-            Some(version) => Err(ClientError::Protocol { daemon: version.to_owned() }),
-            None => Err(ClientError::Protocol { daemon: "none".to_owned() }),
+            Some(version) => Err(ClientError::Protocol(version.to_owned())),
+            None => Err(ClientError::Protocol("none".to_owned())),
         }
     }
 }

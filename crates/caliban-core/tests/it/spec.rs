@@ -38,10 +38,7 @@ fn r22_old_and_newer_specs() {
     // A field that came later, within the same format, is kept.
     let kept = SpawnSpec::from_json(r#"{"version":1,"prompt":"x","cwd":"/r","colour":"red"}"#).unwrap();
     assert_eq!(serde_json::to_value(&kept).unwrap()["colour"], "red");
-    assert_eq!(
-        SpawnSpec::from_json(r#"{"version":2,"prompt":["new","shape"]}"#),
-        Err(SpecError::Newer { found: 2 })
-    );
+    assert_eq!(SpawnSpec::from_json(r#"{"version":2,"prompt":["new","shape"]}"#), Err(SpecError::Newer(2)));
     assert!(matches!(SpawnSpec::from_json(r#"{"prompt":"x"}"#), Err(SpecError::Unreadable(_))));
     assert!(matches!(SpawnSpec::from_json(r#"{"version":1,"label":"../x"}"#), Err(SpecError::Unreadable(_))));
     assert!(matches!(SpawnSpec::from_json("{"), Err(SpecError::Unreadable(_))));
@@ -53,7 +50,7 @@ fn what_cannot_be_carried_out_is_said() {
     assert_eq!(good.check(), Ok(()));
     assert_eq!(SpawnSpec { prompt: " \n".into(), ..good.clone() }.check(), Err(SpecError::EmptyPrompt));
     assert_eq!(SpawnSpec { cwd: "r".into(), ..good.clone() }.check(), Err(SpecError::RelativeCwd));
-    assert_eq!(SpawnSpec { depth: 9, ..good.clone() }.check(), Err(SpecError::TooDeep { depth: 9 }));
+    assert_eq!(SpawnSpec { depth: 9, ..good.clone() }.check(), Err(SpecError::TooDeep(9)));
     let handed = |session: &str| SpawnSpec {
         conversation: Some(Handover { session: session.into(), records: 0, go_on: None }),
         ..good.clone()
@@ -61,10 +58,7 @@ fn what_cannot_be_carried_out_is_said() {
     assert_eq!(handed("/s").check(), Ok(()));
     assert_eq!(handed("s").check(), Err(SpecError::RelativeCwd));
     let long = "x".repeat(1024 * 1024 + 1);
-    assert_eq!(
-        SpawnSpec { prompt: long, ..good.clone() }.check(),
-        Err(SpecError::LongPrompt { bytes: 1_048_577 })
-    );
+    assert_eq!(SpawnSpec { prompt: long, ..good.clone() }.check(), Err(SpecError::LongPrompt(1_048_577)));
     assert_eq!(SpawnSpec { depth: 8, prompt: "x".repeat(1024 * 1024), ..good.clone() }.check(), Ok(()));
     for (name, value) in [("A=B", "x"), ("A\0", "x"), ("", "x"), ("A", "x\0")] {
         let bad = SpawnSpec { env: [(name.to_owned(), value.to_owned())].into(), ..good.clone() };

@@ -50,10 +50,7 @@ pub struct RunFacts<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEnd {
     /// There was no worker, for a reason that may pass: the agent gets another run.
-    NotBegun {
-        /// The reason.
-        text: String,
-    },
+    NotBegun(String),
     /// The worker left memory; a message wakes the agent.
     Hibernates {
         /// What brings the agent to `idle`.
@@ -74,7 +71,7 @@ pub enum RunEnd {
 #[must_use]
 pub fn end_of_run(facts: &RunFacts<'_>) -> RunEnd {
     if let Some(text) = not_begun(facts) {
-        return RunEnd::NotBegun { text };
+        return RunEnd::NotBegun(text);
     }
     let signal = facts.exit.and_then(|exit| exit.signal);
     let outcome = facts.report.and_then(WorkerStatus::outcome);
@@ -223,7 +220,7 @@ mod tests {
                 assert_eq!(exit.unwrap().code, Some(HIBERNATED));
                 events
             }
-            other @ RunEnd::NotBegun { .. } => panic!("{other:?}"),
+            other @ RunEnd::NotBegun(_) => panic!("{other:?}"),
         };
         assert_eq!(events, expected);
         let after =
@@ -256,7 +253,7 @@ mod tests {
                 exit: Some(exit),
                 is_program_lost,
             };
-            matches!(end_of_run(&facts), RunEnd::NotBegun { text } if text == "no room")
+            matches!(end_of_run(&facts), RunEnd::NotBegun(text) if text == "no room")
         };
         let exit = |again, not_started: Option<&str>| ExitRecord {
             again,

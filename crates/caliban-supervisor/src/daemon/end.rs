@@ -27,7 +27,7 @@ impl Owner {
         });
         self.watch.remove(id);
         match end {
-            RunEnd::NotBegun { text } => return self.not_begun(id, text),
+            RunEnd::NotBegun(text) => return self.not_begun(id, text),
             RunEnd::Hibernates { events, note } => {
                 self.run_ended(id, note);
                 self.leave_run(id, events, Phase::Hibernating(Hibernating::default()));

@@ -67,7 +67,7 @@ pub(super) fn refusal(
     match refusal {
         LandingRefusal::BareHead => LandingError::usage("this bare repo's HEAD names no branch")
             .hint("say with --into which branch is meant"),
-        LandingRefusal::NoSuchBranch { name } => {
+        LandingRefusal::NoSuchBranch(name) => {
             let shown = inert::line(&name);
             LandingError::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
                 "git branch lists them; git branch {shown} makes it from what is checked out here"
@@ -77,7 +77,7 @@ pub(super) fn refusal(
             LandingError::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
                 .hint("give the command there, or with -C DIR")
         }
-        LandingRefusal::NoCommit { target } => {
+        LandingRefusal::NoCommit(target) => {
             LandingError::new(format!("{target} has no commit yet to merge into"))
                 .hint("make a first commit, or say another branch with --into")
         }
@@ -102,14 +102,14 @@ pub(super) fn refusal(
             LandingError::new(format!("{} is not finished in the agent's worktree", shown(operation)))
                 .hint(by_hand(&worktree))
         }
-        LandingRefusal::NoHead { worktree } => {
+        LandingRefusal::NoHead(worktree) => {
             LandingError::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
         }
         LandingRefusal::BranchNotCheckedOut { branch, worktree } => LandingError::new(format!(
             "the agent's worktree does not have all of its branch {branch} checked out"
         ))
         .hint(by_hand(&worktree)),
-        LandingRefusal::Uncommitted { files } => {
+        LandingRefusal::Uncommitted(files) => {
             LandingError::new(format!("the agent left work that is not committed: {}", listed(&files)))
                 .hint("--commit \"message\" commits it first")
         }
@@ -156,20 +156,20 @@ pub(super) fn refusal(
             listed(&files)
         ))
         .hint("commit them first, or git reset -- FILE takes the announcement back"),
-        LandingRefusal::InTheWay { files } => LandingError::new(format!(
+        LandingRefusal::InTheWay(files) => LandingError::new(format!(
             "the merge would touch files that are not committed here: {}",
             listed(&files)
         ))
         .hint("commit them first, or put them aside; nothing was changed"),
-        LandingRefusal::HeadMoved { tree } => {
+        LandingRefusal::HeadMoved(tree) => {
             LandingError::new(format!("HEAD of {} has just moved", tree.display()))
                 .hint("give the command again")
         }
         LandingRefusal::MergeFailed { error, after } => with_tree(error.into(), after),
-        LandingRefusal::NoCommitMade { after } => {
+        LandingRefusal::NoCommitMade(after) => {
             with_tree(LandingError::new("git made no commit of the merge"), after)
         }
-        LandingRefusal::Interrupted { after } => with_tree(
+        LandingRefusal::Interrupted(after) => with_tree(
             LandingError {
                 kind: LandingErrorKind::Interrupted,
                 ..LandingError::new("the merge was interrupted")

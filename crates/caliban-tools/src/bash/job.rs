@@ -272,7 +272,7 @@ async fn run(
     };
     let ending = Ending { report, swept, timed_out, took: began.elapsed(), fenced };
     *job.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
-    let _nobody_asks = tell.send(JobState::Ended { code });
+    let _nobody_asks = tell.send(JobState::Ended(code));
 }
 
 impl Reaper {

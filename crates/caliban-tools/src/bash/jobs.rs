@@ -14,15 +14,12 @@ pub enum JobState {
     /// Something of it is running.
     Running,
     /// Nothing of it is left.
-    Ended {
-        /// Its exit code, when it has one.
-        code: Option<i32>,
-    },
+    Ended(Option<i32>),
 }
 
 impl JobState {
     pub(super) fn is_ended(&self) -> bool {
-        matches!(self, Self::Ended { .. })
+        matches!(self, Self::Ended(_))
     }
 }
 

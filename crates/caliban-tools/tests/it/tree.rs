@@ -390,7 +390,7 @@ async fn background_jobs_are_read_killed_and_ended_with_the_workspace() {
     assert_eq!(read().await.joined_text(), "one\n[bash_1: running; new output above]");
     assert_eq!(read().await.joined_text(), "[bash_1: running; no new output]");
     bench.put("go", "");
-    until("it ends", || bench.workspace.jobs()[0].state == JobState::Ended { code: Some(5) }).await;
+    until("it ends", || bench.workspace.jobs()[0].state == JobState::Ended(Some(5))).await;
     let output = read().await;
     assert_eq!(output.joined_text(), "two\n[bash_1: exit code 5; new output above]");
     assert_eq!(output.exit_code, Some(5));
@@ -420,7 +420,7 @@ async fn background_jobs_are_read_killed_and_ended_with_the_workspace() {
     );
     bench.workspace.shutdown().await;
     assert_eq!(below(&bench.root), [0; 0]);
-    assert_eq!(bench.workspace.jobs()[2].state, JobState::Ended { code: Some(143) });
+    assert_eq!(bench.workspace.jobs()[2].state, JobState::Ended(Some(143)));
 }
 
 #[tokio::test]

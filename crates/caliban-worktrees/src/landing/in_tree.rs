@@ -80,7 +80,7 @@ impl InTree<'_> {
         if in_the_way.is_empty() {
             return Ok(());
         }
-        Err(LandingRefusal::InTheWay { files: in_the_way.into_iter().collect() })
+        Err(LandingRefusal::InTheWay(in_the_way.into_iter().collect()))
     }
 
     /// Merges, with the user's hooks; undone when git or a hook refuses, or when the caller gives up. The new commit.
@@ -92,7 +92,7 @@ impl InTree<'_> {
     ) -> Result<Oid, LandingRefusal> {
         let MergeEnds { into, head, .. } = self.ends;
         if self.head().await.is_none_or(|(commit, _)| commit != *into) {
-            return Err(LandingRefusal::HeadMoved { tree: self.tree.to_owned() });
+            return Err(LandingRefusal::HeadMoved(self.tree.to_owned()));
         }
         // By the strategy that was tried, and without options that an agent could have written for it.
         let options = self.branch.map(|branch| OsString::from(format!("branch.{branch}.mergeOptions")));
@@ -115,7 +115,7 @@ impl InTree<'_> {
                 Err(error) => {
                     let after = self.undo(touched).await;
                     return Err(match error {
-                        Error::Cancelled => LandingRefusal::Interrupted { after },
+                        Error::Cancelled => LandingRefusal::Interrupted(after),
                         error => LandingRefusal::MergeFailed { error, after },
                     });
                 }
@@ -132,7 +132,7 @@ impl InTree<'_> {
             }
             let after = self.undo(touched).await;
             return Err(match is_cut {
-                true => LandingRefusal::Interrupted { after },
+                true => LandingRefusal::Interrupted(after),
                 false => LandingRefusal::MergeFailed { error: output.failure(), after },
             });
         }
@@ -146,7 +146,7 @@ impl InTree<'_> {
                 let error = Error::Answer { command: "merge", detail };
                 Err(LandingRefusal::MergeFailed { error, after: self.take_back(&commit, touched).await })
             }
-            _ => Err(LandingRefusal::NoCommitMade { after: self.undo(touched).await }),
+            _ => Err(LandingRefusal::NoCommitMade(self.undo(touched).await)),
         }
     }
 

@@ -21,10 +21,7 @@ pub enum LandingRefusal {
     /// A bare repository's HEAD names no branch, and the request names none.
     BareHead,
     /// The request names a branch that does not exist.
-    NoSuchBranch {
-        /// As it was given.
-        name: String,
-    },
+    NoSuchBranch(String),
     /// The branch is checked out in another tree than the one that was opened.
     CheckedOutElsewhere {
         /// The branch.
@@ -33,10 +30,7 @@ pub enum LandingRefusal {
         place: String,
     },
     /// There is no commit to merge into.
-    NoCommit {
-        /// The branch.
-        target: String,
-    },
+    NoCommit(String),
     /// A rebase or bisection of the branch is not finished in some tree.
     BranchInUse {
         /// The operation.
@@ -68,10 +62,7 @@ pub enum LandingRefusal {
         worktree: PathBuf,
     },
     /// The worktree has no commit checked out.
-    NoHead {
-        /// The worktree.
-        worktree: PathBuf,
-    },
+    NoHead(PathBuf),
     /// The worktree's branch has commits that are not in what is checked out there.
     BranchNotCheckedOut {
         /// The branch.
@@ -80,10 +71,7 @@ pub enum LandingRefusal {
         worktree: PathBuf,
     },
     /// The worktree has work that is in no commit, and the request does not ask to commit it.
-    Uncommitted {
-        /// The paths.
-        files: Vec<String>,
-    },
+    Uncommitted(Vec<String>),
     /// The worktree has work that is in no commit, and another branch than its own checked out.
     NotOnItsBranch {
         /// Its own branch.
@@ -131,15 +119,9 @@ pub enum LandingRefusal {
         files: Vec<PathBuf>,
     },
     /// The user has uncommitted files that the merge would touch.
-    InTheWay {
-        /// The paths.
-        files: Vec<PathBuf>,
-    },
+    InTheWay(Vec<PathBuf>),
     /// HEAD of the user's tree moved between the preview and the merge.
-    HeadMoved {
-        /// The tree.
-        tree: PathBuf,
-    },
+    HeadMoved(PathBuf),
     /// git, or a hook, did not do the merge.
     MergeFailed {
         /// What it said.
@@ -148,15 +130,9 @@ pub enum LandingRefusal {
         after: TreeAfter,
     },
     /// git did the merge and made no commit.
-    NoCommitMade {
-        /// What the tree is like now.
-        after: TreeAfter,
-    },
+    NoCommitMade(TreeAfter),
     /// The caller gave up.
-    Interrupted {
-        /// What the tree is like now.
-        after: TreeAfter,
-    },
+    Interrupted(TreeAfter),
     /// Something else failed.
     Failed(Error),
 }
@@ -225,21 +201,21 @@ impl LandingRefusal {
     /// The kind, for programs. Stable.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::BareHead | Self::NoSuchBranch { .. } | Self::CheckedOutElsewhere { .. } => "usage",
+            Self::BareHead | Self::NoSuchBranch(_) | Self::CheckedOutElsewhere { .. } => "usage",
             Self::BranchInUse { .. }
             | Self::UnfinishedHere { .. }
             | Self::IndexLocked { .. }
             | Self::UnfinishedInWorktree { .. } => "unfinished",
-            Self::Uncommitted { .. } => "uncommitted",
+            Self::Uncommitted(_) => "uncommitted",
             Self::CannotCommit { .. } => "cannot_commit",
             Self::Conflicts { .. } => "conflicts",
             Self::SubmoduleCommits { .. } => "submodule",
             Self::Staged { .. } | Self::Announced { .. } => "staged",
-            Self::InTheWay { .. } => "in_the_way",
-            Self::HeadMoved { .. } | Self::MergeFailed { .. } | Self::NoCommitMade { .. } => "git",
-            Self::Interrupted { .. } => "interrupted",
-            Self::NoCommit { .. }
-            | Self::NoHead { .. }
+            Self::InTheWay(_) => "in_the_way",
+            Self::HeadMoved(_) | Self::MergeFailed { .. } | Self::NoCommitMade(_) => "git",
+            Self::Interrupted(_) => "interrupted",
+            Self::NoCommit(_)
+            | Self::NoHead(_)
             | Self::BranchNotCheckedOut { .. }
             | Self::NotOnItsBranch { .. }
             | Self::Failed(_) => "failed",
@@ -250,12 +226,12 @@ impl LandingRefusal {
     pub fn files(&self) -> Vec<String> {
         let text = |path: &PathBuf| Path::to_string_lossy(path).into_owned();
         match self {
-            Self::Uncommitted { files } | Self::Conflicts { files, .. } => files.clone(),
+            Self::Uncommitted(files) | Self::Conflicts { files, .. } => files.clone(),
             Self::CannotCommit { path, .. } => vec![path.clone()],
             Self::SubmoduleCommits { submodules, .. } => {
                 submodules.iter().map(|submodule| submodule.path.clone()).collect()
             }
-            Self::Staged { files, .. } | Self::Announced { files, .. } | Self::InTheWay { files } => {
+            Self::Staged { files, .. } | Self::Announced { files, .. } | Self::InTheWay(files) => {
                 files.iter().map(text).collect()
             }
             _ => Vec::new(),
@@ -266,7 +242,7 @@ impl LandingRefusal {
 impl From<Error> for LandingRefusal {
     fn from(error: Error) -> Self {
         match error {
-            Error::Cancelled => Self::Interrupted { after: TreeAfter::AsBefore },
+            Error::Cancelled => Self::Interrupted(TreeAfter::AsBefore),
             error => Self::Failed(error),
         }
     }

@@ -54,7 +54,7 @@ impl LandingTarget {
         let call = repo.git.hardened(repo.store(), "rev-parse");
         let call = call.args(["--verify", "--quiet", "--end-of-options", reference.as_str()]);
         if !reference.starts_with("refs/heads/") || !call.succeeds().await? {
-            return Err(LandingRefusal::NoSuchBranch { name: into });
+            return Err(LandingRefusal::NoSuchBranch(into));
         }
         let branch = short(&reference);
         if let Some(place) = repo.checkouts_of(&reference).await?.first() {
@@ -85,7 +85,7 @@ impl LandingTarget {
         };
         let call = repo.git.hardened(repo.opened(), "rev-parse");
         let found = call.args(["--verify", "--quiet", "--end-of-options", name.as_str()]).run().await?;
-        found.oid().ok_or_else(|| LandingRefusal::NoCommit { target: self.name().to_owned() })
+        found.oid().ok_or_else(|| LandingRefusal::NoCommit(self.name().to_owned()))
     }
 }
 

@@ -51,7 +51,7 @@ impl Work {
         if let Some(operation) = repo.unfinished(&at.admin).await? {
             return Err(LandingRefusal::UnfinishedInWorktree { operation, worktree });
         }
-        let Some(head) = changes.head.clone() else { return Err(LandingRefusal::NoHead { worktree }) };
+        let Some(head) = changes.head.clone() else { return Err(LandingRefusal::NoHead(worktree)) };
         // Everything that the agent committed must be in what is landed, wherever it put it.
         let tip = repo.resolve_ref(&format!("refs/heads/{}", changes.branch)).await?;
         if let Some(tip) = tip

@@ -174,7 +174,7 @@ async fn a_hook_that_never_ends_is_ended_with_a_merge_that_is_cut_short() {
     };
     let (landed, ()) = tokio::join!(repo.land(&turn, &wanted, &|_| {}, &cancel), stop);
     let refused = landed.unwrap_err().refusal;
-    assert!(matches!(refused, LandingRefusal::Interrupted { after: TreeAfter::AsBefore }), "{refused:?}");
+    assert!(matches!(refused, LandingRefusal::Interrupted(TreeAfter::AsBefore)), "{refused:?}");
     assert_eq!(state(&lab), before);
     let stat = format!("/proc/{}/stat", std::fs::read_to_string(began).unwrap().trim());
     // Gone, or ended and not yet waited for by its parent.

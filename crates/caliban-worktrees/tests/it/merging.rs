@@ -75,7 +75,7 @@ async fn refusals_are_data_and_change_nothing() {
     let refusal = async |into: Option<&str>| land(&repo, &request(into, None)).await.unwrap_err().refusal;
     let LandingRefusal::Conflicts { revision, files } = refusal(None).await else { panic!() };
     assert_eq!((revision.as_str(), files), ("caliban/x", vec!["src/lib.rs".to_owned()]));
-    let LandingRefusal::NoSuchBranch { name } = refusal(Some("--all")).await else { panic!() };
+    let LandingRefusal::NoSuchBranch(name) = refusal(Some("--all")).await else { panic!() };
     assert_eq!(name, "--all");
     let LandingRefusal::CheckedOutElsewhere { branch, .. } = refusal(Some("caliban/x")).await else {
         panic!()
@@ -107,7 +107,7 @@ async fn a_cancelled_landing_leaves_everything_as_it_was() {
     let (turn, cancel) = (repo.landing_turn(|| {}, &token()).await.unwrap(), token());
     cancel.cancel();
     let refused = repo.land(&turn, &request(None, None), &|_| {}, &cancel).await.unwrap_err().refusal;
-    assert!(matches!(refused, LandingRefusal::Interrupted { after: TreeAfter::AsBefore }), "{refused:?}");
+    assert!(matches!(refused, LandingRefusal::Interrupted(TreeAfter::AsBefore)), "{refused:?}");
     assert_eq!((lab.traces(), lab.git(&["status", "--porcelain"])), before);
 }
 
