@@ -216,6 +216,7 @@ fn picture(file: &mut File, shown: &str, media_type: &str) -> io::Result<Result<
 }
 
 /// The lines of one range and what else was seen on the way.
+#[derive(Default)]
 struct LineRange {
     text: String,
     first: u64,
@@ -250,19 +251,7 @@ impl LineRange {
         limit: Option<u64>,
         cancel: &CancellationToken,
     ) -> io::Result<Self> {
-        let mut page = Self {
-            text: String::new(),
-            first: offset.unwrap_or(1).max(1),
-            taken: 0,
-            lines: 0,
-            complete: false,
-            invalid: false,
-            crlf: false,
-            full: false,
-            whole: Lines::default(),
-            content: None,
-            note: None,
-        };
+        let mut page = Self { first: offset.unwrap_or(1).max(1), ..Self::default() };
         let limit = limit.unwrap_or(READ_LINES).clamp(1, READ_LINES);
         let mut hasher = (size <= FILE_BYTES).then(Sha256::new);
         let mut line = LineReader::default();

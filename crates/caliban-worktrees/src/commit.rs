@@ -11,7 +11,7 @@ use caliban_core::names::Slug;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
-use crate::fast_import::{self, Snapshot, TemporaryRefs};
+use crate::fast_import::{self, Snapshot};
 use crate::index::IndexStamp;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, branch_of};
@@ -52,20 +52,12 @@ impl Repo {
         if repo.any_filtered(&at, &head, &survey.plan.paths).await? {
             return Ok(None);
         }
-        let refs = TemporaryRefs::new();
         // The tree of the files is the commit; what was only staged is an older state of them.
         let mut plan = survey.plan;
         plan.staged.clear();
-        let snapshot = Snapshot {
-            head: Some(head.clone()),
-            other_parents: Vec::new(),
-            files: survey.files,
-            plan,
-            text: BTreeSet::new(),
-            message: format!("{}\n", message.trim_end()),
-            identity: None,
-            refs: refs.clone(),
-        };
+        let message = format!("{}\n", message.trim_end());
+        let snapshot = Snapshot::new(Some(head.clone()), survey.files, plan, message);
+        let refs = snapshot.refs.clone();
         let written = fast_import::write(repo.git.durable(repo.store(), "fast-import"), snapshot).await;
         let moved = match &written {
             Ok(commit) => {

@@ -5,14 +5,12 @@
 //! are written into a store that lives for one call, so nothing is left in the repository and no filter,
 //! attribute or configuration of it is in force.
 
-use std::collections::BTreeSet;
-
 use caliban_core::names::Slug;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::fast_import::{self, Snapshot, TemporaryRefs};
+use crate::fast_import::{self, Snapshot};
 use crate::marker::Oid;
 use crate::one_call_store::OneCallStore;
 use crate::repo::{Repo, branch_of, split_nul};
@@ -316,16 +314,8 @@ impl Repo {
         let commit = match &head {
             Some(head) if uncommitted.is_empty() => head.clone(),
             _ => {
-                let snapshot = Snapshot {
-                    head: survey.head,
-                    other_parents: Vec::new(),
-                    files: survey.files,
-                    plan: survey.plan,
-                    text: BTreeSet::new(),
-                    message: "snapshot\n".to_owned(),
-                    identity: None,
-                    refs: TemporaryRefs::new(),
-                };
+                let message = "snapshot\n".to_owned();
+                let snapshot = Snapshot::new(survey.head, survey.files, survey.plan, message);
                 fast_import::write(self.git.hardened(store.place(), "fast-import"), snapshot).await?
             }
         };

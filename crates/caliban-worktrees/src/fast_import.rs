@@ -46,6 +46,14 @@ pub(crate) struct Snapshot {
     pub(crate) refs: TemporaryRefs,
 }
 
+impl Snapshot {
+    /// On `head` alone, by Caliban, under refs of its own.
+    pub(crate) fn new(head: Option<Oid>, files: Option<OwnedFd>, plan: SavePlan, message: String) -> Self {
+        let (other_parents, text) = (Vec::new(), BTreeSet::new());
+        Self { head, other_parents, files, plan, text, message, identity: None, refs: TemporaryRefs::new() }
+    }
+}
+
 /// Who makes a commit, each as `Name <address> seconds zone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {

@@ -3,7 +3,6 @@
 //! object id is checked before it becomes an argument.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
-use crate::open_beneath;
+use crate::open_beneath::{self, Durability};
 
 /// The file's name in `.git/worktrees/<id>/`.
 pub(crate) const FILE: &str = "caliban.json";
@@ -135,26 +133,12 @@ impl Marker {
     /// agent does in it must never be taken for a making that was cut short. The others are not synced: a worktree
     /// whose marker a power cut took is never touched.
     pub(crate) fn write(&self, admin: &Path) -> Result<()> {
-        // A new file under a name of this call: an agent may have put a link in the place of a known one.
-        let (path, new) = (admin.join(FILE), admin.join(nonce_name(FILE)));
-        let write = || {
-            let mut file = File::create_new(&new)?;
-            let written = file.write_all(&serde_json::to_vec(self)?).and_then(|()| match self.making {
-                Making::Begun => Ok(()),
-                Making::Finished => file.sync_all(),
-            });
-            let written = written.and_then(|()| std::fs::rename(&new, &path));
-            if written.is_err() {
-                // Best effort by name: the error is told.
-                let _gone = std::fs::remove_file(&new);
-            }
-            written?;
-            match self.making {
-                Making::Begun => Ok(()),
-                Making::Finished => File::open(admin)?.sync_all(),
-            }
+        let durability = match self.making {
+            Making::Begun => Durability::Visible,
+            Making::Finished => Durability::OnDisk,
         };
-        write().map_err(|e| Error::at("writing", &path, e))
+        open_beneath::write_whole(admin, FILE, self, durability)
+            .map_err(|e| Error::at("writing", &admin.join(FILE), e))
     }
 
     /// Writes it over what is there, which needs no room on the disk. Only where it is no longer than that.

@@ -3,13 +3,16 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::fast_import::nonce_name;
 
 /// Deepest directory that is walked or deleted in place.
 const DEPTH_CAP: usize = 256;
@@ -136,6 +139,32 @@ pub(crate) fn read_small(path: &Path, cap: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {cap} bytes")));
     }
     Ok(bytes)
+}
+
+/// Whether a write survives a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    Visible,
+    OnDisk,
+}
+
+/// Replaces the file `name` in `dir`, whole or not at all. The new file has a name of this call: an agent may have put a link in
+/// the place of a known one.
+pub(crate) fn write_whole(dir: &Path, name: &str, value: &impl Serialize, how: Durability) -> io::Result<()> {
+    let new = dir.join(nonce_name(name));
+    let mut file = File::create_new(&new)?;
+    let sync = |file: &File| if how == Durability::OnDisk { file.sync_all() } else { Ok(()) };
+    let written = serde_json::to_vec(value)
+        .map_err(io::Error::other)
+        .and_then(|bytes| file.write_all(&bytes))
+        .and_then(|()| sync(&file))
+        .and_then(|()| std::fs::rename(&new, dir.join(name)));
+    if written.is_err() {
+        // Best effort by name: the error is told.
+        let _gone = std::fs::remove_file(&new);
+    }
+    written?;
+    if how == Durability::OnDisk { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 /// Makes `relative` beneath `root` a new file; nothing that exists is replaced.

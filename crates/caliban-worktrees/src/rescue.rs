@@ -4,7 +4,6 @@
 //! parent is the worktree's HEAD; the index, if it differed, is another parent. A rescue is never
 //! overwritten; only [`Repo::drop_rescue`] deletes one.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -130,7 +129,6 @@ impl Repo {
 
     /// Saves all that the survey found under the next free rescue ref.
     pub(crate) async fn save(&self, at: &Located, survey: Survey, why: &str) -> Result<Rescue> {
-        let refs = TemporaryRefs::new();
         let message = format!(
             "caliban: rescue of worktree {name}\n\n{why}\n\nCaliban-Worktree: {name}\nCaliban-Base: {base}\n{head}{index}",
             name = at.name.as_str(),
@@ -143,15 +141,10 @@ impl Repo {
             index = if survey.plan.staged.is_empty() { "" } else { "Caliban-Index: yes\n" },
         );
         let snapshot = Snapshot {
-            head: survey.head.clone(),
             other_parents: survey.pending,
-            files: survey.files,
-            plan: survey.plan,
-            text: BTreeSet::new(),
-            message,
-            identity: None,
-            refs: refs.clone(),
+            ..Snapshot::new(survey.head.clone(), survey.files, survey.plan, message)
         };
+        let refs = snapshot.refs.clone();
         let written = fast_import::write(self.git.durable(self.store(), "fast-import"), snapshot).await;
         let made = match &written {
             Ok(written) => self.name_rescue(&at.name, written).await,

@@ -89,7 +89,7 @@ pub(crate) struct SavePlan {
     pub(crate) of_record: Vec<(PathBuf, &'static str)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) head: Option<Oid>,
     pub(crate) branch: Option<String>,
@@ -112,7 +112,8 @@ impl Repo {
         let Some((status, index)) = self.read_status(at, &scratch).await? else {
             return self.survey_unreadable(at, files).await;
         };
-        let mut survey = Survey { branch: status.branch.clone(), ..Survey::of(status.head.clone()) };
+        let mut survey =
+            Survey { head: status.head.clone(), branch: status.branch.clone(), ..Survey::default() };
         survey.plan.unmerged = index.unmerged.clone();
         self.fill_from_record(at, &mut survey).await?;
         let fd = files.as_fd();

@@ -333,13 +333,6 @@ impl BrowserTab<'_> {
         self.call("Input.insertText", &json!({ "text": text }));
     }
 
-    /// A picture of the window, as PNG in Base64.
-    #[track_caller]
-    pub fn screenshot(&self) -> String {
-        let answer = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
-        answer["data"].as_str().unwrap_or_default().to_owned()
-    }
-
     /// The size of its JavaScript heap in bytes, after a garbage collection.
     #[track_caller]
     pub fn heap(&self) -> f64 {

@@ -5,8 +5,6 @@
 //! deletes a branch because of it checks first that the branch is still at `tip`, that `commit` is on a ref that stays, and
 //! that `commit` really has the work.
 
-use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use caliban_core::names::Slug;
@@ -15,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::marker::Oid;
-use crate::open_beneath;
+use crate::open_beneath::{self, Durability};
 use crate::repo::{BRANCH_PREFIX, Repo};
 
 /// The file's name, beside the worktree's marker.
@@ -76,18 +74,7 @@ impl LandingRecord {
 
     /// Writes it whole or not at all; it is on the disk when this returns.
     pub(super) fn write(&self, admin: &Path) -> std::io::Result<()> {
-        let new = admin.join(format!("{FILE}.{}", std::process::id()));
-        let written = fs::File::create_new(&new).and_then(|mut file| {
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_all()?;
-            fs::rename(&new, admin.join(FILE))?;
-            fs::File::open(admin)?.sync_all()
-        });
-        if written.is_err() {
-            // Best effort by name.
-            let _gone = fs::remove_file(&new);
-        }
-        written
+        open_beneath::write_whole(admin, FILE, self, Durability::OnDisk)
     }
 }
 
@@ -173,6 +160,8 @@ impl Repo {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,8 +1,6 @@
 //! What both sides agreed on last, and what is being changed outside at this moment. Written whole or not at all.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::side::SideMark;
 use super::words;
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::marker::Oid;
-use crate::open_beneath;
+use crate::open_beneath::{self, Durability};
 
 const FILE: &str = "state.json";
 const CAP: u64 = 1 << 30;
@@ -69,19 +66,7 @@ impl Base {
 
     /// On the disk when it returns.
     pub(super) fn write(&self, dir: &Path) -> Result<()> {
-        let (path, new) = (dir.join(FILE), dir.join(nonce_name(FILE)));
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create_new(&new)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(dir)?.sync_all()
-        };
-        let written = write();
-        if written.is_err() {
-            // Best effort by name: the error is told.
-            let _gone = fs::remove_file(&new);
-        }
-        written.map_err(|e| Error::at("writing", &path, e))
+        open_beneath::write_whole(dir, FILE, self, Durability::OnDisk)
+            .map_err(|e| Error::at("writing", &dir.join(FILE), e))
     }
 }

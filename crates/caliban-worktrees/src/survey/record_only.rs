@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{ChangeKind, SavePlan, Staged, Survey, change, unreadable};
+use super::{ChangeKind, Staged, Survey, change, unreadable};
 use crate::error::{Error, Result};
 use crate::fast_import::nonce_name;
 use crate::git::{GitCall, GitPlace};
@@ -60,7 +60,7 @@ impl Repo {
         let call = self.git.hardened(place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
         let head = Oid::parse(&call.arg("HEAD^{commit}").run().await?.line());
         let notes = vec!["its directory is gone; only the record was left".to_owned()];
-        let mut survey = Survey { notes, ..Survey::of(head) };
+        let mut survey = Survey { head, notes, ..Survey::default() };
         self.fill_from_index(at, &mut survey).await?;
         survey.plan.staged_only = survey.plan.staged.clone();
         self.fill_from_record(at, &mut survey).await?;
@@ -75,7 +75,7 @@ impl Repo {
             None => self.resolve_ref(at.marker.base.as_str()).await?,
         };
         let notes = vec!["git could not read its record, so every file in it was saved".to_owned()];
-        let mut survey = Survey { notes, ..Survey::of(head) };
+        let mut survey = Survey { head, notes, ..Survey::default() };
         let entries = open_beneath::entries(files.as_fd()).map_err(|e| unreadable(&at.path, &e))?;
         let links: BTreeSet<&Path> = at.marker.links.iter().map(PathBuf::as_path).collect();
         for (name, kind) in entries {
@@ -245,20 +245,6 @@ impl Repo {
 }
 
 impl Survey {
-    /// One that has found nothing yet.
-    pub(super) fn of(head: Option<Oid>) -> Self {
-        Self {
-            head,
-            branch: None,
-            files: None,
-            changes: Vec::new(),
-            ignored: Vec::new(),
-            pending: Vec::new(),
-            plan: SavePlan::default(),
-            notes: Vec::new(),
-        }
-    }
-
     /// Plans to save a file or directory of the record as it is.
     fn save_of_record(&mut self, at: &Located, name: &'static str) {
         self.plan.of_record.push((at.admin.clone(), name));
