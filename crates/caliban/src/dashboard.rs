@@ -44,13 +44,8 @@ pub(crate) async fn dashboard(
         && !args.json
         && environment.raw("DISPLAY").or(environment.raw("WAYLAND_DISPLAY")).is_some();
     let told = |ready: &Ready| tell(ready, args, can_open);
-    caliban_web::serve(options, told).await.map_err(|error| {
-        let failure = Failure::new(error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    })?;
+    let served = caliban_web::serve(options, told).await;
+    served.map_err(|error| Failure::hinted(error.to_string(), error.hint()))?;
     Ok(Code::Done)
 }
 

@@ -77,6 +77,11 @@ impl Failure {
         Self { code: Code::Usage, ..Self::new(message) }
     }
 
+    /// A failure with exit code 1 and perhaps a hint.
+    pub(crate) fn hinted(message: impl Into<String>, hint: Option<impl Into<String>>) -> Self {
+        Self { hint: hint.map(Into::into), ..Self::new(message) }
+    }
+
     /// The same failure with a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -140,11 +140,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     let left = left.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
     let code = ended(&left);
     if let Some(failure) = left.failure {
-        let shown = Failure::new(failure.message);
-        return Err(match failure.hint {
-            Some(hint) => shown.hint(hint),
-            None => shown,
-        });
+        return Err(Failure::hinted(failure.message, failure.hint));
     }
     if let Some(farewell) = &left.farewell {
         note(farewell);

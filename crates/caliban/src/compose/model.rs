@@ -51,7 +51,7 @@ pub(super) fn provider(
     if let Some(limit) = limit {
         config.retry.patience = config.retry.patience.min(limit);
     }
-    caliban_providers::build(config).map_err(from_provider)
+    caliban_providers::build(config).map_err(Failure::from)
 }
 
 /// How a provider is reached, behind the governor of all who use the same key.
@@ -83,7 +83,7 @@ pub(super) async fn model(target: &ModelTarget, provider: &dyn Provider) -> Resu
     if let Some(model) = &target.model {
         return Ok(model_alias::resolved(&model.value, claude_names(target)));
     }
-    let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
+    let models = provider.list_models(&CancellationToken::new()).await?;
     models.into_iter().next().ok_or_else(|| {
         Failure::new(format!("{} has no model", target.provider.value))
             .hint("name one with --model, or give it one first (for Ollama: `ollama pull qwen3`)")
@@ -108,10 +108,8 @@ pub(crate) fn billing(target: &ModelTarget) -> Billing {
     }
 }
 
-pub(crate) fn from_provider(error: caliban_providers::ProviderError) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+impl From<caliban_providers::ProviderError> for Failure {
+    fn from(error: caliban_providers::ProviderError) -> Self {
+        Self::hinted(error.to_string(), error.hint())
     }
 }

@@ -17,7 +17,6 @@ use super::{
     Fleet,
     approval_numbers::{Numbered, Showing},
     approvals::{self, what, who},
-    worded,
 };
 use crate::{
     cli::fleet::{ApproveArgs, DenyArgs},
@@ -118,7 +117,7 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
     if query.len() < 4 && number.is_some() {
         return Err(unknown());
     }
-    let row = fleet.client().await?.show(query).await.map_err(worded)?;
+    let row = fleet.client().await?.show(query).await?;
     let mut of_agent: Vec<Numbered> = open.into_iter().filter(|asked| asked.agent == row.id).collect();
     match (of_agent.pop(), of_agent.is_empty()) {
         (None, _) => Err(unknown()),
@@ -139,7 +138,7 @@ pub(super) async fn give(
     answer: Answer,
 ) -> Result<(), Failure> {
     let mut client = fleet.client().await?;
-    fleet.wake(&mut client, agent).await.map_err(worded)?;
+    fleet.wake(&mut client, agent).await?;
     let (ask, digest) = (asked.id.clone(), asked.digest.clone());
     let given = match answer {
         Answer::No(reason) => client.deny(agent, &DenyRequest { ask, digest, reason }).await,
@@ -154,7 +153,7 @@ pub(super) async fn give(
             let failure = Failure::new(format!("{} is not asked any more", inert::line(&asked.what)));
             Err(failure.hint(error.hint.unwrap_or_default()))
         }
-        Err(error) => Err(worded(error)),
+        Err(error) => Err(Failure::from(error)),
     }
 }
 

@@ -7,7 +7,7 @@ use caliban_core::inert;
 use super::{
     Fleet, all_repos, answer,
     approval_numbers::{self, Numbered, Showing},
-    approvals_watch, json_line, row, worded,
+    approvals_watch, json_line, row,
 };
 use crate::{
     cli::fleet::ApprovalsArgs,
@@ -98,7 +98,7 @@ fn whole(asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
 
 /// All open questions of this repo's agents.
 pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numbered>, Failure> {
-    let rows = fleet.client().await?.list().await.map_err(worded)?;
+    let rows = fleet.client().await?.list().await?;
     let base = fleet.places().base();
     let listing = approval_numbers::number(base, &rows, showing);
     if let Some(error) = listing.unkept.filter(|_| listing.open.iter().any(|asked| asked.number.is_none())) {
@@ -112,7 +112,7 @@ pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numb
 
 /// Notes that somebody is shown what this agent asks.
 pub(super) async fn listed(fleet: &Fleet<'_>, asked: &Numbered) -> Result<(), Failure> {
-    let rows = fleet.client().await?.list().await.map_err(worded)?;
+    let rows = fleet.client().await?.list().await?;
     approval_numbers::number(fleet.places().base(), &rows, Showing::OneAgents(asked.agent));
     Ok(())
 }

@@ -21,7 +21,6 @@ use super::{
     logs::{replay, verdict},
     row, say,
     watch::{DaemonEnd, Daemons},
-    worded, worded_agent,
 };
 use crate::{
     cli::fleet::AttachArgs,
@@ -45,7 +44,7 @@ pub(super) async fn from_args(
     match &args.id {
         Some(id) => attach(fleet, id, has_screen, out).await,
         None if has_screen => super::view::view(fleet).await,
-        None => Err(which(&fleet.client().await?.list().await.map_err(worded)?)),
+        None => Err(which(&fleet.client().await?.list().await?)),
     }
 }
 
@@ -72,7 +71,7 @@ pub(super) async fn attach(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
-    let mut agent = client.show(id).await.map_err(worded)?;
+    let mut agent = client.show(id).await?;
     let id = agent.id.to_string();
     let mut keyboard = if has_screen { None } else { Keyboard::open()? };
     // What was typed before the agent could hear it.
@@ -110,24 +109,20 @@ pub(super) async fn attach(
             }
             // It ended in the meantime.
             Err(ClientError::Refused(error)) if error.code == ErrorCode::Ended => {
-                agent = client.show(&id).await.map_err(worded)?;
+                agent = client.show(&id).await?;
                 if row::has_ended(agent.state) {
                     continue;
                 }
-                return Err(worded(ClientError::Refused(error)));
+                return Err(Failure::from(ClientError::Refused(error)));
             }
-            Err(error) => return Err(worded(error)),
+            Err(error) => return Err(Failure::from(error)),
         };
         let over = match Link::open(&socket, env!("CARGO_PKG_VERSION"), None, say).await {
             Ok(link) if has_screen => {
                 let left = screen(fleet, link, &agent).await?;
                 let code = crate::screen::ended(&left);
                 if let Some(failure) = left.failure {
-                    let shown = Failure::new(failure.message);
-                    return Err(match failure.hint {
-                        Some(hint) => shown.hint(hint),
-                        None => shown,
-                    });
+                    return Err(Failure::hinted(failure.message, failure.hint));
                 }
                 if left.is_gone {
                     ended(fleet, &mut client, &agent, out).await?;
@@ -140,7 +135,7 @@ pub(super) async fn attach(
                 let (keyboard, early, memory) = (&mut keyboard, &mut early, TalkMemory::default());
                 Talk { link, agent: &agent, keyboard, early, memory }.run(&mut client, out).await?
             }
-            Err(unreached) => Over::Unseen(worded_agent(unreached)),
+            Err(unreached) => Over::Unseen(Failure::from(unreached)),
         };
         match over {
             Over::Left(untold) => {

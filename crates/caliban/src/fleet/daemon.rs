@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use caliban_contract::tail::Tail;
 
-use super::{Fleet, json_line, row, say, worded};
+use super::{Fleet, json_line, row, say};
 use crate::{
     cli::daemon::DaemonCommand,
     report::{Code, Failure},
@@ -48,7 +48,7 @@ pub(super) async fn daemon(
         }
         DaemonCommand::Restart => {
             fleet.patiently(stop(fleet), SIGNALLED).await?;
-            let status = fleet.client().await?.status().await.map_err(worded)?;
+            let status = fleet.client().await?.status().await?;
             writeln!(out, "A daemon runs with pid {}: {}.", status.pid, inert::line(&status.found.line()))?;
             Ok(Code::Done)
         }
@@ -64,7 +64,7 @@ async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Co
             json_line(&serde_json::json!({"health": "not running", "repo": repo}), out)?;
             return Ok(Code::Failed);
         }
-        Err(error) => return Err(worded(error)),
+        Err(error) => return Err(Failure::from(error)),
     };
     if status.base != fleet.places().base() {
         let own = fleet.places().base().display();
@@ -136,7 +136,7 @@ async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped, Failure> {
             | ClientError::Silent(_)
             | ClientError::Broken(_)
             | ClientError::Deaf { .. }),
-        ) => match end_by_signal(fleet.places()).await.map_err(worded)? {
+        ) => match end_by_signal(fleet.places()).await? {
             SignalResult::Left => Ok(DaemonStopped::Left { queued }),
             SignalResult::Killed => {
                 say("the daemon did not leave when it was told to, and was killed");
@@ -146,9 +146,9 @@ async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped, Failure> {
             SignalResult::None if matches!(error, ClientError::Broken(_) | ClientError::Deaf { .. }) => {
                 Ok(DaemonStopped::Left { queued })
             }
-            SignalResult::None => Err(worded(error)),
+            SignalResult::None => Err(Failure::from(error)),
         },
-        Err(error) => Err(worded(error)),
+        Err(error) => Err(Failure::from(error)),
     }
 }
 

@@ -15,7 +15,7 @@ use caliban_worktrees::{Changes, GitOptions, Patch, PathChange, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json, json_line, say, worded, worded_landing};
+use super::{Fleet, json, json_line, say};
 use crate::{
     cli::fleet::DiffArgs,
     report::{Code, Failure},
@@ -41,10 +41,10 @@ struct Diff {
 }
 
 pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write) -> Result<Code, Failure> {
-    let agent = fleet.client().await?.show(&args.agent.id).await.map_err(worded)?;
-    let name = landing::worktree_name(&agent).map_err(worded_landing)?;
+    let agent = fleet.client().await?.show(&args.agent.id).await?;
+    let name = landing::worktree_name(&agent)?;
     let cancel = CancellationToken::new();
-    let worded_work = |error| worded_landing(words::work(&name, error));
+    let worded_work = |error| Failure::from(words::work(&name, error));
     let repo =
         Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_work)?;
     if args.json || args.stat {

@@ -7,7 +7,7 @@ use caliban_supervisor::git_programs;
 use caliban_worktrees::{GitOccasion, GitOptions, Programs, Repo, may_run_programs};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, say, worded_git, worded_landing};
+use super::{Fleet, say};
 use crate::{
     report::Failure,
     settings::{Loaded, schema::GitPrograms},
@@ -22,7 +22,7 @@ pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &Spawn
         return Ok(());
     }
     let cancel = CancellationToken::new();
-    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
+    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await?;
     check(fleet, loaded.settings.git_programs, &repo, GitOccasion::Checkout).await
 }
 
@@ -35,9 +35,9 @@ pub(super) async fn check(
 ) -> Result<(), Failure> {
     let base = fleet.places().base();
     let found = repo.unaccepted(base, when, &CancellationToken::new()).await;
-    let Some(programs) = found.map_err(worded_git)? else { return Ok(()) };
+    let Some(programs) = found? else { return Ok(()) };
     if setting == GitPrograms::Ask && !is_accepted(&programs, when) {
-        return Err(worded_landing(git_programs::refused(&programs, when)));
+        return Err(Failure::from(git_programs::refused(&programs, when)));
     }
     fleet.places().prepare().map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     programs

@@ -11,7 +11,6 @@ use caliban_core::lifecycle::State;
 use super::{
     Fleet, json_line,
     row::{self, ShownAgent},
-    worded,
 };
 use crate::{
     cli::fleet::KillArgs,
@@ -36,7 +35,7 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
             }
             // The others are ended all the same.
             Err(error) => {
-                if let Some(earlier) = failed.replace(worded(error)) {
+                if let Some(earlier) = failed.replace(Failure::from(error)) {
                     earlier.show();
                 }
             }

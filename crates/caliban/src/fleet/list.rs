@@ -12,7 +12,6 @@ use super::{
     Fleet, approval_numbers, json_line,
     row::{self, ShownAgent},
     width::{Side, columns, cut, padded},
-    worded,
 };
 use crate::{
     cli::fleet::ListArgs,
@@ -45,7 +44,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
     if args.all_repos {
         return super::all_repos::list(fleet, args.json, out).await;
     }
-    let listed = async { fleet.client().await?.list().await.map_err(worded) };
+    let listed = async { fleet.client().await?.list().await.map_err(Failure::from) };
     let rows = fleet.patiently(listed, "`caliban daemon restart` replaces it").await?;
     approval_numbers::shown(fleet.places().base(), &rows);
     let now = caliban_contract::wall_ms();

@@ -21,7 +21,6 @@ use caliban_core::{inert, lifecycle::State};
 use super::{
     Fleet, json_escape, row, say,
     watch::{self, DaemonEnd, Daemons},
-    worded,
 };
 use crate::{
     cli::fleet::LogsArgs,
@@ -44,7 +43,7 @@ enum LogsForm {
 
 pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
-    let agent = client.show(&args.agent.id).await.map_err(worded)?;
+    let agent = client.show(&args.agent.id).await?;
     if args.json && !args.follow {
         return session(&agent, out);
     }

@@ -15,7 +15,7 @@ use caliban_worktrees::{GitOccasion, GitOptions, LandNote, Repo};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json_line, say, worded, worded_landing};
+use super::{Fleet, json_line, say};
 use crate::{
     cli::fleet::{IdArg, MergeArgs},
     report::{self, Code, Failure},
@@ -40,7 +40,7 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
             if args.json {
                 json_line(&refused.told(agent.as_ref(), &request), out)?;
             }
-            Err(worded_landing(*refused.words))
+            Err((*refused.words).into())
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
 pub(super) async fn from_view(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<String, Failure> {
     let mut client = fleet.client().await?;
     let id = agent.id.to_string();
-    let diff = client.diff(&id, true).await.map_err(worded)?;
+    let diff = client.diff(&id, true).await?;
     let commit = (!diff.uncommitted.is_empty()).then(|| commit_message(agent));
     let args =
         MergeArgs { agent: IdArg { id }, commit, squash: false, into: None, message: None, json: false };
@@ -175,5 +175,5 @@ fn not_shown(error: ClientError) -> NotMerged {
         ClientError::Refused(error) if error.code == ErrorCode::Ambiguous => "ambiguous",
         _ => "failed",
     };
-    NotMerged { reason, ..failed(worded(error)) }
+    NotMerged { reason, ..failed(error.into()) }
 }

@@ -252,7 +252,7 @@ impl<'a> Fleet<'a> {
             options,
         };
         let client = Client::connect_or_start(&self.places, start).await.map_err(|error| {
-            let failure = worded(error);
+            let failure = Failure::from(error);
             // Its log had no room, either.
             let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
             match failure.message.contains(&full) {
@@ -281,7 +281,7 @@ impl<'a> Fleet<'a> {
 
     /// All schedules; those that wait for keys get ours first.
     async fn with_keys(&self, client: &mut Client) -> Result<Vec<ScheduleRow>, Failure> {
-        let schedules = client.schedules().await.map_err(worded)?;
+        let schedules = client.schedules().await?;
         if !schedules.iter().any(|schedule| schedule.needs_keys) {
             return Ok(schedules);
         }
@@ -290,7 +290,7 @@ impl<'a> Fleet<'a> {
         match client.schedule_keys(&KeysRequest { secrets }).await {
             // An agent's process has none to give.
             Err(ClientError::Refused(_)) => Ok(schedules),
-            other => other.map_err(worded),
+            other => other.map_err(Failure::from),
         }
     }
 
@@ -389,7 +389,7 @@ pub(crate) fn labelled(
         return Ok(None);
     }
     crate::runtime()?.block_on(async {
-        let row = fleet.client().await?.show(label).await.map_err(worded)?;
+        let row = fleet.client().await?.show(label).await?;
         Ok(Some(row.id))
     })
 }
@@ -455,44 +455,47 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
 }
 
 /// The daemon's words, with what to do about them.
-fn worded(error: ClientError) -> Failure {
-    let failure = Failure::new(caliban_core::inert::block(&error.to_string()).into_owned());
-    let hint = match &error {
-        // The words name them all; of a label there is no more to write.
-        ClientError::Refused(refused) if refused.code == ErrorCode::Ambiguous => {
-            Some("say which by its id, or enough of it".to_owned())
-        }
-        _ => error.hint(),
-    };
-    match hint {
-        Some(hint) => failure.hint(caliban_core::inert::block(&hint).into_owned()),
-        None => failure,
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let hint = match &error {
+            // The words name them all; of a label there is no more to write.
+            ClientError::Refused(refused) if refused.code == ErrorCode::Ambiguous => {
+                Some("say which by its id, or enough of it".to_owned())
+            }
+            _ => error.hint(),
+        };
+        inert_failure(&error.to_string(), hint)
     }
 }
 
 /// What an agent says over its own socket, with what to do about it.
-fn worded_agent(error: impl Into<Unreached>) -> Failure {
-    let Unreached { message, hint, .. } = error.into();
-    let failure = Failure::new(caliban_core::inert::block(&message).into_owned());
-    match hint {
-        Some(hint) => failure.hint(caliban_core::inert::block(&hint).into_owned()),
-        None => failure,
+impl From<Unreached> for Failure {
+    fn from(Unreached { message, hint, .. }: Unreached) -> Self {
+        inert_failure(&message, hint)
     }
 }
 
-/// What is said of work that lands or does not.
-fn worded_landing(words: LandingError) -> Failure {
-    let code = match words.kind {
-        LandingErrorKind::Usage => Code::Usage,
-        LandingErrorKind::Interrupted => Code::Interrupted,
-        LandingErrorKind::Failed => Code::Failed,
-    };
-    Failure { message: words.message, hint: words.hint, code }
+impl From<caliban_acp::ClientError> for Failure {
+    fn from(error: caliban_acp::ClientError) -> Self {
+        Unreached::from(error).into()
+    }
 }
 
-/// A git problem's words.
-fn worded_git(error: caliban_worktrees::Error) -> Failure {
-    worded_landing(error.into())
+fn inert_failure(message: &str, hint: Option<String>) -> Failure {
+    let inert = |text: &str| caliban_core::inert::block(text).into_owned();
+    Failure::hinted(inert(message), hint.map(|hint| inert(&hint)))
+}
+
+/// What is said of work that lands or does not.
+impl From<LandingError> for Failure {
+    fn from(words: LandingError) -> Self {
+        let code = match words.kind {
+            LandingErrorKind::Usage => Code::Usage,
+            LandingErrorKind::Interrupted => Code::Interrupted,
+            LandingErrorKind::Failed => Code::Failed,
+        };
+        Self { message: words.message, hint: words.hint, code }
+    }
 }
 
 /// A value on a line of its own, for programs; a terminal that gets to see it is not touched by what it says.

@@ -7,7 +7,6 @@ use caliban_control::protocol::RequeueRequest;
 use super::{
     Fleet, json_line,
     row::{self, ShownAgent},
-    worded,
 };
 use crate::{
     cli::fleet::RequeueArgs,
@@ -22,7 +21,7 @@ pub(super) async fn requeue(
     let at = args.at.map(|at| u64::try_from(at.as_millisecond()).unwrap_or_default());
     let request = RequeueRequest { priority: args.priority, start_at_ms: at.or(args.now.then_some(0)) };
     let mut client = fleet.client().await?;
-    let row = client.requeue(&args.agent.id, request).await.map_err(worded)?;
+    let row = client.requeue(&args.agent.id, request).await?;
     let now = caliban_contract::wall_ms();
     if args.json {
         json_line(&ShownAgent::new(&row, now), out)?;

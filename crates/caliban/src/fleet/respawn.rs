@@ -7,7 +7,7 @@ use caliban_control::{
     protocol::{AgentRow, RespawnRequest, Respawned},
 };
 
-use super::{Fleet, json_line, say, worded};
+use super::{Fleet, json_line, say};
 use crate::{
     cli::fleet::RespawnArgs,
     report::{Code, Failure},
@@ -23,17 +23,17 @@ pub(super) async fn respawn(
         Ok(row) => row,
         // One that was respawned by this key before is gone; the daemon knows the answer.
         Err(_) if args.request_key.is_some() => {
-            let made = client.respawn(&args.agent.id, &RespawnRequest::default()).await.map_err(worded)?;
+            let made = client.respawn(&args.agent.id, &RespawnRequest::default()).await?;
             return show(&made, args.json, out);
         }
-        Err(error) => return Err(worded(error)),
+        Err(error) => return Err(Failure::from(error)),
     };
     let (mut caller, loaded) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);
     caller.hand_settings(&loaded);
     let program = Some(crate::compose::own_program()?);
     let request = RespawnRequest { secrets: caller.secrets, program };
-    let made = client.respawn(&args.agent.id, &request).await.map_err(worded)?;
+    let made = client.respawn(&args.agent.id, &request).await?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));
     }

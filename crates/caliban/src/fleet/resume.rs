@@ -10,7 +10,7 @@ use super::{
     Fleet, damaged_transcript, json_line, limits,
     respawn::say_who_is_not_followed,
     row::{ShownAgent, has_ended, waits},
-    say, worded,
+    say,
 };
 use crate::{
     cli::fleet::ResumeArgs,
@@ -23,7 +23,7 @@ pub(super) async fn resume(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     let mut client = fleet.client().await?.with_name(args.request_key.clone());
-    let row = client.show(&args.agent.id).await.map_err(worded)?;
+    let row = client.show(&args.agent.id).await?;
     let (mut caller, _) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);
     let mut prompt = args.prompt.clone();
@@ -64,7 +64,7 @@ pub(super) async fn resume(
     }
     let program = Some(crate::compose::own_program()?);
     let request = ResumeRequest { secrets: caller.secrets, program, prompt, limits: asked };
-    let now = client.resume(&row.id.to_string(), &request).await.map_err(worded)?;
+    let now = client.resume(&row.id.to_string(), &request).await?;
     say_who_is_not_followed(&mut client, &row, &now).await;
     let row = now;
     if args.json {

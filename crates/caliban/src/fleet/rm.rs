@@ -12,7 +12,7 @@ use caliban_worktrees::{ChangeKind, GitOptions, PathChange, Repo};
 use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json_line, say, worded, worded_git};
+use super::{Fleet, json_line, say};
 use crate::{
     cli::fleet::RmArgs,
     report::{self, Code, Failure},
@@ -50,7 +50,7 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
                 gone.push(removed);
             }
             Err(error) => {
-                if let Some(earlier) = failed.replace(worded(error)) {
+                if let Some(earlier) = failed.replace(Failure::from(error)) {
                     earlier.show();
                 }
             }
@@ -83,14 +83,14 @@ async fn remove(clients: &Mutex<Vec<Client>>, id: &str, request: RmRequest) -> R
 /// Those that have ended done and have nothing that is not on a branch of the user's; of the others it is said why they
 /// stay.
 async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>, Failure> {
-    let rows = client.list().await.map_err(worded)?;
+    let rows = client.list().await?;
     let done: Vec<&AgentRow> = rows.iter().filter(|row| row.state == State::Done).collect();
     let cancel = CancellationToken::new();
     let repo = match done.iter().any(|row| row.worktree.is_some()) {
         true => Some(Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await),
         false => None,
     };
-    let repo = repo.transpose().map_err(worded_git)?;
+    let repo = repo.transpose()?;
     let repo = repo.as_ref();
     let mut ids = Vec::new();
     let mut looked =
@@ -113,14 +113,14 @@ async fn unlanded(repo: Option<&Repo>, row: &AgentRow) -> Result<Option<String>,
     let (Some(repo), Some(_)) = (repo, &row.worktree) else { return Ok(None) };
     let cancel = CancellationToken::new();
     let name = Slug::from(row.id);
-    let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
+    let changes = repo.changes(&name, &cancel).await?;
     // Ignored files are saved with the worktree's removal, and nobody will ever land them.
     let is_work = |change: &PathChange| change.kind != ChangeKind::Ignored;
     if !changes.uncommitted.is_empty() || changes.left.iter().any(is_work) {
         return Ok(Some("it has work that is not committed".to_owned()));
     }
     let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };
-    if repo.has_landed(&name, &head, &cancel).await.map_err(worded_git)? {
+    if repo.has_landed(&name, &head, &cancel).await? {
         return Ok(None);
     }
     Ok(Some(format!("its commits are on no branch of yours; caliban agents merge {}", row.id)))

@@ -20,7 +20,6 @@ use serde::Serialize;
 use super::{
     Fleet, caller_environment, json_line, row, say,
     width::{Side, columns, padded},
-    worded,
 };
 use crate::{
     cli::schedule::{NameArg, ScheduleCommand},
@@ -49,19 +48,19 @@ pub(super) async fn schedule(
             Ok(Code::Done)
         }
         ScheduleCommand::Rm(args) => {
-            let row = fleet.client().await?.unschedule(&args.name).await.map_err(worded)?;
+            let row = fleet.client().await?.unschedule(&args.name).await?;
             said(&row, args, "removed; its agents stay", out)
         }
         ScheduleCommand::Pause(args) => {
-            let row = fleet.client().await?.pause_schedule(&args.name, true).await.map_err(worded)?;
+            let row = fleet.client().await?.pause_schedule(&args.name, true).await?;
             said(&row, args, "paused", out)
         }
         ScheduleCommand::Continue(args) => {
-            let row = fleet.client().await?.pause_schedule(&args.name, false).await.map_err(worded)?;
+            let row = fleet.client().await?.pause_schedule(&args.name, false).await?;
             said(&row, args, &format!("next run {}", next(&row)), out)
         }
         ScheduleCommand::Run(args) => {
-            let made = fleet.client().await?.run_schedule(&args.name).await.map_err(worded)?;
+            let made = fleet.client().await?.run_schedule(&args.name).await?;
             if args.json {
                 json_line(&made, out)?;
             } else {
@@ -100,7 +99,7 @@ pub(super) async fn make(
     spec.env = caller.env;
     let program = Some(crate::compose::own_program()?);
     let request = ScheduleRequest { name, every, overlap, spec, secrets: caller.secrets, program };
-    let row = client.schedule(&request).await.map_err(worded)?;
+    let row = client.schedule(&request).await?;
     if json {
         json_line(&row, out)?;
         return Ok(Code::Done);
@@ -129,7 +128,7 @@ struct ListedSchedule<'a> {
 async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
     let schedules = fleet.with_keys(&mut client).await?;
-    let agents = client.list().await.map_err(worded)?;
+    let agents = client.list().await?;
     let now = caliban_contract::wall_ms();
     let is_planned = |row: &&AgentRow| matches!(row.queued_for, Some(QueuedFor::Time { .. }));
     let planned: Vec<&AgentRow> = agents.iter().filter(is_planned).collect();

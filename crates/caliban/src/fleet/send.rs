@@ -6,7 +6,7 @@ use std::io::{Read as _, Write};
 use caliban_control::protocol::SendRequest;
 use caliban_core::redact::Redactor;
 
-use super::{Fleet, PATIENCE, say, worded};
+use super::{Fleet, PATIENCE, say};
 use crate::{
     cli::fleet::SendArgs,
     report::{Code, Failure},
@@ -24,7 +24,7 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
         .redact(&text)
         .into_owned();
     let mut client = fleet.client().await?;
-    let id = fleet.wake(&mut client, &args.agent.id).await.map_err(worded)?.id.to_string();
+    let id = fleet.wake(&mut client, &args.agent.id).await?.id.to_string();
     let request = SendRequest { text, veiled: Some(veiled), id: None };
     let sent = client.send(&id, request);
     tokio::pin!(sent);
@@ -35,7 +35,7 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
             sent.await
         }
     };
-    let sent = sent.map_err(worded)?;
+    let sent = sent?;
     if sent.veiled {
         say("without what looks like secrets of this shell: they would be in its transcript");
     }

@@ -22,7 +22,7 @@ use caliban_worktrees::{BaseRef, GitOptions, Lookup};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, caller_environment, json_line, row, say, spawn_checks, worded, worded_git};
+use super::{Fleet, caller_environment, json_line, row, say, spawn_checks};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -123,7 +123,7 @@ async fn spawn(
     let client = fleet.client_with(super::daemon_options(&loaded)).await?;
     let mut client = client.with_name(task.key.map(str::to_owned));
     for after in &task.task.after {
-        spec.after.push(client.show(after).await.map_err(worded)?.id);
+        spec.after.push(client.show(after).await?.id);
     }
     if let Some(every) = task.task.every.clone() {
         let what = (spec, every, task.task.overlap);
@@ -189,7 +189,7 @@ pub(super) async fn register(
     spec.env = caller.env;
     let program = Some(crate::compose::own_program()?);
     let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
-    client.spawn(request).await.map_err(worded)
+    client.spawn(request).await.map_err(Failure::from)
 }
 
 /// Writes down which commit the base stands for now: the agent may start much later, when the branch has moved or another
@@ -201,7 +201,7 @@ async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> 
         BaseRef::Revision(revision) => revision,
     };
     let lookup = Lookup::new(cwd, GitOptions::default());
-    if let Some(commit) = lookup.commit(&base, &CancellationToken::new()).await.map_err(worded_git)? {
+    if let Some(commit) = lookup.commit(&base, &CancellationToken::new()).await? {
         wanted.base_commit = Some(commit.to_string());
         return Ok(());
     }

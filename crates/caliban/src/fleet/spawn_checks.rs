@@ -12,7 +12,7 @@ use caliban_providers::ProviderKind;
 use caliban_worktrees::{BaseRef, GitOptions, Lookup};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, worded_git};
+use super::Fleet;
 use crate::{
     cli::{AgentFlags, fleet::TaskFlags},
     report::Failure,
@@ -74,7 +74,7 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
         return Ok(());
     }
     let lookup = Lookup::new(cwd, GitOptions::default());
-    let root = lookup.top(&CancellationToken::new()).await.map_err(worded_git)?;
+    let root = lookup.top(&CancellationToken::new()).await?;
     let refused = |path: &str, why: &str| {
         Failure::usage(format!("--symlink: {}: {why}", inert::quoted(path)))
             .hint("name a directory of the repo that git does not track, from its root")
@@ -122,7 +122,7 @@ async fn is_in(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<bool, Fa
     let commit = wanted.base_commit.as_deref().unwrap_or("HEAD");
     let lookup = Lookup::new(cwd, GitOptions::default());
     let found = lookup.has_path(commit, path.trim_end_matches('/'), &CancellationToken::new()).await;
-    found.map_err(worded_git)
+    found.map_err(Failure::from)
 }
 
 /// How many files of this tree differ from its last commit; none when that takes long, and for an agent that works here.

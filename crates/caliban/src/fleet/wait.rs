@@ -15,7 +15,7 @@ use caliban_core::{
 };
 use serde::Serialize;
 
-use super::{Fleet, json_line, row, say, watch, worded};
+use super::{Fleet, json_line, row, say, watch};
 use crate::{
     cli::fleet::WaitArgs,
     report::{Code, Failure},
@@ -37,7 +37,7 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
     let mut client = fleet.client().await?;
     let mut rows = Vec::new();
     for id in &args.agents.ids {
-        rows.push(client.show(id).await.map_err(worded)?);
+        rows.push(client.show(id).await?);
     }
     drop(client);
     let waiting = rows.iter().map(|row| row.id).collect();
@@ -99,7 +99,7 @@ enum WatchEnd {
 
 /// Watches until it is over, or until the daemon leaves.
 async fn follow(mut client: Client, seen: &mut WaitState, any: bool) -> Result<WatchEnd, Failure> {
-    let mut events = client.events().await.map_err(worded)?;
+    let mut events = client.events().await?;
     let mut present = BTreeSet::new();
     loop {
         match events.next().await.unwrap_or(None) {
@@ -183,7 +183,7 @@ impl WaitState {
         match client.show(&id.to_string()).await {
             Ok(row) => self.look(&row),
             Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => self.removed(id),
-            Err(error) => return Err(worded(error)),
+            Err(error) => return Err(Failure::from(error)),
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use caliban_providers::{ProviderKind, relay::Relay};
 use crate::{
     cli::gateway::{GatewayArgs, GatewayCommand, TokenBudget},
     compose::{
-        model::{billing, from_provider, governed},
+        model::{billing, governed},
         spending::{self, agent_above, budget_limits, ledger, ledger_of},
     },
     report::{self, Code, Failure},
@@ -104,7 +104,7 @@ fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams, Fa
     let of = |kind: ProviderKind| -> Result<Upstream, Failure> {
         let target = loaded.endpoint(kind)?;
         let config = governed(loaded, &target, environment, Patience::Long, (&machine, standing()));
-        let relay = Relay::new(config).map_err(from_provider)?;
+        let relay = Relay::new(config)?;
         Ok(Upstream { relay, billing: billing(&target) })
     };
     // Everything that speaks Chat Completions, when the settings name it.

@@ -157,11 +157,8 @@ impl Printer for TextPrinter {
             self.end_line()?;
         }
         if let Outcome::Failed { error, hint } = &report.outcome {
-            let failure = Failure::new(inert::line(error).into_owned());
-            match hint {
-                Some(hint) => failure.hint(inert::block(hint).into_owned()).show(),
-                None => failure.show(),
-            }
+            let hint = hint.as_ref().map(|hint| inert::block(hint).into_owned());
+            Failure::hinted(inert::line(error), hint).show();
         }
         let mut error = anstream::stderr().lock();
         match &report.outcome {

@@ -48,13 +48,7 @@ pub(super) fn compact(
                 )?;
                 Ok(Code::Done)
             }
-            Err(Outcome::Failed { error, hint }) => {
-                let failure = Failure::new(error);
-                Err(match hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                })
-            }
+            Err(Outcome::Failed { error, hint }) => Err(Failure::hinted(error, hint)),
             Err(other) => Err(Failure::new(format!("not compacted: {other:?}"))),
         }
     })

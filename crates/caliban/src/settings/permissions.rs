@@ -20,12 +20,9 @@ pub(super) fn rules(
     ] {
         for (index, text) in texts.iter().enumerate() {
             let source = source_of(&["permissions", key, &index.to_string()]);
-            let rule = parse_rule(text).map_err(|(wrong, hint)| {
-                let error = SettingsError::new(source.clone().into(), wrong);
-                match hint {
-                    Some(hint) => error.hint(hint),
-                    None => error,
-                }
+            let rule = parse_rule(text).map_err(|(wrong, hint)| SettingsError {
+                hint,
+                ..SettingsError::new(source.clone().into(), wrong)
             })?;
             parsed.push(SourcedRule { effect, rule, source: source.to_string() });
         }

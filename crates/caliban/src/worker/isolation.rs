@@ -36,7 +36,7 @@ pub(super) async fn worktree(
     let cancel = CancellationToken::new();
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = Slug::parse(id).map_err(|error| Failure::new(error.to_string()))?;
-    let repo = Repo::open(ground(spec).0, GitOptions::default(), &cancel).await.map_err(worded)?;
+    let repo = Repo::open(ground(spec).0, GitOptions::default(), &cancel).await?;
     if !repo.path_of(&name).is_dir() {
         status.activity("making the worktree");
         check_programs(&repo, directory, loaded, &cancel).await?;
@@ -70,7 +70,7 @@ pub(super) async fn worktree(
                     }
                 }
             }
-            other => break other.map_err(worded)?,
+            other => break other?,
         }
     };
     status.has_room();
@@ -94,15 +94,8 @@ async fn check_programs(
     if loaded.settings.git_programs == GitPrograms::Allow {
         return Ok(());
     }
-    match repo.unaccepted(base, GitOccasion::Checkout, cancel).await.map_err(worded)? {
-        Some(programs) => {
-            let words = git_programs::refused(&programs, GitOccasion::Checkout);
-            let failure = Failure::new(words.message);
-            Err(match words.hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            })
-        }
+    match repo.unaccepted(base, GitOccasion::Checkout, cancel).await? {
+        Some(programs) => Err(git_programs::refused(&programs, GitOccasion::Checkout).into()),
         None => Ok(()),
     }
 }
@@ -146,14 +139,6 @@ pub(super) fn ground(spec: &SpawnSpec) -> (&Path, &Path) {
             let nearest = spec.cwd.ancestors().find(|dir| dir.is_dir());
             nearest.and_then(|dir| Some((dir, spec.cwd.strip_prefix(dir).ok()?))).unwrap_or(whole)
         }
-    }
-}
-
-fn worded(error: caliban_worktrees::Error) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) async fn list(
     out: &mut dyn Write,
     cancel: &CancellationToken,
 ) -> Result<(), Failure> {
-    let worktrees = repo.list(cancel).await.map_err(super::worded)?;
+    let worktrees = repo.list(cancel).await?;
     if json {
         return super::json_line(&worktrees, "created", out);
     }

@@ -27,7 +27,7 @@ pub(crate) async fn worktrees(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let cancel = CancellationToken::new();
-    let repo = Repo::open(cwd, GitOptions::default(), &cancel).await.map_err(worded)?;
+    let repo = Repo::open(cwd, GitOptions::default(), &cancel).await?;
     match command {
         WorktreesCommand::List { json } => list::list(&repo, *json, out, &cancel).await,
         WorktreesCommand::Show { name, json } => show::show(&repo, &slug(name)?, *json, out, &cancel).await,
@@ -67,11 +67,9 @@ fn slug(name: &str) -> Result<Slug, Failure> {
     Slug::parse(name).map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn worded(error: caliban_worktrees::Error) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+impl From<caliban_worktrees::Error> for Failure {
+    fn from(error: caliban_worktrees::Error) -> Self {
+        Self::hinted(error.to_string(), error.hint())
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) async fn list(
     out: &mut dyn Write,
     cancel: &CancellationToken,
 ) -> Result<(), Failure> {
-    let rescues = repo.rescues(cancel).await.map_err(super::worded)?;
+    let rescues = repo.rescues(cancel).await?;
     if json {
         return super::json_line(&rescues, TIME, out);
     }
@@ -46,7 +46,7 @@ pub(super) async fn restore(
         Some(directory) => RestoreTo::Directory(directory.to_owned()),
         None => RestoreTo::Worktree(rename.map(super::slug).transpose()?),
     };
-    match repo.restore(name, target, &|_| {}, cancel).await.map_err(super::worded)? {
+    match repo.restore(name, target, &|_| {}, cancel).await? {
         Restored::Directory(path) => writeln!(out, "Restored the files to {}.", path.display())?,
         Restored::Worktree(worktree) => {
             let created = &worktree.created;
@@ -70,7 +70,7 @@ pub(super) async fn rm(
     out: &mut dyn Write,
     cancel: &CancellationToken,
 ) -> Result<(), Failure> {
-    let known = repo.rescues(cancel).await.map_err(super::worded)?;
+    let known = repo.rescues(cancel).await?;
     let mut chosen: Vec<&Rescue> = Vec::new();
     for word in given {
         let Some(found) = find(&known, word) else {
@@ -95,7 +95,7 @@ pub(super) async fn rm(
                 removed.push(gone);
             }
             Err(error) => {
-                failed = Some(super::worded(error));
+                failed = Some(error.into());
                 break;
             }
         }

@@ -18,7 +18,7 @@ pub(super) async fn show(
     out: &mut dyn Write,
     cancel: &CancellationToken,
 ) -> Result<(), Failure> {
-    let found = repo.inspect(name, cancel).await.map_err(super::worded)?;
+    let found = repo.inspect(name, cancel).await?;
     if json {
         return super::json_line(&found, "created", out);
     }

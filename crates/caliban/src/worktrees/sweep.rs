@@ -17,7 +17,7 @@ pub(super) async fn sweep(
 ) -> Result<(), Failure> {
     let mode = if dry_run { SweepMode::DryRun } else { SweepMode::Remove };
     // Those that somebody works in are held by a lease, those of registered agents by their directories.
-    let report = repo.sweep(&BTreeSet::new(), mode, options, cancel).await.map_err(super::worded)?;
+    let report = repo.sweep(&BTreeSet::new(), mode, options, cancel).await?;
     if report.orphans.is_empty() && report.leftovers.is_empty() {
         writeln!(out, "Nothing to sweep.")?;
     }

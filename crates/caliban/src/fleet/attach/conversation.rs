@@ -27,7 +27,7 @@ use super::{
 use crate::{
     fleet::{
         questions::{KeyboardMoment, OpenQuestions, QuestionChange},
-        row, say, worded_agent,
+        row, say,
     },
     keyboard::{Draft, Keyboard, TypedLine},
     report::Failure,
@@ -140,7 +140,7 @@ impl Talk<'_> {
                 },
                 answer = &mut loading, if !is_loaded => match answer {
                     Ok(_) => is_loaded = true,
-                    Err(error) => return Ok(Over::Unseen(worded_agent(error))),
+                    Err(error) => return Ok(Over::Unseen(Failure::from(error))),
                 },
                 () = &mut slow, if !is_loaded && !is_slow => {
                     is_slow = true;
@@ -222,7 +222,7 @@ impl Talk<'_> {
         match Typed::of(&line.text, &memory.commands) {
             Typed::Nothing => {}
             Typed::Cancel => {
-                self.link.client.cancel(&self.link.session).await.map_err(worded_agent)?;
+                self.link.client.cancel(&self.link.session).await?;
             }
             Typed::Help => typed_line::help(&memory.commands, &mut memory.screen, out)?,
             Typed::Unknown(name) => {
@@ -376,7 +376,7 @@ fn carried_out(
     if let Err(error) = result
         && !error.is_gone()
     {
-        let mut failure = worded_agent(error);
+        let mut failure = Failure::from(error);
         failure.message = format!("{typed}: {}", failure.message);
         failure.show();
     }
@@ -395,7 +395,7 @@ impl TalkMemory {
             // The next event tells that it is gone; what becomes of the words is seen then.
             Err(error) if error.is_gone() => {}
             Err(error) => {
-                worded_agent(error).show();
+                Failure::from(error).show();
                 self.kept.extend(self.flying.remove(&id));
                 say("it was not told that; /say tries again");
             }

@@ -10,7 +10,7 @@ use caliban_tui::{
 use super::{FleetBoard, dispatch};
 use crate::{
     cli::fleet::{IdArg, IdArgs, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
-    fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn, worded as worded_client},
+    fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn},
     report::{Code, Failure},
 };
 
@@ -214,7 +214,7 @@ async fn give(
 
 async fn diff(fleet: &Fleet<'_>, key: AgentKey) -> Result<FleetEvent, Failure> {
     let mut client = fleet_of(fleet, &key)?.client().await?;
-    let diff = client.diff(&key.id, false).await.map_err(worded_client)?;
+    let diff = client.diff(&key.id, false).await?;
     let mut lines = vec![diff.summary.clone()];
     lines.extend(diff.commits.iter().map(|commit| {
         let short: String = commit.oid.chars().take(10).collect();
@@ -242,8 +242,8 @@ async fn foretell(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Resul
     let row = board.row(&key)?;
     let mut client = fleet_of(fleet, &key)?.client().await?;
     let request = MergeRequest { preview: true, ..MergeRequest::default() };
-    let answer = client.merge(&key.id, &request).await.map_err(worded_client)?;
-    let diff = client.diff(&key.id, true).await.map_err(worded_client)?;
+    let answer = client.merge(&key.id, &request).await?;
+    let diff = client.diff(&key.id, true).await?;
     let (mut lines, lands) = forecast(answer);
     lines.push(diff.summary.clone());
     if let Some(left) = uncommitted(&diff) {
