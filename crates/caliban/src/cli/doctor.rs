@@ -38,7 +38,6 @@ const DISK_FAIL_BYTES: u64 = 64 << 20;
 /// Below this, worktrees will soon not fit.
 const DISK_WARN_BYTES: u64 = 1 << 30;
 
-// How `doctor` prints.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +48,6 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Check with these settings.
     #[command(flatten)]
     pub agent: AgentFlags,
 }
@@ -67,6 +65,13 @@ enum CheckState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Check {
     name: &'static str,
+    #[serde(flatten)]
+    finding: Finding,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
     state: CheckState,
     found: String,
     /// What to do about it.
@@ -74,35 +79,34 @@ struct Check {
     advice: Option<String>,
 }
 
-impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: CheckState::Ok, found: found.into(), advice: None }
-    }
+fn ok(found: impl Into<String>) -> Finding {
+    Finding { state: CheckState::Ok, found: found.into(), advice: None }
+}
 
-    fn bad(
-        name: &'static str,
-        state: CheckState,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self { name, state, found: found.into(), advice: Some(advice.into()) }
-    }
+fn warn(found: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { state: CheckState::Warn, ..fail(found, advice) }
+}
 
-    fn error(name: &'static str, error: &SettingsError) -> Self {
-        Self { name, state: CheckState::Fail, found: error.to_string(), advice: error.hint.clone() }
+fn fail(found: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { state: CheckState::Fail, found: found.into(), advice: Some(advice.into()) }
+}
+
+impl From<SettingsError> for Finding {
+    fn from(error: SettingsError) -> Self {
+        Self { state: CheckState::Fail, found: error.to_string(), advice: error.hint }
     }
 }
 
 impl fmt::Display for Check {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, color) = match self.state {
+        let (word, color) = match self.finding.state {
             CheckState::Ok => ("ok", AnsiColor::Green),
             CheckState::Warn => ("warn", AnsiColor::Yellow),
             CheckState::Fail => ("fail", AnsiColor::Red),
         };
         let style = Style::new().bold().fg_color(Some(color.into()));
-        write!(out, "{style}{word:4}{style:#}  {:9} {}", self.name, self.found)?;
-        for line in self.advice.iter().flat_map(|advice| advice.lines()) {
+        write!(out, "{style}{word:4}{style:#}  {:9} {}", self.name, self.finding.found)?;
+        for line in self.finding.advice.iter().flat_map(|advice| advice.lines()) {
             write!(out, "\n                -> {line}")?;
         }
         Ok(())
@@ -116,23 +120,21 @@ pub(crate) fn doctor(
     cwd: &Path,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let mut checks = vec![git(environment), bash(environment)];
+    let mut checks = vec![("git", git(environment)), ("bash", bash(environment))];
     match environment.paths() {
-        Ok(paths) => {
-            checks.push(data(&paths));
-            checks.push(disk(&paths));
-        }
-        Err(error) => checks.push(Check::error("data", &error)),
+        Ok(paths) => checks.extend([("data", data(&paths)), ("disk", disk(&paths))]),
+        Err(error) => checks.push(("data", error.into())),
     }
     match settings::load(environment, cwd, (&args.agent.setup(cwd)).into()) {
-        Ok(loaded) => {
-            checks.push(sandbox(&loaded));
-            checks.push(settings_files(&loaded));
-            checks.push(trust(&loaded));
-            checks.push(provider(&loaded, environment));
-        }
-        Err(error) => checks.push(Check::error("settings", &error)),
+        Ok(loaded) => checks.extend([
+            ("sandbox", sandbox(&loaded)),
+            ("settings", settings_files(&loaded)),
+            ("trust", trust(&loaded)),
+            ("provider", provider(&loaded, environment)),
+        ]),
+        Err(error) => checks.push(("settings", error.into())),
     }
+    let checks: Vec<Check> = checks.into_iter().map(|(name, finding)| Check { name, finding }).collect();
     if args.json {
         print_json(out, &checks)?;
     } else {
@@ -140,19 +142,18 @@ pub(crate) fn doctor(
             writeln!(out, "{check}")?;
         }
     }
-    let failed = checks.iter().any(|check| check.state == CheckState::Fail);
+    let failed = checks.iter().any(|check| check.finding.state == CheckState::Fail);
     Ok(if failed { Code::Failed } else { Code::Done })
 }
 
-fn git(environment: &Environment) -> Check {
-    const NAME: &str = "git";
+fn git(environment: &Environment) -> Finding {
     let install = "install git 2.38 or newer: worktrees, sub-agents and reviews need it";
     let Some(line) = version_line(environment, "git") else {
-        return Check::bad(NAME, CheckState::Fail, "git is not on PATH, or does not run", install);
+        return fail("git is not on PATH, or does not run", install);
     };
     match git_version(&line) {
-        Some(version) if version >= OLDEST_GIT => Check::ok(NAME, line),
-        _ => Check::bad(NAME, CheckState::Fail, format!("{line} is too old"), install),
+        Some(version) if version >= OLDEST_GIT => ok(line),
+        _ => fail(format!("{line} is too old"), install),
     }
 }
 
@@ -161,16 +162,10 @@ fn git_version(line: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn bash(environment: &Environment) -> Check {
-    const NAME: &str = "bash";
+fn bash(environment: &Environment) -> Finding {
     match version_line(environment, "bash") {
-        Some(line) => Check::ok(NAME, line),
-        None => Check::bad(
-            NAME,
-            CheckState::Fail,
-            "bash is not on PATH, or does not run",
-            "install bash: commands run in it",
-        ),
+        Some(line) => ok(line),
+        None => fail("bash is not on PATH, or does not run", "install bash: commands run in it"),
     }
 }
 
@@ -184,61 +179,44 @@ fn version_line(environment: &Environment, program: &str) -> Option<String> {
     output.status.success().then_some(line)
 }
 
-fn data(paths: &Paths) -> Check {
-    const NAME: &str = "data";
+fn data(paths: &Paths) -> Finding {
     let shown = paths.data.display();
     // The directory is made when it is first needed: what counts is the part of the path that exists.
     let Some(existing) = paths.data.ancestors().find(|dir| dir.exists()) else {
-        return Check::bad(
-            NAME,
-            CheckState::Fail,
-            format!("{shown} cannot be made"),
-            "set XDG_DATA_HOME or HOME",
-        );
+        return fail(format!("{shown} cannot be made"), "set XDG_DATA_HOME or HOME");
     };
     let writable = existing.is_dir()
         && rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
     if writable {
-        Check::ok(NAME, format!("{shown} can be written"))
+        ok(format!("{shown} can be written"))
     } else {
         let advice = format!(
             "make {} writable for you, or set XDG_DATA_HOME to a directory that is",
             existing.display()
         );
-        Check::bad(
-            NAME,
-            CheckState::Fail,
-            format!("{shown} cannot be written: sessions could not be kept"),
-            advice,
-        )
+        fail(format!("{shown} cannot be written: sessions could not be kept"), advice)
     }
 }
 
-fn disk(paths: &Paths) -> Check {
-    const NAME: &str = "disk";
+fn disk(paths: &Paths) -> Finding {
     let existing = paths.data.ancestors().find(|dir| dir.exists());
     let Some(free) = existing.and_then(disk_room::left) else {
-        return Check::bad(NAME, CheckState::Warn, "the free space is not known", "look with `df -h`");
+        return warn("the free space is not known", "look with `df -h`");
     };
     let found = format!("{} MiB free at {}", free >> 20, paths.data.display());
     match free {
-        _ if free < DISK_FAIL_BYTES => {
-            Check::bad(NAME, CheckState::Fail, found, "make room: sessions could not be written")
-        }
-        _ if free < DISK_WARN_BYTES => {
-            Check::bad(NAME, CheckState::Warn, found, "make room: worktrees need some")
-        }
-        _ => Check::ok(NAME, found),
+        _ if free < DISK_FAIL_BYTES => fail(found, "make room: sessions could not be written"),
+        _ if free < DISK_WARN_BYTES => warn(found, "make room: worktrees need some"),
+        _ => ok(found),
     }
 }
 
 /// Tries the fence with a command in it.
-fn sandbox(loaded: &Loaded) -> Check {
-    const NAME: &str = "sandbox";
+fn sandbox(loaded: &Loaded) -> Finding {
     let wanted = loaded.settings.sandbox;
     let words = wanted.map_or("auto, and required for background agents", Sandbox::name);
     if wanted == Some(Sandbox::Off) {
-        return Check::ok(NAME, "commands are not fenced, by the settings: nearly every one asks");
+        return ok("commands are not fenced, by the settings: nearly every one asks");
     }
     let own = crate::compose::own_program();
     let tried = match &own {
@@ -246,25 +224,23 @@ fn sandbox(loaded: &Loaded) -> Check {
         Err(failure) => Err(failure.to_string()),
     };
     match tried {
-        Ok(()) => Check::ok(NAME, format!("commands are fenced (tried; sandbox: {words})")),
-        Err(reason) => Check::bad(
-            NAME,
-            if wanted == Some(Sandbox::Required) { CheckState::Fail } else { CheckState::Warn },
-            format!("commands cannot be fenced: {reason}"),
-            format!(
+        Ok(()) => ok(format!("commands are fenced (tried; sandbox: {words})")),
+        Err(reason) => {
+            let advice = format!(
                 "agents in the background do not start, and in the foreground nearly every command asks\n{}\n\
                  sandbox = \"auto\" in the settings lets background agents start without a fence",
                 caliban_fence::remedy(own.as_deref().unwrap_or(Path::new("caliban"))).join("\n")
-            ),
-        ),
+            );
+            let found = format!("commands cannot be fenced: {reason}");
+            if wanted == Some(Sandbox::Required) { fail(found, advice) } else { warn(found, advice) }
+        }
     }
 }
 
-fn settings_files(loaded: &Loaded) -> Check {
-    const NAME: &str = "settings";
+fn settings_files(loaded: &Loaded) -> Finding {
     let user = loaded.paths.user_settings();
     let Ok(metadata) = user.metadata() else {
-        return Check::ok(NAME, format!("{} is absent: defaults", user.display()));
+        return ok(format!("{} is absent: defaults", user.display()));
     };
     let holds_key = ProviderKind::all().any(|provider| {
         let set = loaded.settings.providers.api(provider).is_some_and(|api| api.api_key.is_some());
@@ -273,53 +249,43 @@ fn settings_files(loaded: &Loaded) -> Check {
     });
     if holds_key && metadata.permissions().mode() & 0o077 != 0 {
         let found = format!("{} holds a key and others can read it", user.display());
-        return Check::bad(
-            NAME,
-            CheckState::Warn,
-            found,
-            format!("chmod 600 {}", quoted(&user.display().to_string())),
-        );
+        return warn(found, format!("chmod 600 {}", quoted(&user.display().to_string())));
     }
-    Check::ok(NAME, format!("{} is in order", user.display()))
+    ok(format!("{} is in order", user.display()))
 }
 
-fn trust(loaded: &Loaded) -> Check {
-    const NAME: &str = "trust";
+fn trust(loaded: &Loaded) -> Finding {
     match (&loaded.trust, loaded.trust.note(&loaded.root)) {
-        (Trust::NoFiles, _) => Check::ok(NAME, "this repo has no settings of its own"),
-        (Trust::Trusted(files), _) => Check::ok(NAME, format!("trusted: {}", files.names().join(", "))),
+        (Trust::NoFiles, _) => ok("this repo has no settings of its own"),
+        (Trust::Trusted(files), _) => ok(format!("trusted: {}", files.names().join(", "))),
         (Trust::Untrusted(_) | Trust::Changed(_), note) => {
             let advice = format!("caliban trust {}", quoted(&loaded.root.display().to_string()));
-            Check::bad(NAME, CheckState::Warn, note.unwrap_or_default(), advice)
+            warn(note.unwrap_or_default(), advice)
         }
     }
 }
 
-fn provider(loaded: &Loaded, environment: &Environment) -> Check {
-    const NAME: &str = "provider";
+fn provider(loaded: &Loaded, environment: &Environment) -> Finding {
     match loaded.choose() {
-        Err(error) => Check::error(NAME, &error),
+        Err(error) => error.into(),
         Ok(Choice::Use(target)) => reach(&target, environment),
         Ok(Choice::IfRunning(target)) => match reach(&target, environment) {
-            check if check.state == CheckState::Ok => check,
-            _ => Check::error(NAME, &nothing_set()),
+            finding if finding.state == CheckState::Ok => finding,
+            _ => nothing_set().into(),
         },
     }
 }
 
 /// Whether somebody listens at the provider's address. Sends nothing, so a wrong key is not noticed here.
-fn reach(target: &ModelTarget, environment: &Environment) -> Check {
-    const NAME: &str = "provider";
+fn reach(target: &ModelTarget, environment: &Environment) -> Finding {
     let provider = target.provider.value;
     let ProviderEndpoint::Http { base_url, key } = &target.endpoint else {
         return match &target.endpoint {
-            ProviderEndpoint::Script(Some(script)) if !script.value.is_file() => Check::bad(
-                NAME,
-                CheckState::Fail,
+            ProviderEndpoint::Script(Some(script)) if !script.value.is_file() => fail(
                 format!("the script {} is not there", script.value.display()),
                 format!("it is named by: {}", script.source),
             ),
-            _ => Check::ok(NAME, "scripted: answers come from a script"),
+            _ => ok("scripted: answers come from a script"),
         };
     };
     let key = if key.is_some() { "key set" } else { "no key" };
@@ -328,13 +294,11 @@ fn reach(target: &ModelTarget, environment: &Environment) -> Check {
     let proxied = !is_loopback(url)
         && if url.starts_with("https") { proxy.https.is_some() } else { proxy.http.is_some() };
     if proxied {
-        return Check::ok(NAME, format!("{provider} at {url}, {key}, through a proxy (not tried)"));
+        return ok(format!("{provider} at {url}, {key}, through a proxy (not tried)"));
     }
     match connect(url) {
-        Ok(()) => Check::ok(NAME, format!("{provider} at {url} answers, {key}")),
-        Err(reason) => Check::bad(
-            NAME,
-            CheckState::Fail,
+        Ok(()) => ok(format!("{provider} at {url} answers, {key}")),
+        Err(reason) => fail(
             format!("{provider} at {url} cannot be reached: {reason}"),
             format!("check the network and the address (it is set by: {})", base_url.source),
         ),
@@ -384,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_check_says_what_to_do_below_what_was_found() {
-        let check = Check::bad("git", CheckState::Fail, "too old", "install it\nsoon");
+        let check = Check { name: "git", finding: fail("too old", "install it\nsoon") };
         assert_eq!(
             anstream::adapter::strip_str(&check.to_string()).to_string(),
             "fail  git       too old\n                -> install it\n                -> soon"
