@@ -128,60 +128,37 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         }
         return run_agents(print::print(cli, &environment, &cwd));
     };
-    if fleet::is_verb(command) {
-        return runtime()?.block_on(fleet::fleet(command, &environment, &cwd));
-    }
-    if matches!(command, Command::Demo) {
-        return runtime()?.block_on(demo::demo(&environment));
-    }
-    if let Command::Dashboard(args) = command {
-        return runtime()?.block_on(dashboard::dashboard(args, &environment, &cwd));
-    }
-    if let Command::Gateway(args) = command {
-        return runtime()?.block_on(gateway::gateway(args, &environment, &cwd));
-    }
-    if let Command::Acp(args) = command {
-        return run_agents(acp::acp(&args.agent, &environment));
-    }
-    let mut out = anstream::stdout().lock();
+    // Not locked before it is needed: an attached terminal needs it line by line.
+    let out = || anstream::stdout().lock();
     match command {
-        Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out)?,
-        Command::Models(args) => cli::models::models(args, &environment, &cwd, &mut out)?,
-        Command::Doctor(args) => return cli::doctor::doctor(args, &environment, &cwd, &mut out),
-        Command::Trust(args) => runtime()?.block_on(cli::trust::trust(args, &environment, &cwd, &mut out))?,
-        Command::Completions(args) => cli::completions::completions(args)?,
-        Command::Man(args) => cli::man::man(args)?,
-        Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out),
-        Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
-            agent_types::types(*json, &environment, &cwd, &mut out)?;
+        Command::Demo => return runtime()?.block_on(demo::demo(&environment)),
+        Command::Dashboard(args) => {
+            return runtime()?.block_on(dashboard::dashboard(args, &environment, &cwd));
         }
+        Command::Gateway(args) => return runtime()?.block_on(gateway::gateway(args, &environment, &cwd)),
+        Command::Acp(args) => return run_agents(acp::acp(&args.agent, &environment)),
+        Command::Doctor(args) => return cli::doctor::doctor(args, &environment, &cwd, &mut out()),
+        Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out()),
         Command::Budget(command) => {
-            return runtime()?.block_on(budget::budget(command, &environment, &cwd, &mut out));
+            return runtime()?.block_on(budget::budget(command, &environment, &cwd, &mut out()));
         }
         Command::Jobs(command) => {
-            return runtime()?.block_on(jobs::jobs(command, &environment, &cwd, &mut out));
+            return runtime()?.block_on(jobs::jobs(command, &environment, &cwd, &mut out()));
+        }
+        Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out())?,
+        Command::Models(args) => cli::models::models(args, &environment, &cwd, &mut out())?,
+        Command::Trust(args) => {
+            runtime()?.block_on(cli::trust::trust(args, &environment, &cwd, &mut out()))?;
+        }
+        Command::Completions(args) => cli::completions::completions(args)?,
+        Command::Man(args) => cli::man::man(args)?,
+        Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
+            agent_types::types(*json, &environment, &cwd, &mut out())?;
         }
         Command::Worktrees(command) => {
-            runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out))?;
+            runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out()))?;
         }
-        // Answered above, before stdout was locked.
-        Command::Acp(_)
-        | Command::Agents(_)
-        | Command::Attach(_)
-        | Command::Logs(_)
-        | Command::Stop(_)
-        | Command::Kill(_)
-        | Command::Respawn(_)
-        | Command::Resume(_)
-        | Command::Rm(_)
-        | Command::Approvals(_)
-        | Command::Approve(_)
-        | Command::Deny(_)
-        | Command::Daemon(_)
-        | Command::Schedule(_)
-        | Command::Dashboard(_)
-        | Command::Demo
-        | Command::Gateway(_) => {}
+        verb => return runtime()?.block_on(fleet::fleet(verb, &environment, &cwd)),
     }
     Ok(Code::Done)
 }

@@ -7,7 +7,6 @@ use clap_complete::Shell;
 
 use crate::report::Failure;
 
-// For which shell.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

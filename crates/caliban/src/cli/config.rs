@@ -37,7 +37,6 @@ Examples:
     },
 }
 
-// What `config show` shows.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +50,6 @@ pub(crate) struct ShowArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Flags are settings too.
     #[command(flatten)]
     pub agent: AgentFlags,
 }

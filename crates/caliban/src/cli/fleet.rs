@@ -99,7 +99,6 @@ pub(crate) enum IsolationArg {
     None,
 }
 
-// `caliban agents spawn`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -120,15 +119,12 @@ pub(crate) struct SpawnArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The task.
     #[command(flatten)]
     pub task: TaskFlags,
-    /// How the agent is set up.
     #[command(flatten)]
     pub agent: AgentFlags,
 }
 
-// `caliban agents list`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -148,14 +144,12 @@ pub(crate) struct ListArgs {
     pub all_repos: bool,
 }
 
-// One agent.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct IdArg {
     /// The agent: its id, the beginning of it, or its label
     pub id: String,
 }
 
-// Several agents.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct IdArgs {
     /// The agents: id, the beginning of it, or label
@@ -163,7 +157,6 @@ pub(crate) struct IdArgs {
     pub ids: Vec<String>,
 }
 
-// `caliban agents attach`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Without an agent: on a terminal the list opens, to choose one. What you type goes to the agent. While it asks for a
@@ -182,7 +175,6 @@ pub(crate) struct AttachArgs {
     pub plain: bool,
 }
 
-// `caliban agents logs`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -190,7 +182,6 @@ Examples:
   caliban logs a3f8 -f
   caliban logs a3f8 --json")]
 pub(crate) struct LogsArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// Stay and print what comes, until the agent has ended
@@ -207,14 +198,12 @@ pub(crate) struct LogsArgs {
     pub json: bool,
 }
 
-// `caliban agents send`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
   caliban agents send a3f8 \"also cover the refresh path\"
   git diff | caliban agents send a3f8 -")]
 pub(crate) struct SendArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// What to say; - reads it from stdin
@@ -222,7 +211,6 @@ pub(crate) struct SendArgs {
     pub text: String,
 }
 
-// `caliban agents wait`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes:
@@ -235,7 +223,6 @@ Examples:
   caliban agents wait a3f8
   caliban agents wait a3f8 sql --any --timeout 10m")]
 pub(crate) struct WaitArgs {
-    /// Which.
     #[command(flatten)]
     pub agents: IdArgs,
     /// Return when the first of them has ended
@@ -249,14 +236,12 @@ pub(crate) struct WaitArgs {
     pub json: bool,
 }
 
-// `caliban agents kill`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
   caliban stop a3f8
   caliban kill a3f8 sql --grace 30s")]
 pub(crate) struct KillArgs {
-    /// Which.
     #[command(flatten)]
     pub agents: IdArgs,
     /// How long it gets to end by itself before it is ended by force: seconds, or a number with s, m or h
@@ -267,13 +252,11 @@ pub(crate) struct KillArgs {
     pub json: bool,
 }
 
-// `caliban agents respawn`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
   caliban respawn a3f8                      # prints the new id")]
 pub(crate) struct RespawnArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// A second command with the same key is the same one: it acts once
@@ -284,7 +267,6 @@ pub(crate) struct RespawnArgs {
     pub json: bool,
 }
 
-// `caliban agents resume`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 The limits count from the agent's beginning: one that has spent 20,000 tokens and shall spend as many again gets 40000.
@@ -294,7 +276,6 @@ Examples:
   caliban resume a3f8 --prompt \"now the docs\"
   caliban resume a3f8 --budget-tokens 40000 --max-turns 100")]
 pub(crate) struct ResumeArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// Its next message; without one it goes on where it was
@@ -326,7 +307,6 @@ pub(crate) struct ResumeArgs {
     pub json: bool,
 }
 
-// `caliban agents requeue`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -335,7 +315,6 @@ Examples:
   caliban agents requeue a3f8 --now")]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["priority", "at", "now"]))]
 pub(crate) struct RequeueArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// Who comes first
@@ -352,7 +331,6 @@ pub(crate) struct RequeueArgs {
     pub json: bool,
 }
 
-// `caliban agents rm`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -381,7 +359,6 @@ pub(crate) struct RmArgs {
     pub json: bool,
 }
 
-// `caliban agents diff`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -389,7 +366,6 @@ Examples:
   caliban agents diff a3f8 --stat
   caliban agents diff a3f8 | git apply")]
 pub(crate) struct DiffArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// Only the commits, the files and how many lines changed in each
@@ -400,7 +376,6 @@ pub(crate) struct DiffArgs {
     pub json: bool,
 }
 
-// `caliban agents merge`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -409,7 +384,6 @@ Examples:
   caliban agents merge a3f8 --commit \"what was left\"
   caliban agents merge a3f8 --into release")]
 pub(crate) struct MergeArgs {
-    /// Which.
     #[command(flatten)]
     pub agent: IdArg,
     /// First commit what the agent left uncommitted, with this message
@@ -429,7 +403,6 @@ pub(crate) struct MergeArgs {
     pub json: bool,
 }
 
-// `caliban approvals`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -454,7 +427,6 @@ pub(crate) struct ApprovalsArgs {
     pub json: bool,
 }
 
-// `caliban approve`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -469,7 +441,6 @@ pub(crate) struct ApproveArgs {
     pub always: bool,
 }
 
-// `caliban deny`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::{report::Failure, settings::file};
 
-// Where the pages go.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

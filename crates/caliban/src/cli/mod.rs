@@ -76,16 +76,12 @@ A prompt that is also the name of a command goes behind -p: caliban -p doctor";
     max_term_width = 110
 )]
 pub(crate) struct Cli {
-    /// The work.
     #[command(flatten)]
     pub run: RunFlags,
-    /// What goes with every command.
     #[command(flatten)]
     pub everywhere: Everywhere,
-    /// How the agent is set up.
     #[command(flatten)]
     pub agent: AgentFlags,
-    /// What is said about a background agent.
     #[command(flatten)]
     pub task: fleet::TaskFlags,
     /// Another command than to work on a prompt.
@@ -166,6 +162,25 @@ Examples:
     Completions(completions::CompletionsArgs),
     /// Print the manual page, or write all of them to a directory
     Man(man::ManArgs),
+}
+
+impl Command {
+    /// `caliban stop` is `caliban agents kill`: from here on there is one name for each verb.
+    fn without_shorthand(self) -> Self {
+        use agents::AgentsCommand;
+        Self::Agents(match self {
+            Self::Attach(args) => AgentsCommand::Attach(args),
+            Self::Logs(args) => AgentsCommand::Logs(args),
+            Self::Stop(args) | Self::Kill(args) => AgentsCommand::Kill(args),
+            Self::Respawn(args) => AgentsCommand::Respawn(args),
+            Self::Resume(args) => AgentsCommand::Resume(args),
+            Self::Rm(args) => AgentsCommand::Rm(args),
+            Self::Approvals(args) => AgentsCommand::Approvals(args),
+            Self::Approve(args) => AgentsCommand::Approve(args),
+            Self::Deny(args) => AgentsCommand::Deny(args),
+            other => return other,
+        })
+    }
 }
 
 /// A group of commands is made when it is the one that was given, like the arguments of a single one. (The derived
@@ -252,7 +267,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
                 .into());
         }
     }
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    cli.command = cli.command.map(Command::without_shorthand);
     let conflict =
         |message: String| given(&command, &matches).clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;

@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-// Which models are listed.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:

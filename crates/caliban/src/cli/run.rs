@@ -200,14 +200,12 @@ impl AgentFlags {
     }
 }
 
-// `caliban acp`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
   caliban acp                               # the command that an editor starts
   caliban acp --model claude-opus-4-5 --permission-mode accept-edits")]
 pub(crate) struct AcpArgs {
-    /// How the agent is set up.
     #[command(flatten)]
     pub agent: AgentFlags,
 }

@@ -34,7 +34,6 @@ Examples:
     Run(NameArg),
 }
 
-// One schedule.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:

@@ -20,7 +20,6 @@ use crate::{
     trust::{Removed, RepoFiles, Trust, TrustStore},
 };
 
-// Which repo to trust.
 #[derive(Debug, Clone, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -43,7 +42,6 @@ pub(crate) struct TrustArgs {
     pub command: Option<TrustCommand>,
 }
 
-// What else can be done about trust.
 #[derive(Debug, Clone, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum TrustCommand {

@@ -95,20 +95,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Whether the command is one of the fleet's.
 pub(crate) fn is_verb(command: &Command) -> bool {
     match command {
-        Command::Agents(AgentsCommand::Types { .. }) => false,
-        Command::Agents(_)
-        | Command::Attach(_)
-        | Command::Logs(_)
-        | Command::Stop(_)
-        | Command::Kill(_)
-        | Command::Respawn(_)
-        | Command::Resume(_)
-        | Command::Rm(_)
-        | Command::Approvals(_)
-        | Command::Approve(_)
-        | Command::Deny(_)
-        | Command::Schedule(_)
-        | Command::Daemon(_) => true,
+        Command::Agents(command) => !matches!(command, AgentsCommand::Types { .. }),
+        Command::Schedule(_) | Command::Daemon(_) => true,
         _ => false,
     }
 }
@@ -146,18 +134,9 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
             AgentsCommand::Merge(args) => merge::merge(fleet, args, out).await,
             AgentsCommand::Types { .. } => Ok(Code::Done),
         },
-        Command::Attach(args) => attach::from_args(fleet, args, out).await,
-        Command::Logs(args) => logs::logs(fleet, args, out).await,
-        Command::Stop(args) | Command::Kill(args) => kill::kill(fleet, args, out).await,
-        Command::Respawn(args) => respawn::respawn(fleet, args, out).await,
-        Command::Resume(args) => resume::resume(fleet, args, out).await,
-        Command::Rm(args) => rm::rm(fleet, args, out).await,
-        Command::Approvals(args) => approvals::approvals(fleet, args, out).await,
-        Command::Approve(args) => answer::approve(fleet, args, out).await,
-        Command::Deny(args) => answer::deny(fleet, args, out).await,
         Command::Schedule(command) => schedule::schedule(fleet, command, out).await,
         Command::Daemon(command) => daemon::daemon(fleet, command, out).await,
-        _ => Ok(Code::Done),
+        _ => Err(Failure::new("caliban has a fault, please report it: nobody carries this command out")),
     }
 }
 
@@ -193,15 +172,13 @@ impl<'a> Fleet<'a> {
     fn check_root(&self, command: &Command) -> Result<(), Failure> {
         let needs_it = matches!(
             command,
-            Command::Respawn(_)
-                | Command::Resume(_)
-                | Command::Agents(
-                    AgentsCommand::Spawn(_)
-                        | AgentsCommand::Respawn(_)
-                        | AgentsCommand::Resume(_)
-                        | AgentsCommand::Diff(_)
-                        | AgentsCommand::Merge(_)
-                )
+            Command::Agents(
+                AgentsCommand::Spawn(_)
+                    | AgentsCommand::Respawn(_)
+                    | AgentsCommand::Resume(_)
+                    | AgentsCommand::Diff(_)
+                    | AgentsCommand::Merge(_)
+            )
         );
         if self.root == Root::There || !needs_it {
             return Ok(());
