@@ -61,7 +61,7 @@ struct There<'a> {
 }
 
 pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let fleets = find(fleet, None, &mut say_all).await?;
+    let fleets = find(fleet, None, &mut say).await?;
     let now = caliban_contract::wall_ms();
     if json {
         let mut all = Vec::new();
@@ -88,7 +88,7 @@ struct AskedThere<'a> {
 
 /// What the agents of all repos ask. The numbers are those of each repo.
 pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let asked = open_in(find(fleet, None, &mut say_all).await?);
+    let asked = open_in(find(fleet, None, &mut say).await?);
     if json {
         let all: Vec<AskedThere<'_>> = asked
             .iter()
@@ -131,10 +131,6 @@ fn open_in(fleets: Vec<RepoFleet>) -> Vec<(PathBuf, Vec<Numbered>)> {
     fleets.into_iter().map(numbered).filter(|(_, open)| !open.is_empty()).collect()
 }
 
-fn say_all(line: &str) {
-    say(line);
-}
-
 /// The list: each repo with its agents below it, and how many of all need a person.
 fn lines(fleets: &[RepoFleet], now: u64, width: Option<usize>) -> Vec<String> {
     if fleets.is_empty() {
@@ -164,7 +160,7 @@ pub(super) async fn rows(fleet: &Fleet<'_>) -> Vec<(PathBuf, Option<Places>, Vec
         let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == ToldBy::Daemon);
         (repo, places, rows)
     };
-    find(fleet, None, &mut say_all).await.unwrap_or_default().into_iter().map(with_places).collect()
+    find(fleet, None, &mut say).await.unwrap_or_default().into_iter().map(with_places).collect()
 }
 
 /// Every fleet with agents, or that in this base only, by the paths of the repos. What is to be said goes to `tell`.

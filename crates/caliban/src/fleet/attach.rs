@@ -205,9 +205,7 @@ async fn begun(
     let has_begun = |row: &AgentRow| row.state != State::Spawning || row.queued_behind.is_none();
     let waiting = until(fleet, client, agent, has_begun);
     tokio::pin!(waiting);
-    let interrupted = async {
-        let _no_handler = tokio::signal::ctrl_c().await;
-    };
+    let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     loop {
         let line = async {
@@ -218,7 +216,7 @@ async fn begun(
         };
         tokio::select! {
             begun = &mut waiting => return begun.map(Some),
-            () = &mut interrupted => return Ok(None),
+            _no_handler = &mut interrupted => return Ok(None),
             line = line => match line {
                 Some(line) => {
                     if line.is_whole && !line.text.trim().is_empty() {

@@ -18,7 +18,7 @@ use caliban_core::{
     setup::AgentSetup,
     spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
 };
-use caliban_worktrees::{BaseRef, GitOptions, Lookup};
+use caliban_worktrees::{GitOptions, Lookup};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -196,10 +196,7 @@ pub(super) async fn register(
 /// one is checked out. Refuses a base that names no commit.
 async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> {
     let Isolation::Worktree(wanted) = isolation else { return Ok(()) };
-    let base = match BaseRef::from(wanted.base_ref.clone()) {
-        BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
-        BaseRef::Revision(revision) => revision,
-    };
+    let base = spawn_checks::revision(wanted);
     let lookup = Lookup::new(cwd, GitOptions::default());
     if let Some(commit) = lookup.commit(&base, &CancellationToken::new()).await? {
         wanted.base_commit = Some(commit.to_string());

@@ -109,12 +109,17 @@ async fn sparse(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<(), Fai
     if is_in(cwd, path, wanted).await? {
         return Ok(());
     }
-    let base = match BaseRef::from(wanted.base_ref.clone()) {
-        BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
-        BaseRef::Revision(revision) => revision,
-    };
+    let base = revision(wanted);
     Err(Failure::usage(format!("--sparse: there is no {} in {base}", inert::quoted(path)))
         .hint("name a directory of the repo, from its root"))
+}
+
+/// The revision that the work begins from, for git.
+pub(super) fn revision(wanted: &WorktreeSpec) -> String {
+    match BaseRef::from(wanted.base_ref.clone()) {
+        BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
+        BaseRef::Revision(revision) => revision,
+    }
 }
 
 /// Whether the commit that the work begins from has this path.

@@ -15,7 +15,10 @@ use caliban_core::{
 };
 use serde::Serialize;
 
-use super::{Fleet, json_line, row, say, watch};
+use super::{
+    Fleet, json_line, row, say,
+    watch::{DaemonEnd, Daemons},
+};
 use crate::{
     cli::fleet::WaitArgs,
     report::{Code, Failure},
@@ -49,19 +52,16 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
         if seen.is_over(args.any) {
             return Ok::<(), Failure>(());
         }
-        let mut client = fleet.client().await?;
+        let (mut client, mut daemons) = (fleet.client().await?, Daemons::new(fleet));
         loop {
-            let left = follow(client, &mut seen, args.any).await?;
+            let left = follow(client, &mut daemons, &mut seen, args.any).await?;
             if seen.is_over(args.any) {
                 return Ok(());
             }
-            client = match left {
-                WatchEnd::Gone => fleet.client().await?,
-                WatchEnd::Stopped => watch::again(fleet).await.ok_or_else(|| {
-                    Failure::new("the daemon was stopped while we waited; agents that run go on")
-                        .hint("wait again: that starts the next daemon")
-                })?,
-            };
+            client = daemons.next(left).await?.ok_or_else(|| {
+                Failure::new("the daemon was stopped while we waited; agents that run go on")
+                    .hint("wait again: that starts the next daemon")
+            })?;
         }
     };
     let in_time = match args.timeout {
@@ -89,16 +89,13 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
     Ok(code(&outcomes))
 }
 
-/// How a watch came to its end.
-enum WatchEnd {
-    /// The daemon was asked to leave: somebody wants it so, and we start no other.
-    Stopped,
-    /// It is gone without a word: the next one knows as much. Or all is over.
-    Gone,
-}
-
 /// Watches until it is over, or until the daemon leaves.
-async fn follow(mut client: Client, seen: &mut WaitState, any: bool) -> Result<WatchEnd, Failure> {
+async fn follow(
+    mut client: Client,
+    daemons: &mut Daemons<'_>,
+    seen: &mut WaitState,
+    any: bool,
+) -> Result<DaemonEnd, Failure> {
     let mut events = client.events().await?;
     let mut present = BTreeSet::new();
     loop {
@@ -109,6 +106,7 @@ async fn follow(mut client: Client, seen: &mut WaitState, any: bool) -> Result<W
             }
             Some(FleetEvent::Removed { id }) => seen.removed(id),
             Some(FleetEvent::Ready {}) => {
+                daemons.is_well();
                 for id in seen.waiting.clone() {
                     if !present.contains(&id) {
                         seen.gone(&mut client, id).await?;
@@ -116,11 +114,11 @@ async fn follow(mut client: Client, seen: &mut WaitState, any: bool) -> Result<W
                 }
             }
             Some(FleetEvent::Gap { .. }) => present.clear(),
-            Some(FleetEvent::Bye {}) => return Ok(WatchEnd::Stopped),
-            None => return Ok(WatchEnd::Gone),
+            Some(FleetEvent::Bye {}) => return Ok(DaemonEnd::Stopped),
+            None => return Ok(DaemonEnd::Gone),
         }
         if seen.is_over(any) {
-            return Ok(WatchEnd::Gone);
+            return Ok(DaemonEnd::Gone);
         }
     }
 }

@@ -171,7 +171,7 @@ impl<'f> Daemons<'f> {
 }
 
 /// A daemon that somebody has started again. We start none: it may have been stopped on purpose.
-pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
+async fn again(fleet: &Fleet<'_>) -> Option<Client> {
     let give_up = Instant::now() + PATIENCE;
     loop {
         if let Some(client) = running(fleet).await {

@@ -104,9 +104,7 @@ impl Talk<'_> {
         let slow = tokio::time::sleep(PATIENCE);
         tokio::pin!(slow);
         let mut is_slow = false;
-        let interrupted = async {
-            let _no_handler = tokio::signal::ctrl_c().await;
-        };
+        let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         loop {
             // Somebody else may have answered.
@@ -171,7 +169,7 @@ impl Talk<'_> {
                     self.memory.screen.end_line(out)?;
                 }
                 () = async { match &moot { Some(moot) => moot.cancelled().await, None => std::future::pending().await } } => {}
-                () = &mut interrupted => {
+                _no_handler = &mut interrupted => {
                     // The terminal has shown the key.
                     if self.keyboard.is_some() {
                         writeln!(out)?;
@@ -307,9 +305,7 @@ impl Talk<'_> {
         let begun = Instant::now();
         let mut is_said = false;
         let mut look = tokio::time::interval(LOOK);
-        let interrupted = async {
-            let _no_handler = tokio::signal::ctrl_c().await;
-        };
+        let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         // A command is taken at once or refused at once; one that is being carried out needs nobody who waits for it.
         while !self.memory.said.is_empty()
@@ -327,7 +323,7 @@ impl Talk<'_> {
                 Some(done) = self.memory.ordered.join_next(), if !self.memory.ordered.is_empty() => {
                     carried_out(done)?;
                 }
-                () = &mut interrupted => break,
+                _no_handler = &mut interrupted => break,
                 _ = look.tick() => {
                     if !self.memory.answered.is_empty() && let Ok(row) = client.show(&self.agent.id.to_string()).await {
                         self.memory.answered.retain(|id| row.asks.iter().any(|ask| ask.id == *id));
