@@ -300,7 +300,7 @@ pub(crate) async fn compose(
         attendance,
         ask_time: settings.approvals.timeout_seconds.map(|seconds| Duration::from_secs(seconds.get())),
         redactor,
-        helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
+        helpers: if settings.sub_agents.0 { Helpers::Allowed } else { Helpers::Off },
         fallback,
         definitions: definitions.into(),
         isolation: isolation(&loaded, repo, &workspace, setup_fence),

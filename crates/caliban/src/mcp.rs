@@ -18,7 +18,7 @@ pub(crate) fn configured(
     workspace: &WorkspaceOptions,
     fence: Option<&Fence>,
 ) -> Vec<ServerConfig> {
-    let enabled = settings.mcp.servers.iter().filter(|(_, server)| server.enabled);
+    let enabled = settings.mcp.servers.iter().filter(|(_, server)| server.enabled.0);
     enabled.filter_map(|(name, server)| config(name, server, workspace, fence)).collect()
 }
 

@@ -423,7 +423,7 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
         max_running_user: fleet.max_running_user.map(NonZeroU32::get),
         quiet_hours: fleet.quiet_hours.clone(),
         grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
-        sweep: if fleet.sweep { Sweep::Remove } else { Sweep::Off },
+        sweep: if fleet.sweep.0 { Sweep::Remove } else { Sweep::Off },
         keep_worktrees: loaded.settings.worktrees.keep,
         archive_days: fleet.archive_days.get(),
         archive_bytes: u64::from(fleet.archive_mb.get()) * caliban_contract::archive::MIB,

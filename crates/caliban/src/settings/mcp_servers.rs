@@ -46,7 +46,7 @@ pub(crate) fn finish(
             })?;
         }
         match missing {
-            Some(variable) if server.enabled => notes.push(format!(
+            Some(variable) if server.enabled.0 => notes.push(format!(
                 "the MCP server `{name}` is not used: the variable {variable} that it needs is not set"
             )),
             Some(_) => {}

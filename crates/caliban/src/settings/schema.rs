@@ -22,10 +22,10 @@ use caliban_permissions::Mode;
 use caliban_providers::{ProviderKind, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
-use super::values::{self, BaseUrl, Secret, Usd};
+use super::values::{self, AtLeastOne, BaseUrl, OnByDefault, Secret, Usd};
 
 /// The effective settings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
     /// Who answers; found from the keys in the environment when not set.
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     /// The model's window in tokens, where the built-in table does not know it.
     pub context_window: Option<NonZeroU64>,
     /// Whether the model may start sub-agents.
-    pub sub_agents: bool,
+    pub sub_agents: OnByDefault,
     /// Keys and addresses, one table for each provider.
     pub providers: Providers,
     /// Where a run ends.
@@ -82,39 +82,6 @@ pub(crate) struct Settings {
     pub retry: Retry,
     /// What is taken over from Claude Code.
     pub claude: Claude,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            provider: None,
-            model: None,
-            fallback_model: None,
-            effort: Effort::Default,
-            max_output_tokens: None,
-            context_window: None,
-            sub_agents: true,
-            providers: Providers::default(),
-            limits: LimitSettings::default(),
-            budget: Budget::default(),
-            permissions: Permissions::default(),
-            approvals: Approvals::default(),
-            sandbox: None,
-            git_programs: GitPrograms::Ask,
-            fence: Fence::default(),
-            hooks: Hooks::default(),
-            mcp: Mcp::default(),
-            context: ContextSettings::default(),
-            web: Web::default(),
-            bash: Bash::default(),
-            worktrees: Worktrees::default(),
-            background_agents: BackgroundAgents::default(),
-            fleet: FleetSettings::default(),
-            ui: Ui::default(),
-            retry: Retry::default(),
-            claude: Claude::default(),
-        }
-    }
 }
 
 /// `[claude]`: what is taken over from Claude Code. What a trusted repo has for it is used in any case.
@@ -183,23 +150,17 @@ pub(crate) struct ScriptedProvider {
 }
 
 /// `[limits]`: where a run ends.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitSettings {
     /// Model requests in one run.
-    pub max_turns: NonZeroU32,
+    pub max_turns: AtLeastOne<200>,
     /// Tokens, cache reads and writes included.
     pub budget_tokens: Option<NonZeroU64>,
     /// US dollars, by the price table.
     pub budget_usd: Option<Usd>,
     /// Seconds.
     pub wall_seconds: Option<NonZeroU64>,
-}
-
-impl Default for LimitSettings {
-    fn default() -> Self {
-        Self { max_turns: nonzero32::<200>(), budget_tokens: None, budget_usd: None, wall_seconds: None }
-    }
 }
 
 /// `[budget]`: what agents may spend, over the whole fleet. No amount is no limit.
@@ -335,18 +296,11 @@ pub(crate) struct Hook {
     /// The command line, run by the shell with the event as JSON on stdin.
     pub command: String,
     /// Seconds until it is ended.
-    #[serde(default = "Hook::default_timeout")]
-    pub timeout: NonZeroU32,
+    #[serde(default)]
+    pub timeout: AtLeastOne<{ hooks::DEFAULT_TIMEOUT.as_secs() as u32 }>,
     /// Whether a model may start a sub-agent without it (`inherit_hooks: false`), though it can refuse calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-}
-
-impl Hook {
-    fn default_timeout() -> NonZeroU32 {
-        let seconds = u32::try_from(hooks::DEFAULT_TIMEOUT.as_secs()).unwrap_or(u32::MAX);
-        NonZeroU32::new(seconds).unwrap_or(NonZeroU32::MIN)
-    }
 }
 
 /// `[mcp]`: servers that bring tools of their own.
@@ -358,7 +312,7 @@ pub(crate) struct Mcp {
 }
 
 /// One MCP server: a command (stdio) or an address (HTTP).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct McpServer {
     /// The program to start.
@@ -376,25 +330,9 @@ pub(crate) struct McpServer {
     /// Headers that go with each request.
     pub headers: BTreeMap<String, Secret>,
     /// Seconds until a start or a call is given up.
-    pub timeout: NonZeroU32,
+    pub timeout: AtLeastOne<60>,
     /// Whether it is used.
-    pub enabled: bool,
-}
-
-impl Default for McpServer {
-    fn default() -> Self {
-        Self {
-            command: None,
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            cwd: None,
-            url: None,
-            transport: McpTransport::default(),
-            headers: BTreeMap::new(),
-            timeout: nonzero32::<60>(),
-            enabled: true,
-        }
-    }
+    pub enabled: OnByDefault,
 }
 
 /// How a server at an address speaks.
@@ -459,7 +397,7 @@ impl Default for Bash {
 }
 
 /// `[worktrees]`: worktrees of sub-agents.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Worktrees {
     /// Whether they stay when their task has ended.
@@ -467,20 +405,15 @@ pub(crate) struct Worktrees {
     /// A command line that is run in a fresh worktree.
     pub setup: Option<String>,
     /// Seconds until it is ended.
-    pub setup_timeout: NonZeroU32,
-}
-
-impl Default for Worktrees {
-    fn default() -> Self {
-        Self { keep: false, setup: None, setup_timeout: nonzero32::<{ caliban_worktrees::SETUP_SECONDS }>() }
-    }
+    pub setup_timeout: AtLeastOne<{ caliban_worktrees::SETUP_SECONDS }>,
 }
 
 /// What is done about programs that the repo's own git configuration makes git run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GitPrograms {
     /// They are named, and asked about once.
+    #[default]
     Ask,
     /// They run.
     Allow,
@@ -585,11 +518,11 @@ pub(crate) enum UiTheme {
 }
 
 /// `[fleet]`: agents in the background.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FleetSettings {
     /// How many work at the same time; more wait in order.
-    pub max_running: NonZeroU32,
+    pub max_running: AtLeastOne<8>,
     /// How many of yours work at the same time, over all repos; no limit when not set.
     pub max_running_user: Option<NonZeroU32>,
     /// When agents in the background begin no model request that costs: `23:00-07:00`, `sat,sun 00:00-24:00`; several are
@@ -598,15 +531,15 @@ pub(crate) struct FleetSettings {
     /// Where agents that are started from the shell work, in a repo with commits.
     pub isolation: FleetIsolation,
     /// Seconds that an agent gets between TERM and KILL.
-    pub grace_seconds: NonZeroU32,
+    pub grace_seconds: AtLeastOne<5>,
     /// Minutes after which an idle interactive agent leaves memory; it comes back when it is needed.
-    pub idle_minutes: NonZeroU32,
+    pub idle_minutes: AtLeastOne<10>,
     /// Whether worktrees of agents that nobody knows any more go when the daemon starts.
-    pub sweep: bool,
+    pub sweep: OnByDefault,
     /// Days for which removed and respawned agents are kept in the archive.
-    pub archive_days: NonZeroU32,
+    pub archive_days: AtLeastOne<{ caliban_contract::archive::DAYS }>,
     /// Megabytes (MiB) that they may have together; the oldest go first.
-    pub archive_mb: NonZeroU32,
+    pub archive_mb: AtLeastOne<{ caliban_contract::archive::MEBIBYTES }>,
     /// A command line that is run when an agent needs a person, comes near a limit, is idle or has ended: `CALIBAN_EVENT` is
     /// `needs_you`, `budget`, `idle`, `done`, `failed`, `killed` or `crashed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT`
     /// what it is about.
@@ -615,29 +548,12 @@ pub(crate) struct FleetSettings {
     pub broker_session: Option<String>,
 }
 
-impl Default for FleetSettings {
-    fn default() -> Self {
-        Self {
-            max_running: nonzero32::<8>(),
-            max_running_user: None,
-            quiet_hours: QuietHours::default(),
-            isolation: FleetIsolation::Worktree,
-            grace_seconds: nonzero32::<5>(),
-            idle_minutes: nonzero32::<10>(),
-            sweep: true,
-            archive_days: nonzero32::<{ caliban_contract::archive::DAYS }>(),
-            archive_mb: nonzero32::<{ caliban_contract::archive::MEBIBYTES }>(),
-            notify: None,
-            broker_session: None,
-        }
-    }
-}
-
 /// Where a background agent works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FleetIsolation {
     /// In a worktree of its own.
+    #[default]
     Worktree,
     /// In the caller's directory.
     None,
@@ -670,16 +586,6 @@ impl Default for Retry {
             print_outage_seconds: policy.outage.as_secs(),
             patience_seconds: policy.patience.as_secs(),
             stall_seconds: None,
-        }
-    }
-}
-
-/// A constant as a non-zero number; zero does not compile.
-fn nonzero32<const N: u32>() -> NonZeroU32 {
-    const {
-        match NonZeroU32::new(N) {
-            Some(number) => number,
-            None => panic!("a default that must not be zero"),
         }
     }
 }

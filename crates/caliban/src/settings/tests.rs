@@ -356,7 +356,7 @@ fn mcp_json_is_read_and_the_repos_settings_are_stronger() {
     assert_eq!(servers["files"].args, ["--root", "/data"]);
     assert_eq!(servers["files"].env["T"].reveal(), "s3cret");
     assert_eq!(servers["web"].headers["Authorization"].reveal(), "Bearer s3cret");
-    assert!(!servers["web"].enabled);
+    assert!(!servers["web"].enabled.0);
     assert_eq!(
         loaded.notes,
         ["the MCP server `broken` is not used: the variable NOT_SET that it needs is not set"]

@@ -2,7 +2,7 @@
 //!
 //! Each is parsed once, at the edge, with an error that says what was expected.
 
-use std::fmt;
+use std::{fmt, num::NonZeroU32};
 
 use caliban_core::price::MicroUsd;
 use caliban_providers::ProviderKind;
@@ -78,6 +78,39 @@ pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
         return Err(D::Error::custom("found an empty string, expected a key"));
     }
     Ok(Some(key))
+}
+
+/// A whole number above zero; `N` unless somebody sets it. A default of zero does not compile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct AtLeastOne<const N: u32>(pub NonZeroU32);
+
+impl<const N: u32> AtLeastOne<N> {
+    pub(crate) fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+impl<const N: u32> Default for AtLeastOne<N> {
+    fn default() -> Self {
+        const {
+            match NonZeroU32::new(N) {
+                Some(number) => Self(number),
+                None => panic!("a default that must not be zero"),
+            }
+        }
+    }
+}
+
+/// A switch that is on unless somebody turns it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct OnByDefault(pub bool);
+
+impl Default for OnByDefault {
+    fn default() -> Self {
+        Self(true)
+    }
 }
 
 /// An amount of US dollars: finite, above zero.
