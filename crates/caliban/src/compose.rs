@@ -59,7 +59,7 @@ use crate::{
     },
     skills::{self, Skill},
     telemetry, tool_names,
-    trust::Trust,
+    trust::DefinitionKind,
 };
 use fences::{fences, policy, unfenced};
 use hooks::{hook_problems, hooks};
@@ -486,12 +486,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 /// The agent types, and which files are none: the repo's when it is trusted, and the user's own.
 pub(crate) fn agent_types(loaded: &Loaded) -> (Vec<Definition>, Vec<String>) {
-    let mut files = match &loaded.trust {
-        Trust::Trusted(files) => files.agents().to_vec(),
-        Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
-    };
-    files.extend(loaded.paths.own_agent_directories().iter().flat_map(|dir| definitions::read(dir)));
-    let (mut definitions, mut problems) = definitions::parse_all(&files);
+    let (mut definitions, mut problems) = definitions::parse_all(&loaded.definitions(DefinitionKind::Agents));
     for definition in &mut definitions {
         let path = definition.path.display().to_string();
         let Some(tools) = &mut definition.tools else { continue };

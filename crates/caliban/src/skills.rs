@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use caliban_agent::definitions::{self, DefinitionFile};
+use caliban_agent::definitions::DefinitionFile;
 use caliban_core::{
     access::Access,
     cap::{self, Cap},
@@ -14,7 +14,7 @@ use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{settings::Loaded, trust::Trust};
+use crate::{settings::Loaded, trust::DefinitionKind};
 
 /// The tool's name.
 pub(crate) const TOOL: &str = "Skill";
@@ -38,13 +38,7 @@ pub(crate) struct Skill {
 /// The skills of the repo, when it is trusted, and the user's own; of two with one name the first wins. The second list says
 /// which files are none, and why.
 pub(crate) fn all(loaded: &Loaded) -> (Vec<Skill>, Vec<String>) {
-    let mut files = match &loaded.trust {
-        Trust::Trusted(files) => files.skills().to_vec(),
-        Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
-    };
-    let own = loaded.paths.own_skill_directories();
-    files.extend(own.iter().flat_map(|dir| definitions::read_skills(dir)));
-    parse_all(&files)
+    parse_all(&loaded.definitions(DefinitionKind::Skills))
 }
 
 /// The skills in these files, and which are none.

@@ -21,12 +21,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::settings::{Paths, SettingPlace, SettingsError, file};
 
-/// Where a repo has its agent types, the strongest first.
-const AGENT_DIRECTORIES: [&str; 2] = [".caliban/agents", ".claude/agents"];
-/// Where a repo has its slash commands, the strongest first.
-const COMMAND_DIRECTORIES: [&str; 2] = [".caliban/commands", ".claude/commands"];
-/// Where a repo has its skills, the strongest first.
-const SKILL_DIRECTORIES: [&str; 2] = [".caliban/skills", ".claude/skills"];
 /// So many agent files of one directory are named one by one in a line for people.
 const NAMED_AGENT_FILES: usize = 3;
 
@@ -77,70 +71,97 @@ impl RepoFile {
     }
 }
 
+/// What a repo or a user defines in files of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DefinitionKind {
+    /// Agent types.
+    Agents,
+    /// Slash commands.
+    Commands,
+    /// Skills.
+    Skills,
+}
+
+impl DefinitionKind {
+    const ALL: [Self; 3] = [Self::Agents, Self::Commands, Self::Skills];
+
+    /// The name of their directories.
+    pub(crate) fn directory(self) -> &'static str {
+        match self {
+            Self::Agents => "agents",
+            Self::Commands => "commands",
+            Self::Skills => "skills",
+        }
+    }
+
+    /// Where a repo has them, the strongest first.
+    fn places(self) -> [String; 2] {
+        [".caliban", ".claude"].map(|place| format!("{place}/{}", self.directory()))
+    }
+
+    /// The directories of a repo that are there. Where the "repo" is the user's home, those of Claude in it are the user's
+    /// own and need no trust.
+    fn directories(self, paths: &Paths, root: &Path) -> Vec<PathBuf> {
+        let own = paths.own_directories(self);
+        let own: Vec<PathBuf> = own.iter().filter_map(|dir| dir.canonicalize().ok()).collect();
+        let all = self.places().into_iter().map(|name| root.join(name));
+        all.filter(|dir| dir.canonicalize().is_ok_and(|dir| !own.contains(&dir))).collect()
+    }
+
+    /// The files of a directory.
+    pub(crate) fn read(self, dir: &Path) -> Vec<DefinitionFile> {
+        if self == Self::Skills { definitions::read_skills(dir) } else { definitions::read(dir) }
+    }
+
+    /// Their paths.
+    fn list(self, dir: &Path) -> Vec<PathBuf> {
+        if self == Self::Skills { definitions::list_skills(dir) } else { definitions::list(dir) }
+    }
+}
+
 /// The files of a repo as they were read, once: what is judged is what is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RepoFiles {
     root: PathBuf,
     settings: Vec<(RepoFile, Vec<u8>)>,
-    agents: Vec<DefinitionFile>,
-    commands: Vec<DefinitionFile>,
-    skills: Vec<DefinitionFile>,
+    definitions: Vec<(DefinitionKind, DefinitionFile)>,
 }
 
-/// The files of a repo as text, for an agent that starts later.
+/// The files of a repo as text, for an agent that starts later. A definition has its text or why there is none.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct KeptFiles {
     root: PathBuf,
     settings: Vec<(RepoFile, String)>,
-    agents: Vec<KeptDefinition>,
-    commands: Vec<KeptDefinition>,
-    #[serde(default)]
-    skills: Vec<KeptDefinition>,
-}
-
-/// The path of a definition, and its text or why there is none.
-type KeptDefinition = (PathBuf, Result<String, String>);
-
-fn kept(files: &[DefinitionFile]) -> Option<Vec<KeptDefinition>> {
-    let kept = files.iter().map(|file| {
-        let content = match &file.content {
-            Ok(bytes) => Ok(String::from_utf8(bytes.clone()).ok()?),
-            Err(why) => Err(why.clone()),
-        };
-        Some((file.path.clone(), content))
-    });
-    kept.collect()
-}
-
-fn of_kept(kept: Vec<KeptDefinition>) -> Vec<DefinitionFile> {
-    let files = kept.into_iter();
-    files.map(|(path, content)| DefinitionFile { path, content: content.map(String::into_bytes) }).collect()
+    definitions: Vec<(DefinitionKind, PathBuf, Result<String, String>)>,
 }
 
 impl RepoFiles {
     /// The files as text; none when one of them is no text.
     pub(crate) fn kept(&self) -> Option<KeptFiles> {
-        let settings = self.settings.iter();
-        let settings = settings.map(|(kind, bytes)| Some((*kind, String::from_utf8(bytes.clone()).ok()?)));
+        let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
+        let settings = self.settings.iter().map(|(kind, bytes)| Some((*kind, text(bytes)?)));
+        let definitions = self.definitions.iter().map(|(kind, file)| {
+            let content = match &file.content {
+                Ok(bytes) => Ok(text(bytes)?),
+                Err(why) => Err(why.clone()),
+            };
+            Some((*kind, file.path.clone(), content))
+        });
         Some(KeptFiles {
             root: self.root.clone(),
             settings: settings.collect::<Option<_>>()?,
-            agents: kept(&self.agents)?,
-            commands: kept(&self.commands)?,
-            skills: kept(&self.skills)?,
+            definitions: definitions.collect::<Option<_>>()?,
         })
     }
 
     /// The files that were kept.
     pub(crate) fn of_kept(kept: KeptFiles) -> Self {
         let settings = kept.settings.into_iter().map(|(kind, text)| (kind, text.into_bytes()));
-        Self {
-            root: kept.root,
-            settings: settings.collect(),
-            agents: of_kept(kept.agents),
-            commands: of_kept(kept.commands),
-            skills: of_kept(kept.skills),
-        }
+        let definitions = kept.definitions.into_iter().map(|(kind, path, content)| {
+            (kind, DefinitionFile { path, content: content.map(String::into_bytes) })
+        });
+        Self { root: kept.root, settings: settings.collect(), definitions: definitions.collect() }
     }
 
     /// Reads the ones that are there.
@@ -152,12 +173,12 @@ impl RepoFiles {
                 settings.push((kind, bytes));
             }
         }
-        let agents = agent_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
-        let commands =
-            command_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
-        let skills =
-            skill_directories(paths, root).iter().flat_map(|dir| definitions::read_skills(dir)).collect();
-        Ok(Self { root: root.to_owned(), settings, agents, commands, skills })
+        let mut definitions = Vec::new();
+        for kind in DefinitionKind::ALL {
+            let files = kind.directories(paths, root).into_iter().flat_map(|dir| kind.read(&dir));
+            definitions.extend(files.map(|file| (kind, file)));
+        }
+        Ok(Self { root: root.to_owned(), settings, definitions })
     }
 
     /// Where they are.
@@ -170,30 +191,16 @@ impl RepoFiles {
         self.settings.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// The definitions of agent types.
-    pub(crate) fn agents(&self) -> &[DefinitionFile] {
-        &self.agents
-    }
-
-    /// The slash commands.
-    pub(crate) fn commands(&self) -> &[DefinitionFile] {
-        &self.commands
-    }
-
-    /// The skills.
-    pub(crate) fn skills(&self) -> &[DefinitionFile] {
-        &self.skills
-    }
-
-    /// All that is defined in files of their own.
-    fn definitions(&self) -> impl Iterator<Item = &DefinitionFile> {
-        self.agents.iter().chain(&self.commands).chain(&self.skills)
+    /// The definitions of a kind.
+    pub(crate) fn definitions(&self, wanted: DefinitionKind) -> Vec<DefinitionFile> {
+        let of_kind = self.definitions.iter().filter(|(kind, _)| *kind == wanted);
+        of_kind.map(|(_, file)| file.clone()).collect()
     }
 
     /// The names of the ones that are there, for people.
     pub(crate) fn names(&self) -> Vec<String> {
         let settings = self.settings.iter().map(|(kind, _)| *kind).collect();
-        names(&self.root, settings, self.definitions().map(|file| file.path.as_path()))
+        names(&self.root, settings, self.definitions.iter().map(|(_, file)| file.path.as_path()))
     }
 
     /// A digest over the names, the lengths and the content.
@@ -210,7 +217,7 @@ impl RepoFiles {
         for (kind, bytes) in &self.settings {
             add(kind.name().as_bytes(), Some(bytes));
         }
-        for file in self.definitions() {
+        for (_, file) in &self.definitions {
             let name = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
             add(name.as_os_str().as_bytes(), file.content.as_deref().ok());
         }
@@ -218,37 +225,12 @@ impl RepoFiles {
     }
 }
 
-/// The directories in which a repo may define agent types. Where the "repo" is the user's home, `.claude/agents` in it is
-/// the user's own and needs no trust.
-fn agent_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
-    directories(AGENT_DIRECTORIES, &paths.own_agent_directories(), root)
-}
-
-/// The same for slash commands.
-fn command_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
-    directories(COMMAND_DIRECTORIES, &paths.own_command_directories(), root)
-}
-
-/// The same for skills.
-fn skill_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
-    directories(SKILL_DIRECTORIES, &paths.own_skill_directories(), root)
-}
-
-fn directories(names: [&str; 2], own: &[PathBuf], root: &Path) -> Vec<PathBuf> {
-    let own: Vec<PathBuf> = own.iter().filter_map(|dir| dir.canonicalize().ok()).collect();
-    names
-        .iter()
-        .map(|name| root.join(name))
-        .filter(|dir| dir.canonicalize().is_ok_and(|dir| !own.contains(&dir)))
-        .collect()
-}
-
 /// The names of files below the root, in one line's worth: many files of a directory are only counted.
 fn names<'a>(root: &Path, settings: Vec<RepoFile>, files: impl Iterator<Item = &'a Path>) -> Vec<String> {
     let mut names: Vec<String> = settings.into_iter().map(|kind| kind.name().to_owned()).collect();
     let files: Vec<&Path> = files.filter_map(|path| path.strip_prefix(root).ok()).collect();
-    for directory in AGENT_DIRECTORIES.into_iter().chain(COMMAND_DIRECTORIES).chain(SKILL_DIRECTORIES) {
-        let here: Vec<&&Path> = files.iter().filter(|path| path.starts_with(directory)).collect();
+    for directory in DefinitionKind::ALL.into_iter().flat_map(DefinitionKind::places) {
+        let here: Vec<&&Path> = files.iter().filter(|path| path.starts_with(&directory)).collect();
         if here.len() > NAMED_AGENT_FILES {
             names.push(format!("{directory} ({} files)", here.len()));
         } else {
@@ -340,10 +322,10 @@ impl TrustStore {
             let there =
                 |kind: &RepoFile| kind.path(paths, root).is_some_and(|path| path.symlink_metadata().is_ok());
             let settings = RepoFile::ALL.into_iter().filter(there).collect();
-            let directories =
-                agent_directories(paths, root).into_iter().chain(command_directories(paths, root));
-            let mut files: Vec<PathBuf> = directories.flat_map(|dir| definitions::list(&dir)).collect();
-            files.extend(skill_directories(paths, root).iter().flat_map(|dir| definitions::list_skills(dir)));
+            let list = |kind: DefinitionKind| {
+                kind.directories(paths, root).into_iter().flat_map(move |dir| kind.list(&dir))
+            };
+            let files: Vec<PathBuf> = DefinitionKind::ALL.into_iter().flat_map(list).collect();
             let names = names(root, settings, files.iter().map(PathBuf::as_path));
             return Ok(if names.is_empty() { Trust::NoFiles } else { Trust::Untrusted(names) });
         };

@@ -17,7 +17,7 @@ use super::config::print_json;
 use crate::{
     report::Failure,
     settings::{self, Environment, Layer, Paths, Settings},
-    trust::{Removed, RepoFiles, Trust, TrustStore},
+    trust::{DefinitionKind, Removed, RepoFiles, Trust, TrustStore},
 };
 
 #[derive(Debug, Clone, Args)]
@@ -165,17 +165,17 @@ fn consequences(settings: &Settings) -> Vec<String> {
 
 /// One line for each agent type, each command and each skill, and for each file that is none.
 fn agent_types(files: &RepoFiles) -> Vec<String> {
-    let (definitions, problems) = definitions::parse_all(files.agents());
+    let (definitions, problems) = definitions::parse_all(&files.definitions(DefinitionKind::Agents));
     let described = definitions.iter().map(|definition| {
         let tools =
             definition.tools.as_ref().map_or_else(|| "all tools".to_owned(), |tools| tools.join(", "));
         let model = definition.model.as_deref().unwrap_or("the caller's model");
         format!("agent type {}: {}; {}", inert(&definition.name), inert(&tools), inert(model))
     });
-    let (commands, more) = crate::commands::custom::parse_all(files.commands());
+    let (commands, more) = crate::commands::custom::parse_all(&files.definitions(DefinitionKind::Commands));
     let commands =
         commands.into_iter().map(|command| format!("command /{}: {}", command.name, inert(&command.about)));
-    let (skills, still_more) = crate::skills::parse_all(files.skills());
+    let (skills, still_more) = crate::skills::parse_all(&files.definitions(DefinitionKind::Skills));
     let skills = skills.iter().map(|skill| format!("skill {}: {}", inert(&skill.name), inert(&skill.about)));
     let problems = problems.iter().chain(&more).chain(&still_more);
     let left_out = problems.map(|problem| format!("left out: {}", inert(problem)));

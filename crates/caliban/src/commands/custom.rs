@@ -1,9 +1,9 @@
 //! Commands that people write: `.caliban/commands/*.md` and `.claude/commands/*.md`. The body is a prompt, in which
 //! `$ARGUMENTS` and `$1` to `$9` stand for what was typed behind the name.
 
-use caliban_agent::definitions::{self, DefinitionFile};
+use caliban_agent::definitions::DefinitionFile;
 
-use crate::{settings::Loaded, trust::Trust};
+use crate::{settings::Loaded, trust::DefinitionKind};
 
 /// A command that somebody wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,12 +20,7 @@ pub(crate) struct Custom {
 /// The commands of the repo, when it is trusted, and the user's own; of two with one name the first wins. The second list
 /// says which files are none, and why.
 pub(crate) fn all(loaded: &Loaded) -> (Vec<Custom>, Vec<String>) {
-    let mut files = match &loaded.trust {
-        Trust::Trusted(files) => files.commands().to_vec(),
-        Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
-    };
-    files.extend(loaded.paths.own_command_directories().iter().flat_map(|dir| definitions::read(dir)));
-    parse_all(&files)
+    parse_all(&loaded.definitions(DefinitionKind::Commands))
 }
 
 /// The commands in these files, and which are none.

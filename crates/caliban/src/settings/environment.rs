@@ -16,6 +16,7 @@ use super::{
     layer::{Layer, Source},
     values::{BaseUrl, close_match, provider_names},
 };
+use crate::trust::DefinitionKind;
 
 /// Where Ollama listens when `OLLAMA_HOST` names no port.
 const OLLAMA_PORT: u16 = 11434;
@@ -234,27 +235,15 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
-    /// Where the user's own agent types are, the strongest first.
-    pub(crate) fn own_agent_directories(&self) -> Vec<PathBuf> {
-        let claude = self.home.as_ref().map(|home| home.join(".claude/agents"));
-        [self.config.join("agents")].into_iter().chain(claude).collect()
-    }
-
-    /// Where the user's own commands are, the strongest first.
-    pub(crate) fn own_command_directories(&self) -> Vec<PathBuf> {
-        let claude = self.home.as_ref().map(|home| home.join(".claude/commands"));
-        [self.config.join("commands")].into_iter().chain(claude).collect()
+    /// Where the user's own definitions of a kind are, the strongest first.
+    pub(crate) fn own_directories(&self, kind: DefinitionKind) -> Vec<PathBuf> {
+        let claude = self.home.as_ref().map(|home| home.join(".claude").join(kind.directory()));
+        [self.config.join(kind.directory())].into_iter().chain(claude).collect()
     }
 
     /// The user's settings of Claude Code.
     pub(crate) fn claude_settings(&self) -> Option<PathBuf> {
         self.home.as_ref().map(|home| home.join(".claude/settings.json"))
-    }
-
-    /// Where the user's own skills are, the strongest first.
-    pub(crate) fn own_skill_directories(&self) -> Vec<PathBuf> {
-        let claude = self.home.as_ref().map(|home| home.join(".claude/skills"));
-        [self.config.join("skills")].into_iter().chain(claude).collect()
     }
 
     /// The directory for everything about one repo: `<data>/repos/<hash>`.

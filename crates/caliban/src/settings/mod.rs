@@ -30,6 +30,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_agent::definitions::DefinitionFile;
 use caliban_permissions::SourcedRule;
 use serde::Deserialize as _;
 
@@ -41,7 +42,7 @@ pub(crate) use self::{
     permissions::parse_rule,
     schema::Settings,
 };
-use crate::trust::{RepoFile, RepoFiles, Trust};
+use crate::trust::{DefinitionKind, RepoFile, RepoFiles, Trust};
 
 /// The effective settings, with everything that was found out on the way.
 #[derive(Debug, Clone)]
@@ -68,6 +69,16 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// The files of a kind: the repo's when it is trusted, then the user's own.
+    pub(crate) fn definitions(&self, kind: DefinitionKind) -> Vec<DefinitionFile> {
+        let mut files = match &self.trust {
+            Trust::Trusted(files) => files.definitions(kind),
+            Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
+        };
+        files.extend(self.paths.own_directories(kind).iter().flat_map(|dir| kind.read(dir)));
+        files
+    }
+
     /// Where a value was set; an element of a list that adds up has its index as last step.
     pub(crate) fn source_of(&self, path: &[&str]) -> Source {
         source_of(&self.sources, path)
