@@ -19,13 +19,13 @@ use crate::{
     cli::AgentFlags,
     commands::{Forks, SessionCommands},
     compose::{ComposeRequest, WantedConversation, compose},
-    report::{Code, Failure, note},
+    report::{Code, Failure, Result, note},
     session_places::{FoundSession, Sessions},
     settings::{Environment, provider::Patience},
 };
 
 /// Serves the client that started us.
-pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result<Code, Failure> {
+pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result<Code> {
     let factory = Editor {
         flags: flags.clone(),
         environment: environment.clone(),
@@ -115,7 +115,7 @@ impl Editor {
         Ok(OpenedSession { agent: Box::new(agent), commands, goes_on })
     }
 
-    fn recorded(&self, cwd: &Path) -> Result<Vec<SessionInfo>, Failure> {
+    fn recorded(&self, cwd: &Path) -> Result<Vec<SessionInfo>> {
         // What was done in a directory that is gone is still on record, under its path.
         let root = if cwd.exists() { crate::settings::project_root(cwd)? } else { cwd.to_owned() };
         let sessions = Sessions::new(self.environment.paths()?.repo(&root));

@@ -5,16 +5,11 @@ use std::{io::Write, path::Path};
 use caliban_core::inert;
 
 use crate::{
-    report::{self, Failure},
+    report::{self, Result},
     settings::{Environment, Layer},
 };
 
-pub(crate) fn types(
-    json: bool,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+pub(crate) fn types(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<()> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     let (definitions, problems) = crate::compose::agent_types(&loaded);
     for note in loaded.notes.iter().chain(&problems) {

@@ -14,11 +14,11 @@ use caliban_permissions::Policy;
 
 use crate::{
     cli::{AgentFlags, Cli, Command},
-    report::Failure,
+    report::{Failure, Result},
 };
 
 /// Refuses a command line that asks for more than a process of an agent can have.
-pub(crate) fn check(cli: &Cli) -> Result<(), Failure> {
+pub(crate) fn check(cli: &Cli) -> Result<()> {
     let wants = match &cli.command {
         Some(Command::Trust(args)) if args.command.is_none() => Some("trust a repo"),
         Some(Command::Acp(args)) => wider(&args.agent),
@@ -47,7 +47,7 @@ fn wider(flags: &AgentFlags) -> Option<&'static str> {
 }
 
 /// A policy that is no wider than that of the agent above, if there is one.
-pub(crate) fn narrowed(mut own: Policy) -> Result<Policy, Failure> {
+pub(crate) fn narrowed(mut own: Policy) -> Result<Policy> {
     let agent = match ancestry::own() {
         Ancestry::Person => return Ok(own),
         Ancestry::Agents(agents) => agents.into_iter().next(),

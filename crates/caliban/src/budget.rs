@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     cli::budget::{BudgetCommand, Column},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::{Environment, Layer, Loaded, values::Usd},
 };
 
@@ -70,7 +70,7 @@ pub(crate) async fn budget(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     let mut ledger = open(&loaded).await?;
     let today = jiff::Zoned::now().date();
@@ -127,14 +127,14 @@ pub(crate) async fn tree_limits(places: &Places, id: AgentId) -> Option<Limits> 
 }
 
 /// Books what dead processes hold. While many others write, what they hold is shown as in flight instead.
-pub(crate) async fn settle_dead(ledger: &mut Ledger) -> Result<(), Failure> {
+pub(crate) async fn settle_dead(ledger: &mut Ledger) -> Result<()> {
     match caliban_agent::budget::settle_dead(ledger).await {
         Err(error) if error.is_busy() => Ok(()),
         settled => Ok(settled?),
     }
 }
 
-async fn open(loaded: &Loaded) -> Result<Ledger, Failure> {
+async fn open(loaded: &Loaded) -> Result<Ledger> {
     Ok(Ledger::open(&StoreUrl::sqlite(loaded.paths.data.join(FILE))).await?)
 }
 
@@ -191,7 +191,7 @@ impl ShownPool {
 }
 
 /// The day's pools.
-async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<Vec<ShownPool>, Failure> {
+async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<Vec<ShownPool>> {
     let budget = &loaded.settings.budget;
     let pools = [
         (Pool::Day(today), "all agents today".to_owned(), budget.per_day.limits()),
@@ -211,7 +211,7 @@ async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<V
     Ok(shown)
 }
 
-async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<ShownPool, Failure> {
+async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<ShownPool> {
     let id = find(ledger, name).await?;
     let state = ledger.pool(&Pool::Tree(id.clone()), Limits::NONE).await?;
     let name = format!("agent {}", id.short());
@@ -219,7 +219,7 @@ async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<ShownPool, Failure>
 }
 
 /// The account that a person means.
-async fn find(ledger: &mut Ledger, name: &str) -> Result<AccountId, Failure> {
+async fn find(ledger: &mut Ledger, name: &str) -> Result<AccountId> {
     let found = ledger.find_accounts(name).await?;
     // Its helpers begin with the same letters.
     let mut roots = found.iter().filter(|account| !account.id.short().contains('/'));
@@ -237,12 +237,7 @@ async fn find(ledger: &mut Ledger, name: &str) -> Result<AccountId, Failure> {
     }
 }
 
-async fn set(
-    ledger: &mut Ledger,
-    loaded: &Loaded,
-    whose: &str,
-    limits: Option<Limits>,
-) -> Result<String, Failure> {
+async fn set(ledger: &mut Ledger, loaded: &Loaded, whose: &str, limits: Option<Limits>) -> Result<String> {
     let (limit, words) = match whose {
         "day" => (SetLimit::Day, "all agents, each day".to_owned()),
         "repo" => (SetLimit::RepoDay(loaded.root.clone()), "the agents of this repo, each day".to_owned()),
@@ -265,7 +260,7 @@ fn in_words(limits: Option<Limits>, none: &str) -> String {
     format!("at most {}", all.join(" and "))
 }
 
-fn show(shown: &[ShownPool], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn show(shown: &[ShownPool], json: bool, out: &mut dyn Write) -> Result<()> {
     if json {
         return crate::fleet::json_line(&shown, out);
     }
@@ -287,7 +282,7 @@ fn money(micro_usd: u64, unpriced: u64) -> String {
     format!("{}{}", MicroUsd(micro_usd), if unpriced > 0 { "+?" } else { "" })
 }
 
-fn history(by: &[Column], lines: Vec<SpendingSum>, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn history(by: &[Column], lines: Vec<SpendingSum>, json: bool, out: &mut dyn Write) -> Result<()> {
     let sums: Vec<Sum> = lines.into_iter().map(Sum::from).collect();
     if json {
         return crate::fleet::json_line(&sums, out);

@@ -49,7 +49,7 @@ use crate::{
     commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
     mcp::{self, questions::Questions},
-    report::Failure,
+    report::{Failure, Result},
     session_places::{FoundSession, Sessions},
     settings::{
         Environment, Files, Loaded,
@@ -149,10 +149,7 @@ impl<'a> ComposeRequest<'a> {
 }
 
 /// Reads the settings and puts everything together.
-pub(crate) async fn compose(
-    environment: &Environment,
-    request: ComposeRequest<'_>,
-) -> Result<Composition, Failure> {
+pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'_>) -> Result<Composition> {
     let ComposeRequest {
         cwd,
         worktree,
@@ -406,7 +403,7 @@ impl Composition {
     }
 
     /// The kit of one agent, with the tools of MCP servers. Whole outputs are kept in the agent's directory.
-    pub(crate) fn kit(&mut self, mut wanted: WantedAgent) -> Result<Kit, Failure> {
+    pub(crate) fn kit(&mut self, mut wanted: WantedAgent) -> Result<Kit> {
         let outputs = wanted.directory.join(OUTPUTS);
         self.blueprint.foreign_tools = mcp::tools(&self.servers, &outputs, &self.workspace);
         self.blueprint.foreign_tools.extend(skills::tool(&self.skills));
@@ -426,7 +423,7 @@ impl Composition {
         mut self,
         which: WantedConversation,
         mailbox: Option<&broker::Identity>,
-    ) -> Result<Agent, Failure> {
+    ) -> Result<Agent> {
         let sessions = Sessions::new(self.repo_dir.clone());
         let (session, directory, is_old) = match which {
             WantedConversation::Old(found) => (found.id, found.directory, true),
@@ -509,14 +506,14 @@ pub(crate) fn agent_types(loaded: &Loaded) -> (Vec<Definition>, Vec<String>) {
     (definitions, problems)
 }
 
-fn named_type<'a>(definitions: &'a [Definition], name: &str) -> Result<&'a Definition, Failure> {
+fn named_type<'a>(definitions: &'a [Definition], name: &str) -> Result<&'a Definition> {
     definitions.iter().find(|definition| definition.name == name).ok_or_else(|| {
         Failure::new(format!("there is no agent type {name:?}")).hint("`caliban agents types` lists them")
     })
 }
 
 /// Our own program: it has a hidden mode that keeps the commands of tools and hooks.
-pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+pub(crate) fn own_program() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| Failure::new(format!("cannot find our own program: {error}")))
 }
 

@@ -12,15 +12,11 @@ use caliban_web::{Code as QrCode, Exposure, Programs, Reach, Ready, ServerOption
 use crate::{
     cli::dashboard::DashboardArgs,
     fleet, report,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::Environment,
 };
 
-pub(crate) async fn dashboard(
-    args: &DashboardArgs,
-    environment: &Environment,
-    cwd: &Path,
-) -> Result<Code, Failure> {
+pub(crate) async fn dashboard(args: &DashboardArgs, environment: &Environment, cwd: &Path) -> Result<Code> {
     let reach = Reach {
         tls_cert: args.tls_cert.clone(),
         tls_key: args.tls_key.clone(),

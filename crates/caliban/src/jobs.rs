@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     cli::jobs::JobsCommand,
     fleet::{Fleet, json::At},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::Environment,
 };
 
@@ -67,7 +67,7 @@ pub(crate) async fn jobs(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     let jobs = directory(environment, cwd)?;
     let all = detached::list(&jobs);
     match command {
@@ -80,11 +80,11 @@ pub(crate) async fn jobs(
 }
 
 /// Where the detached commands of the repo are recorded.
-fn directory(environment: &Environment, cwd: &Path) -> Result<PathBuf, Failure> {
+fn directory(environment: &Environment, cwd: &Path) -> Result<PathBuf> {
     Ok(Fleet::open(environment, cwd)?.places().base().join(detached::DIRECTORY))
 }
 
-fn list(all: &[DetachedRecord], jobs: &Path, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn list(all: &[DetachedRecord], jobs: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
     let listed: Vec<ListedJob<'_>> = all.iter().map(|record| ListedJob::new(record, jobs)).collect();
     if json {
         return crate::fleet::json_line(&listed, out);
@@ -109,7 +109,7 @@ fn left<'a>(all: &'a [DetachedRecord], jobs: &Path) -> Vec<&'a DetachedRecord> {
     all.iter().filter(|record| record.state(jobs) != DetachedState::Ended).collect()
 }
 
-fn named<'a>(all: &'a [DetachedRecord], ids: &[String]) -> Result<Vec<&'a DetachedRecord>, Failure> {
+fn named<'a>(all: &'a [DetachedRecord], ids: &[String]) -> Result<Vec<&'a DetachedRecord>> {
     let hint = "`caliban jobs list` lists them";
     let find = |id: &String| {
         let fitting: Vec<&DetachedRecord> =
@@ -123,12 +123,7 @@ fn named<'a>(all: &'a [DetachedRecord], ids: &[String]) -> Result<Vec<&'a Detach
     ids.iter().map(find).collect()
 }
 
-async fn stop(
-    wanted: &[&DetachedRecord],
-    jobs: &Path,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+async fn stop(wanted: &[&DetachedRecord], jobs: &Path, json: bool, out: &mut dyn Write) -> Result<Code> {
     let mut failed = None;
     for record in wanted {
         let was = record.state(jobs);

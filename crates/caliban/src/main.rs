@@ -40,7 +40,7 @@ use caliban_core::redact::Redactor;
 
 use crate::{
     cli::{Cli, Command},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::{Environment, file},
 };
 
@@ -98,7 +98,7 @@ fn holds_keys(cli: &Cli) -> bool {
 }
 
 /// Carries a command line out.
-fn run(cli: &Cli) -> Result<Code, Failure> {
+fn run(cli: &Cli) -> Result<Code> {
     let environment = Environment::of_process();
     let told = environment.clone();
     report::tell_panics(
@@ -164,7 +164,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
 }
 
 /// Runs a command that has agents in this process.
-fn run_agents(command: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
+fn run_agents(command: impl Future<Output = Result<Code>>) -> Result<Code> {
     runtime()?.block_on(async {
         let ended = command.await;
         telemetry::flush().await;
@@ -173,7 +173,7 @@ fn run_agents(command: impl Future<Output = Result<Code, Failure>>) -> Result<Co
 }
 
 /// The runtime of a command that needs one. One thread: a turn waits for the model, not for cores.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -181,7 +181,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Where the agent works: `-C`, else where the program was started.
-fn working_directory(cli: &Cli, environment: &Environment) -> Result<PathBuf, Failure> {
+fn working_directory(cli: &Cli, environment: &Environment) -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(|error| {
         Failure::new(format!("the working directory cannot be used: {}", file::words(&error)))
             .hint("it may have been removed: change to another one")
@@ -205,12 +205,12 @@ fn working_directory(cli: &Cli, environment: &Environment) -> Result<PathBuf, Fa
     }
 }
 
-fn print_version() -> Result<Code, Failure> {
+fn print_version() -> Result<Code> {
     writeln!(std::io::stdout(), "{}", cli::VERSION)?;
     Ok(Code::Done)
 }
 
-fn finish(result: Result<Code, Failure>) -> ExitCode {
+fn finish(result: Result<Code>) -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(failure) => {

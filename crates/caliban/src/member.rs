@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     broker::{Farewell, Identity, Postman},
-    report::Failure,
+    report::{Failure, Result},
 };
 
 /// A member at work. Ends with this.
@@ -26,7 +26,7 @@ pub(crate) struct Membership {
 
 impl Membership {
     /// Begins to bring mail into whatever session is opened, and to say what the sessions are at.
-    pub(crate) fn begin(identity: &Identity, sessions: &Arc<Sessions>) -> Result<Self, Failure> {
+    pub(crate) fn begin(identity: &Identity, sessions: &Arc<Sessions>) -> Result<Self> {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let path = member::socket(&identity.database_dir(), i64::from(pid));
         let (listener, bound) = bind(&path)?;
@@ -44,7 +44,7 @@ impl Drop for Membership {
     }
 }
 
-fn bind(path: &Path) -> Result<(tokio::net::UnixListener, Bound), Failure> {
+fn bind(path: &Path) -> Result<(tokio::net::UnixListener, Bound)> {
     let cannot = |why: String| Failure::new(format!("cannot listen at {}: {why}", path.display()));
     let directory = path.parent().unwrap_or(path);
     if directory.parent() == Some(&places::short_parent()) {

@@ -55,6 +55,9 @@ impl From<Code> for ExitCode {
     }
 }
 
+/// What a command, or a part of one, comes to.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// Why a command failed, worded for the person who gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {

@@ -24,7 +24,7 @@ use crate::{
     broker::Identity,
     cli::{Cli, Command, agents::AgentsCommand, run::OutputFormat},
     member::Membership,
-    report::{Code, Failure, note},
+    report::{Code, Failure, Result, note},
     session_places::Sessions,
     settings::{
         Environment, Layer,
@@ -61,7 +61,7 @@ pub(crate) fn is_wanted(cli: &Cli, environment: &Environment) -> bool {
 }
 
 /// Whether `caliban` opens the agent view: `ui.start = "agents"`, and neither a prompt nor a session is named.
-pub(crate) fn starts_with_agents(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<bool, Failure> {
+pub(crate) fn starts_with_agents(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<bool> {
     if cli.run.prompt().is_some()
         || cli.run.member.is_some()
         || cli.run.resume.is_some()
@@ -74,7 +74,7 @@ pub(crate) fn starts_with_agents(cli: &Cli, environment: &Environment, cwd: &Pat
 }
 
 /// Opens the screen until the person leaves.
-pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code> {
     cli.agent.check_dirs(cwd)?;
     let cwd = std::path::absolute(cwd)?;
     let root = crate::settings::project_root(&cwd)?;
@@ -265,7 +265,7 @@ pub(crate) fn ended(left: &ScreenEnd) -> Code {
 }
 
 /// The session that is opened.
-fn which(cli: &Cli, sessions: &Sessions) -> Result<SessionChoice, Failure> {
+fn which(cli: &Cli, sessions: &Sessions) -> Result<SessionChoice> {
     match (&cli.run.resume, cli.run.continue_last) {
         (Some(id), _) => Ok(SessionChoice::Load(sessions.find(id)?.id.to_string())),
         (None, true) => {

@@ -14,7 +14,7 @@ use caliban_core::{
     spec::SpawnSpec,
 };
 
-use crate::report::Failure;
+use crate::report::{Failure, Result};
 
 /// The sessions of one repo.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ impl Sessions {
     }
 
     /// A new id and its directory, which nobody else has. Says in a file which repo this is about.
-    pub(crate) fn create(&self, repo: &Path) -> Result<(AgentId, PathBuf), Failure> {
+    pub(crate) fn create(&self, repo: &Path) -> Result<(AgentId, PathBuf)> {
         let parent = self.repo_dir.join("sessions");
         let cannot = |error: io::Error| {
             Failure::new(format!("cannot make a session in {}: {error}", parent.display()))
@@ -115,22 +115,22 @@ impl Sessions {
     }
 
     /// The one that an id, or the beginning of one, means.
-    pub(crate) fn find(&self, query: &str) -> Result<FoundSession, Failure> {
+    pub(crate) fn find(&self, query: &str) -> Result<FoundSession> {
         find(self.list(), query)
     }
 
     /// The same among the background agents, too, whose directories are sessions, also when they are archived.
-    pub(crate) fn find_any(&self, query: &str) -> Result<FoundSession, Failure> {
+    pub(crate) fn find_any(&self, query: &str) -> Result<FoundSession> {
         find([Shelf::Sessions, Shelf::Agents, Shelf::Archive].map(|shelf| self.on(shelf)).concat(), query)
     }
 
     /// The same among those that `sessions rm` may remove: a background agent that the fleet knows is the fleet's.
-    pub(crate) fn find_removable(&self, query: &str) -> Result<FoundSession, Failure> {
+    pub(crate) fn find_removable(&self, query: &str) -> Result<FoundSession> {
         find([Shelf::Sessions, Shelf::Archive].map(|shelf| self.on(shelf)).concat(), query)
     }
 
     /// The archived agent that had a label. Of several that had it, each is found by its id.
-    pub(crate) fn find_archived(&self, label: &str) -> Result<Option<FoundSession>, Failure> {
+    pub(crate) fn find_archived(&self, label: &str) -> Result<Option<FoundSession>> {
         let had_it = |found: &FoundSession| label_of(&found.directory).is_some_and(|own| own == label);
         let mut found: Vec<FoundSession> = self.on(Shelf::Archive).into_iter().filter(had_it).collect();
         match found.len() {
@@ -153,7 +153,7 @@ pub(crate) fn label_of(directory: &Path) -> Option<String> {
     Some(SpawnSpec::from_json(&spec).ok()?.label?.as_str().to_owned())
 }
 
-fn find(sessions: Vec<FoundSession>, query: &str) -> Result<FoundSession, Failure> {
+fn find(sessions: Vec<FoundSession>, query: &str) -> Result<FoundSession> {
     let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
     let id = resolve(query, candidates).map_err(|error| match error {
         ResolveError::Unknown { query } => Failure::new(format!("there is no session {query:?}"))
@@ -182,7 +182,7 @@ fn found(directory: &Path) -> Option<FoundSession> {
     Some(FoundSession { id, directory: directory.to_owned(), changed: meta.modified().ok()? })
 }
 
-fn new_id() -> Result<AgentId, Failure> {
+fn new_id() -> Result<AgentId> {
     let bytes = caliban_contract::random().map_err(|error| Failure::new(error.to_string()))?;
     Ok(AgentId::from_random(bytes))
 }

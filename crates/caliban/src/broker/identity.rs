@@ -19,7 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{frame, limits::DESCRIPTION_CHARS, store_url, worded};
-use crate::{report::Failure, settings::Environment};
+use crate::{
+    report::{Failure, Result},
+    settings::Environment,
+};
 
 /// The file in the agent's directory.
 const FILE: &str = "broker.json";
@@ -59,7 +62,7 @@ impl Identity {
         id: &str,
         directory: &Path,
         environment: &Environment,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>> {
         let Some(session) = &spec.broker_session else { return Ok(None) };
         let url = store_url(environment, &spec.cwd)?;
         let speaker =
@@ -71,11 +74,7 @@ impl Identity {
     }
 
     /// The identity of the member of a team in whose pane this process is the first.
-    pub(crate) async fn of_member(
-        given: &str,
-        environment: &Environment,
-        cwd: &Path,
-    ) -> Result<Self, Failure> {
+    pub(crate) async fn of_member(given: &str, environment: &Environment, cwd: &Path) -> Result<Self> {
         let url = store_url(environment, cwd)?;
         // It is only looked at.
         let nobody = Speaker::Only(Vec::new());
@@ -148,7 +147,7 @@ pub(crate) fn leave_for_good(directory: &Path) -> impl Future<Output = Result<()
 }
 
 /// The member that this process is placed as, and its session.
-async fn member_here(broker: &mut Broker, given: &str) -> Result<(Agent, Session), Failure> {
+async fn member_here(broker: &mut Broker, given: &str) -> Result<(Agent, Session)> {
     let refused = || {
         Failure::usage("this process is not in the pane of the member that --member names")
             .hint("cafleet member create --coding-agent caliban starts it")
@@ -172,7 +171,7 @@ async fn join(
     spec: &SpawnSpec,
     id: &str,
     directory: &Path,
-) -> Result<Option<Identity>, Failure> {
+) -> Result<Option<Identity>> {
     let refused = |error: BrokerError| match error {
         BrokerError::Store(error) => worded(&error),
         error => super::no_session(&error.to_string()),

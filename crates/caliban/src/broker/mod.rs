@@ -25,7 +25,10 @@ pub(crate) use postman::{Farewell, Postman, Settled};
 pub(crate) use tools::tool_names;
 pub(crate) use tools::tools;
 
-use crate::{report::Failure, settings::Environment};
+use crate::{
+    report::{Failure, Result},
+    settings::Environment,
+};
 
 /// The database below the home directory when the environment names none, as `cafleet` has it.
 const DEFAULT_DATABASE: &str = ".local/share/cafleet/registry.db";
@@ -61,7 +64,7 @@ impl SenderRole {
 }
 
 /// Where the broker's store is. A relative address counts from `cwd`.
-pub(crate) fn store_url(environment: &Environment, cwd: &Path) -> Result<StoreUrl, Failure> {
+pub(crate) fn store_url(environment: &Environment, cwd: &Path) -> Result<StoreUrl> {
     if let Some(url) = environment.text(DATABASE_VARIABLE)? {
         return StoreUrl::parse(url, cwd)
             .map_err(|error| Failure::new(format!("{DATABASE_VARIABLE}: {error}")));
@@ -78,7 +81,7 @@ pub(crate) async fn living_session(
     cwd: &Path,
     given: &str,
     label: Option<&str>,
-) -> Result<SessionId, Failure> {
+) -> Result<SessionId> {
     if label.is_some_and(|label| label.eq_ignore_ascii_case(ADMINISTRATOR)) {
         return Err(Failure::usage("no agent of a broker session may be called administrator")
             .hint("choose another --label"));

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::report::Failure;
+use crate::report::Result;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -63,7 +63,7 @@ complete -c caliban -f -k -a '(__caliban_complete)'
 
 /// Prints the completions. In bash, zsh and fish they ask the program itself (`complete.rs`); for the others all that does
 /// not change is written out.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     match args.shell {
         Shell::Bash => script.extend_from_slice(BASH.as_bytes()),

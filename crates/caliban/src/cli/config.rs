@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::AgentFlags;
 use crate::{
-    report::{self, Failure},
+    report::{self, Failure, Result},
     settings::{
         self, Environment, Loaded,
         provider::Choice,
@@ -60,14 +60,14 @@ pub(crate) fn config(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match command {
         ConfigCommand::Show(args) => show(args, environment, cwd, out),
         ConfigCommand::Path { json } => path(*json, environment, cwd, out),
     }
 }
 
-fn show(args: &ShowArgs, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+fn show(args: &ShowArgs, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<()> {
     let loaded = settings::load(environment, cwd, (&args.agent.setup(cwd)).into())?;
     let choice = match loaded.choose() {
         Ok(Choice::IfRunning(target)) => {
@@ -107,7 +107,7 @@ struct SettingsFile {
     state: &'static str,
 }
 
-fn path(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+fn path(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<()> {
     let loaded = settings::load(environment, cwd, settings::Layer::default())?;
     let files = files(&loaded);
     if json {
@@ -145,7 +145,7 @@ fn files(loaded: &Loaded) -> Vec<SettingsFile> {
 }
 
 /// Prints a value as JSON, indented, with a line end.
-pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
     writeln!(out, "{text}")?;
     Ok(())

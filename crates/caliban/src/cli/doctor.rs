@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::{AgentFlags, config::print_json};
 use crate::{
-    report::{Code, Failure},
+    report::{Code, Result},
     settings::{
         self, Environment, Loaded, Paths, SettingsError, file,
         provider::{Choice, ModelTarget, ProviderEndpoint, nothing_set},
@@ -119,7 +119,7 @@ pub(crate) fn doctor(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     let mut checks = vec![("git", git(environment)), ("bash", bash(environment))];
     match environment.paths() {
         Ok(paths) => checks.extend([("data", data(&paths)), ("disk", disk(&paths))]),

@@ -4,7 +4,10 @@ use std::{io::Write as _, path::PathBuf};
 
 use clap::Args;
 
-use crate::{report::Failure, settings::file};
+use crate::{
+    report::{Failure, Result},
+    settings::file,
+};
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -18,7 +21,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the manual page, or writes all of them.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn man(args: &ManArgs) -> Result<()> {
     let command = super::whole();
     if let Some(dir) = &args.dir {
         let cannot = |error: std::io::Error| {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{config::print_json, doctor::connect};
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{
         self, Environment, Loaded, Source,
         provider::{Choice, ProviderEndpoint},
@@ -94,7 +94,7 @@ pub(crate) fn models(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let loaded = settings::load(environment, cwd, settings::Layer::default())?;
     let part = args.part.as_deref().unwrap_or_default().to_lowercase();
     let models: Vec<Model> = models::all()

@@ -14,7 +14,7 @@ use clap::{
 };
 
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::values::{Usd, provider_names},
 };
 
@@ -165,7 +165,7 @@ impl AgentFlags {
     }
 
     /// Refuses a directory that is not there: it is mistyped, and would be granted without a word.
-    pub(crate) fn check_dirs(&self, cwd: &Path) -> Result<(), Failure> {
+    pub(crate) fn check_dirs(&self, cwd: &Path) -> Result<()> {
         match self.add_dir.iter().map(|dir| cwd.join(dir)).find(|dir| !dir.is_dir()) {
             Some(missing) => {
                 let text = format!("--add-dir: there is no directory {}", missing.display());

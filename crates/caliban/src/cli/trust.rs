@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::print_json;
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{self, Environment, Layer, Paths, Settings},
     trust::{DefinitionKind, Removed, RepoFiles, Trust, TrustStore},
 };
@@ -71,7 +71,7 @@ pub(crate) async fn trust(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match &args.command {
         None => add(environment, &cwd.join(args.path.as_deref().unwrap_or(Path::new(""))), out).await,
         Some(TrustCommand::List { json }) => list(environment, *json, out),
@@ -81,7 +81,7 @@ pub(crate) async fn trust(
     }
 }
 
-async fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+async fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<()> {
     let paths = environment.paths()?;
     let root = settings::project_root(dir)?;
     let files = RepoFiles::read(&paths, &root)?;
@@ -105,7 +105,7 @@ async fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Resu
 }
 
 /// Accepts the programs that the repo makes git run; one line for each.
-async fn accept_git_programs(paths: &Paths, root: &Path) -> Result<Vec<String>, Failure> {
+async fn accept_git_programs(paths: &Paths, root: &Path) -> Result<Vec<String>> {
     if root.join(".git").symlink_metadata().is_err() {
         return Ok(Vec::new());
     }
@@ -182,7 +182,7 @@ fn agent_types(files: &RepoFiles) -> Vec<String> {
     described.chain(commands).chain(skills).chain(left_out).collect()
 }
 
-fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<()> {
     /// One line of the list.
     #[derive(serde::Serialize)]
     struct Entry {
@@ -213,7 +213,7 @@ fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-fn remove(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+fn remove(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<()> {
     let paths = environment.paths()?;
     // A repo that is gone can still be forgotten: then its path has to be given as it was.
     let root = settings::project_root(dir).unwrap_or_else(|_| dir.to_owned());

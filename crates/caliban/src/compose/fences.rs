@@ -16,7 +16,7 @@ use caliban_permissions::Policy;
 
 use super::own_program;
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{Loaded, schema::FenceNetwork},
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn program_fence(
     env: &Variables,
     profile: Profile,
     worktree: Option<&Path>,
-) -> Result<Option<Fence>, Failure> {
+) -> Result<Option<Fence>> {
     if profile == Profile::None {
         return Ok(None);
     }
@@ -42,7 +42,7 @@ pub(super) fn fences(
     env: &Variables,
     helper: PathBuf,
     is_background: bool,
-) -> Result<Fences, Failure> {
+) -> Result<Fences> {
     let settings = &loaded.settings;
     let usual = if is_background { Sandbox::Required } else { Sandbox::Auto };
     let sandbox = settings.sandbox.unwrap_or(usual);

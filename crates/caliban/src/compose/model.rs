@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::spending::ledger;
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{
         Environment, Loaded,
         provider::{Choice, ModelTarget, Patience, ProviderEndpoint, nothing_set},
@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// Whether somebody would answer, as far as that can be told without asking them.
-pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
+pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<()> {
     let target = decide(loaded).await?;
     provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), Standing::Attended))
         .map(drop)
 }
 
-pub(super) async fn decide(loaded: &Loaded) -> Result<ModelTarget, Failure> {
+pub(super) async fn decide(loaded: &Loaded) -> Result<ModelTarget> {
     match loaded.choose()? {
         Choice::Use(target) => Ok(target),
         Choice::IfRunning(target) => match &target.endpoint {
@@ -46,7 +46,7 @@ pub(super) fn provider(
     patience: Patience,
     limit: Option<Duration>,
     (ledger, standing): (&MachineLedger, Standing),
-) -> Result<Arc<dyn Provider>, Failure> {
+) -> Result<Arc<dyn Provider>> {
     let mut config = governed(loaded, target, environment, patience, (ledger, standing));
     if let Some(limit) = limit {
         config.retry.patience = config.retry.patience.min(limit);
@@ -79,7 +79,7 @@ pub(super) fn claude_names(target: &ModelTarget) -> &'static str {
     }
 }
 
-pub(super) async fn model(target: &ModelTarget, provider: &dyn Provider) -> Result<String, Failure> {
+pub(super) async fn model(target: &ModelTarget, provider: &dyn Provider) -> Result<String> {
     if let Some(model) = &target.model {
         return Ok(model_alias::resolved(&model.value, claude_names(target)));
     }

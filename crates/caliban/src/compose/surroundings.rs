@@ -8,7 +8,7 @@ use std::{
 use caliban_worktrees::{GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Failure;
+use crate::report::{Failure, Result};
 
 /// How long the repository is looked at before a run begins.
 pub(super) const GLANCE_TIME: Duration = Duration::from_millis(1_500);
@@ -41,7 +41,7 @@ pub(super) fn users_files(home: &Path) -> Vec<PathBuf> {
 
 /// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is
 /// the part below `cwd` that only this tree may have.
-pub(super) fn same_place(tree: &Path, cwd: &Path, missing: &Path, root: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn same_place(tree: &Path, cwd: &Path, missing: &Path, root: &Path) -> Result<PathBuf> {
     let below = canonical(cwd)?.strip_prefix(canonical(root)?).map(|below| tree.join(below));
     let places = below.ok().into_iter().flat_map(|place| [place.join(missing), place]);
     let mut places = places.filter_map(|place| place.canonicalize().ok());
@@ -50,6 +50,6 @@ pub(super) fn same_place(tree: &Path, cwd: &Path, missing: &Path, root: &Path) -
     Ok(found.unwrap_or_else(|| tree.to_owned()))
 }
 
-pub(super) fn canonical(path: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| Failure::new(format!("cannot work in {}: {error}", path.display())))
 }

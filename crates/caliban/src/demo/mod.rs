@@ -12,7 +12,7 @@ use caliban_core::lifecycle::State;
 
 use self::stage::Stage;
 use crate::{
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::Environment,
 };
 
@@ -20,7 +20,7 @@ use crate::{
 const SCENE_LIMIT: Duration = Duration::from_secs(90);
 
 /// Plays it. Whatever happens, nothing stays behind.
-pub(crate) async fn demo(environment: &Environment) -> Result<Code, Failure> {
+pub(crate) async fn demo(environment: &Environment) -> Result<Code> {
     let stage = Stage::set(environment)?;
     let played = tokio::select! {
         played = play(&stage) => played.map(|()| Code::Done),
@@ -32,7 +32,7 @@ pub(crate) async fn demo(environment: &Environment) -> Result<Code, Failure> {
     Ok(code)
 }
 
-async fn play(stage: &Stage) -> Result<(), Failure> {
+async fn play(stage: &Stage) -> Result<()> {
     stage.say("A scratch repo with a bug in it.")?;
     if stage.try_run("sh", &["test.sh"]).await? {
         return Err(Failure::new("the demo's project has no bug in it"));

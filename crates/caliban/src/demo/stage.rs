@@ -21,7 +21,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{process::Command, time::Instant};
 
 use super::Scene;
-use crate::{fleet::Fleet, report::Failure, settings::Environment};
+use crate::{
+    fleet::Fleet,
+    report::{Failure, Result},
+    settings::Environment,
+};
 
 const TYPED: Style = Style::new().bold();
 const SAID: Style = AnsiColor::Cyan.on_default();
@@ -55,7 +59,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Sets it up.
-    pub(super) fn set(outer: &Environment) -> Result<Self, Failure> {
+    pub(super) fn set(outer: &Environment) -> Result<Self> {
         for program in ["git", "sh"] {
             if outer.find_program(program).is_none() {
                 return Err(Failure::new(format!("the demo needs {program}, which is not on PATH")));
@@ -72,7 +76,7 @@ impl Stage {
         made.map(|()| stage)
     }
 
-    fn build(&self) -> Result<(), Failure> {
+    fn build(&self) -> Result<()> {
         let at = |path: &str| self.root.join(path);
         let write = |path: PathBuf, text: &str| {
             let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
@@ -117,7 +121,7 @@ impl Stage {
     }
 
     /// A line for the person who looks on.
-    pub(super) fn say(&self, line: &str) -> Result<(), Failure> {
+    pub(super) fn say(&self, line: &str) -> Result<()> {
         let mut out = anstream::stdout().lock();
         writeln!(out, "\n{SAID}# {line}{SAID:#}")?;
         out.flush()?;
@@ -125,7 +129,7 @@ impl Stage {
     }
 
     /// Runs a command; it must succeed.
-    pub(super) async fn run(&self, program: &str, args: &[&str]) -> Result<(), Failure> {
+    pub(super) async fn run(&self, program: &str, args: &[&str]) -> Result<()> {
         match self.try_run(program, args).await? {
             true => Ok(()),
             false => Err(Failure::new(format!("`{program} {}` failed", args.join(" ")))),
@@ -133,7 +137,7 @@ impl Stage {
     }
 
     /// Runs a command; whether it succeeded.
-    pub(super) async fn try_run(&self, program: &str, args: &[&str]) -> Result<bool, Failure> {
+    pub(super) async fn try_run(&self, program: &str, args: &[&str]) -> Result<bool> {
         self.show(program, args)?;
         let status = self.command(Path::new(program), args).status().await;
         let status = status.map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
@@ -141,7 +145,7 @@ impl Stage {
     }
 
     /// Runs ourselves; it must succeed.
-    pub(super) async fn caliban(&self, args: &[&str]) -> Result<(), Failure> {
+    pub(super) async fn caliban(&self, args: &[&str]) -> Result<()> {
         match self.try_caliban(args).await? {
             true => Ok(()),
             false => Err(Failure::new(format!("`caliban {}` failed", args.join(" ")))),
@@ -149,19 +153,19 @@ impl Stage {
     }
 
     /// Runs ourselves; whether it succeeded.
-    pub(super) async fn try_caliban(&self, args: &[&str]) -> Result<bool, Failure> {
+    pub(super) async fn try_caliban(&self, args: &[&str]) -> Result<bool> {
         self.show("caliban", args)?;
         Ok(self.command(&self.program, args).status().await?.success())
     }
 
     /// What the daemon says of an agent.
-    pub(super) async fn agent(&self, label: &str) -> Result<AgentRow, Failure> {
+    pub(super) async fn agent(&self, label: &str) -> Result<AgentRow> {
         let fleet = Fleet::open(&self.environment, &self.repo())?;
         fleet.client().await?.show(label).await.map_err(|error| Failure::new(error.to_string()))
     }
 
     /// Kills a process, by our own hand: not every machine has a program for it.
-    pub(super) fn kill_hard(&self, pid: u32) -> Result<(), Failure> {
+    pub(super) fn kill_hard(&self, pid: u32) -> Result<()> {
         self.show("kill", &["-9", &pid.to_string()])?;
         let process = Pid::from_raw(pid.cast_signed());
         let process = process.ok_or_else(|| Failure::new(format!("{pid} is no process")))?;
@@ -170,14 +174,14 @@ impl Stage {
     }
 
     /// The daemon's process.
-    pub(super) async fn daemon_pid(&self) -> Result<u32, Failure> {
+    pub(super) async fn daemon_pid(&self) -> Result<u32> {
         let fleet = Fleet::open(&self.environment, &self.repo())?;
         let status = fleet.client().await?.status().await;
         Ok(status.map_err(|error| Failure::new(error.to_string()))?.pid)
     }
 
     /// Shows the list as it changes, until the fleet is so.
-    pub(super) async fn watch(&self, limit: Duration, is_so: Scene) -> Result<(), Failure> {
+    pub(super) async fn watch(&self, limit: Duration, is_so: Scene) -> Result<()> {
         let args = ["agents", "list", "--watch"];
         self.show("caliban", &args)?;
         let mut watch = self.command(&self.program, &args).spawn()?;
@@ -191,7 +195,7 @@ impl Stage {
         seen.map_err(|_| Failure::new(format!("the agents are not there after {} s", limit.as_secs())))?
     }
 
-    async fn until(&self, is_so: Scene) -> Result<(), Failure> {
+    async fn until(&self, is_so: Scene) -> Result<()> {
         let fleet = Fleet::open(&self.environment, &self.repo())?;
         let client = fleet.client().await?;
         let broken = |error: caliban_control::ClientError| Failure::new(error.to_string());
@@ -218,7 +222,7 @@ impl Stage {
     }
 
     /// Ends everything and removes the place; says what was left to do.
-    pub(super) async fn clear(&self) -> Result<(), Failure> {
+    pub(super) async fn clear(&self) -> Result<()> {
         // The daemon is asked first: it ends agents with all that they started.
         if let Ok(fleet) = Fleet::open(&self.environment, &self.repo())
             && let Ok(mut client) = Client::connect(fleet.places()).await
@@ -270,7 +274,7 @@ impl Stage {
         command
     }
 
-    fn show(&self, program: &str, args: &[&str]) -> Result<(), Failure> {
+    fn show(&self, program: &str, args: &[&str]) -> Result<()> {
         let quote = |arg: &&str| if arg.contains(' ') { format!("\"{arg}\"") } else { (*arg).to_owned() };
         let args: Vec<String> = args.iter().map(quote).collect();
         let mut out = anstream::stdout().lock();
@@ -281,7 +285,7 @@ impl Stage {
 }
 
 /// A new directory that nobody else can look into.
-fn fresh(temporary: &Path) -> Result<PathBuf, Failure> {
+fn fresh(temporary: &Path) -> Result<PathBuf> {
     let name = caliban_contract::random_hex::<4>().map_err(|error| Failure::new(error.to_string()))?;
     let root = temporary.join(format!("caliban-demo-{name}"));
     let made = fs::DirBuilder::new().mode(0o700).create(&root).and_then(|()| root.canonicalize());

@@ -26,7 +26,7 @@ use super::{
     row::{self, ShownAgent},
     say,
 };
-use crate::report::{Code, Failure};
+use crate::report::{Code, Failure, Result};
 
 /// How long a daemon may take to answer before its registry is read instead.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -60,7 +60,7 @@ struct There<'a> {
     agent: ShownAgent<'a>,
 }
 
-pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {
     let fleets = find(fleet, None, &mut say).await?;
     let now = caliban_contract::wall_ms();
     if json {
@@ -87,7 +87,7 @@ struct AskedThere<'a> {
 }
 
 /// What the agents of all repos ask. The numbers are those of each repo.
-pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {
     let asked = open_in(find(fleet, None, &mut say).await?);
     if json {
         let all: Vec<AskedThere<'_>> = asked
@@ -114,7 +114,7 @@ pub(super) async fn questions(
     fleet: &Fleet<'_>,
     only: Option<&Path>,
     told: &mut BTreeSet<String>,
-) -> Result<Vec<(PathBuf, Vec<Numbered>)>, Failure> {
+) -> Result<Vec<(PathBuf, Vec<Numbered>)>> {
     let mut tell = |line: &str| {
         if told.insert(line.to_owned()) {
             say(line);
@@ -168,7 +168,7 @@ async fn find(
     fleet: &Fleet<'_>,
     only: Option<&Path>,
     tell: &mut (dyn FnMut(&str) + Send),
-) -> Result<Vec<RepoFleet>, Failure> {
+) -> Result<Vec<RepoFleet>> {
     let sources = place_sources(fleet.environment)?;
     let parent = sources.data.join("repos");
     let mut found = Vec::new();

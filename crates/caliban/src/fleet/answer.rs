@@ -20,28 +20,19 @@ use super::{
 };
 use crate::{
     cli::fleet::{ApproveArgs, DenyArgs},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// Where it cannot be noted what was shown: a question that is younger is not answered by the agent's name.
 const READING_TIME: Duration = Duration::from_secs(5);
 
-pub(super) async fn approve(
-    fleet: &Fleet<'_>,
-    args: &ApproveArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn approve(fleet: &Fleet<'_>, args: &ApproveArgs, out: &mut dyn Write) -> Result<Code> {
     let asked = find(fleet, &args.ask).await?;
     let answer = if args.always { Answer::Always } else { Answer::Once };
     answered(fleet, &asked, answer, out).await
 }
 
-async fn answered(
-    fleet: &Fleet<'_>,
-    asked: &Numbered,
-    answer: Answer,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+async fn answered(fleet: &Fleet<'_>, asked: &Numbered, answer: Answer, out: &mut dyn Write) -> Result<Code> {
     check(asked, &answer)?;
     give(fleet, &asked.agent.to_string(), &asked.ask, answer.clone()).await?;
     writeln!(out, "{}", told(asked, &answer))?;
@@ -49,7 +40,7 @@ async fn answered(
 }
 
 /// Whether the question can be answered so.
-pub(super) fn check(asked: &Numbered, answer: &Answer) -> Result<(), Failure> {
+pub(super) fn check(asked: &Numbered, answer: &Answer) -> Result<()> {
     if *answer == Answer::Always && asked.ask.suggestions.is_empty() {
         return Err(Failure::usage(format!("there is no rule that would allow {} always", what(asked)))
             .hint(format!("allow it once: caliban approve {}", approvals::name(asked))));
@@ -71,14 +62,14 @@ pub(super) fn told(asked: &Numbered, answer: &Answer) -> String {
     format!("{how} for {}: {}{rules}", who(asked), what(asked))
 }
 
-pub(super) async fn deny(fleet: &Fleet<'_>, args: &DenyArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn deny(fleet: &Fleet<'_>, args: &DenyArgs, out: &mut dyn Write) -> Result<Code> {
     let asked = find(fleet, &args.ask).await?;
     answered(fleet, &asked, Answer::No(args.reason.clone()), out).await
 }
 
 /// The question that a number, or an agent with one question, means. An answer is to what was shown: a question of the
 /// agent's that nobody was shown is shown now, and not answered.
-async fn find(fleet: &Fleet<'_>, query: &str) -> Result<Numbered, Failure> {
+async fn find(fleet: &Fleet<'_>, query: &str) -> Result<Numbered> {
     let asked = pick(fleet, approvals::open(fleet, Showing::None).await?, query).await?;
     let is_number = asked.number.is_some_and(|number| query.parse() == Ok(number));
     if is_number || asked.was_shown {
@@ -104,7 +95,7 @@ async fn find(fleet: &Fleet<'_>, query: &str) -> Result<Numbered, Failure> {
 }
 
 /// The one among the open ones.
-pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) -> Result<Numbered, Failure> {
+pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) -> Result<Numbered> {
     let number: Option<u64> = query.parse().ok();
     if let Some(found) = number.and_then(|number| open.iter().find(|asked| asked.number == Some(number))) {
         return Ok(found.clone());
@@ -136,7 +127,7 @@ pub(super) async fn give(
     agent: &str,
     asked: &records::AskRecord,
     answer: Answer,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut client = fleet.client().await?;
     fleet.wake(&mut client, agent).await?;
     let (ask, digest) = (asked.id.clone(), asked.digest.clone());
@@ -159,7 +150,7 @@ pub(super) async fn give(
 
 /// The question of this id that was asked last, as the transcript in an agent's directory has it. A sub-agent's is in its
 /// own transcript.
-pub(super) fn asked_in(agent: &Path, id: &str) -> Result<Option<Ask>, Failure> {
+pub(super) fn asked_in(agent: &Path, id: &str) -> Result<Option<Ask>> {
     let sub = id.split_once(':').map(|(session, _)| agent.join("sub").join(session));
     let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| agent.to_owned());
     let mut found = None;

@@ -11,14 +11,10 @@ use super::{
 };
 use crate::{
     cli::fleet::ApprovalsArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
-pub(super) async fn approvals(
-    fleet: &Fleet<'_>,
-    args: &ApprovalsArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn approvals(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn Write) -> Result<Code> {
     if args.watch {
         return approvals_watch::watch(fleet, args, out).await;
     }
@@ -78,7 +74,7 @@ pub(super) fn is_cut(asked: &Numbered) -> bool {
 }
 
 /// The whole call, as the transcript has it.
-pub(super) fn recorded(asked: &Numbered) -> Result<String, Failure> {
+pub(super) fn recorded(asked: &Numbered) -> Result<String> {
     let Some(ask) = answer::asked_in(&asked.dir, &asked.ask.id)? else {
         return Err(Failure::new(format!(
             "the transcript of {} does not have the question yet",
@@ -89,7 +85,7 @@ pub(super) fn recorded(asked: &Numbered) -> Result<String, Failure> {
 }
 
 /// One call, all of it.
-fn whole(asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
+fn whole(asked: &Numbered, out: &mut dyn Write) -> Result<Code> {
     let call = recorded(asked)?;
     writeln!(out, "{}  {}\n{call}", number(asked), who(asked))?;
     super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", name(asked)));
@@ -97,7 +93,7 @@ fn whole(asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
 }
 
 /// All open questions of this repo's agents.
-pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numbered>, Failure> {
+pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numbered>> {
     let rows = fleet.client().await?.list().await?;
     let base = fleet.places().base();
     let listing = approval_numbers::number(base, &rows, showing);
@@ -111,7 +107,7 @@ pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numb
 }
 
 /// Notes that somebody is shown what this agent asks.
-pub(super) async fn listed(fleet: &Fleet<'_>, asked: &Numbered) -> Result<(), Failure> {
+pub(super) async fn listed(fleet: &Fleet<'_>, asked: &Numbered) -> Result<()> {
     let rows = fleet.client().await?.list().await?;
     approval_numbers::number(fleet.places().base(), &rows, Showing::OneAgents(asked.agent));
     Ok(())

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     cli::fleet::ApprovalsArgs,
     keyboard::Keyboard,
-    report::{Code, Failure},
+    report::{Code, Result},
 };
 
 /// How often it is looked what is asked.
@@ -144,11 +144,7 @@ fn said(line: &str) -> Said {
     }
 }
 
-pub(super) async fn watch(
-    fleet: &Fleet<'_>,
-    args: &ApprovalsArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn watch(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn Write) -> Result<Code> {
     let scope = if args.all_repos { ApprovalScope::AllRepos } else { ApprovalScope::Here };
     if scope == ApprovalScope::Here {
         fleet.client().await?;
@@ -226,7 +222,7 @@ async fn give(
     number: u64,
     answer: Answer,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(there) = board.open.get(&number) else {
         say(&format!("{number} is not open"));
         return Ok(());
@@ -254,7 +250,7 @@ async fn give(
 }
 
 /// All of the call, as the transcript has it.
-fn view(board: &mut ApprovalBoard, number: u64, out: &mut dyn Write) -> Result<(), Failure> {
+fn view(board: &mut ApprovalBoard, number: u64, out: &mut dyn Write) -> Result<()> {
     let Some(there) = board.open.get(&number) else {
         say(&format!("{number} is not open"));
         return Ok(());

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     cli::fleet::AttachArgs,
     keyboard::{Keyboard, TypedLine},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// How long the daemon may take to see that a worker which hung up has ended.
@@ -35,11 +35,7 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 const UNSEEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Without an agent, a person at a terminal chooses one in the agent view; anybody else is told which there are.
-pub(super) async fn from_args(
-    fleet: &Fleet<'_>,
-    args: &AttachArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn from_args(fleet: &Fleet<'_>, args: &AttachArgs, out: &mut dyn Write) -> Result<Code> {
     let has_screen = !args.plain && crate::screen::is_possible(fleet.environment);
     match &args.id {
         Some(id) => attach(fleet, id, has_screen, out).await,
@@ -69,7 +65,7 @@ pub(super) async fn attach(
     id: &str,
     has_screen: bool,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     let mut client = fleet.client().await?;
     let mut agent = client.show(id).await?;
     let id = agent.id.to_string();
@@ -166,7 +162,7 @@ pub(super) async fn attach(
 }
 
 /// Shows the agent on the screen until the person leaves.
-async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::ScreenEnd, Failure> {
+async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::ScreenEnd> {
     use crate::screen::{facts, look, machine, place, theme, ui};
     let environment = fleet.environment;
     let ui = ui(environment, &fleet.cwd);
@@ -201,7 +197,7 @@ async fn begun(
     agent: &AgentRow,
     keyboard: &mut Option<Keyboard>,
     early: &mut VecDeque<TypedLine>,
-) -> Result<Option<AgentRow>, Failure> {
+) -> Result<Option<AgentRow>> {
     let has_begun = |row: &AgentRow| row.state != State::Spawning || row.queued_behind.is_none();
     let waiting = until(fleet, client, agent, has_begun);
     tokio::pin!(waiting);
@@ -231,12 +227,7 @@ async fn begun(
 }
 
 /// How an agent stands whose worker has hung up.
-async fn ended(
-    fleet: &Fleet<'_>,
-    client: &mut Client,
-    agent: &AgentRow,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+async fn ended(fleet: &Fleet<'_>, client: &mut Client, agent: &AgentRow, out: &mut dyn Write) -> Result<()> {
     let over = |row: &AgentRow| row::has_ended(row.state) || row.hibernated;
     match tokio::time::timeout(END_LIMIT, until(fleet, client, agent, over)).await {
         Ok(row) => writeln!(out, "{}", verdict(&row?))?,
@@ -251,7 +242,7 @@ async fn until(
     client: &mut Client,
     agent: &AgentRow,
     is_so: impl Fn(&AgentRow) -> bool,
-) -> Result<AgentRow, Failure> {
+) -> Result<AgentRow> {
     let removed = || Failure::new(format!("agent {} was removed", agent.id));
     let mut daemons = Daemons::new(fleet);
     loop {

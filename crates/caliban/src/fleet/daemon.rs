@@ -11,7 +11,7 @@ use caliban_contract::tail::Tail;
 use super::{Fleet, json_line, row, say};
 use crate::{
     cli::daemon::DaemonCommand,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// How often a log that is followed is looked at.
@@ -20,11 +20,7 @@ const FOLLOW: Duration = Duration::from_millis(100);
 /// What becomes of a daemon that is told to leave and does not answer.
 const SIGNALLED: &str = "it gets a signal if it does not leave by itself; agents go on";
 
-pub(super) async fn daemon(
-    fleet: &Fleet<'_>,
-    command: &DaemonCommand,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn daemon(fleet: &Fleet<'_>, command: &DaemonCommand, out: &mut dyn Write) -> Result<Code> {
     match command {
         DaemonCommand::Status { json } => status(fleet, *json, out).await,
         DaemonCommand::Stop => {
@@ -56,7 +52,7 @@ pub(super) async fn daemon(
     }
 }
 
-async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {
     let asked = async { Client::connect(fleet.places()).await?.status().await };
     let status = match fleet.patiently(asked, "`caliban daemon restart` replaces it").await {
         Ok(status) => status,
@@ -78,7 +74,7 @@ async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Co
     Ok(Code::Done)
 }
 
-fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<(), Failure> {
+fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<()> {
     let path = |path: &Path| inert::line(&path.display().to_string()).into_owned();
     let states: Vec<String> = status.states.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
@@ -112,7 +108,7 @@ enum DaemonStopped {
 }
 
 /// Ends the daemon. One that does not understand us, does not answer or does not listen gets a signal.
-async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped, Failure> {
+async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped> {
     let mut queued = 0;
     let ended = match Client::connect(fleet.places()).await {
         Ok(mut client) => {
@@ -152,12 +148,7 @@ async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped, Failure> {
     }
 }
 
-async fn logs(
-    fleet: &Fleet<'_>,
-    follow: bool,
-    last: Option<usize>,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+async fn logs(fleet: &Fleet<'_>, follow: bool, last: Option<usize>, out: &mut dyn Write) -> Result<Code> {
     let path = fleet.places().log();
     if !path.exists() && !follow {
         return Err(Failure::new(format!("there is no log at {}", path.display()))

@@ -6,7 +6,7 @@ use caliban_agent::{event::Event, transcript};
 use caliban_contract::records;
 use caliban_control::protocol::AgentRow;
 
-use crate::report::Failure;
+use crate::report::{Failure, Result};
 
 /// Why the conversation in this directory cannot be gone on with, when its agent is known to have had `turns` turns.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn found(directory: &Path, turns: u64) -> Option<String> {
 
 /// Puts the conversation aside, so that the agent begins its task anew. What it has spent stays spent (r20): the
 /// ledger has it.
-pub(super) fn put_aside(row: &AgentRow) -> Result<(), Failure> {
+pub(super) fn put_aside(row: &AgentRow) -> Result<()> {
     let directory = row.dir.as_path();
     for name in [transcript::FILE_NAME, records::STATUS] {
         let path = directory.join(name);

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Fleet, json, json_line, say};
 use crate::{
     cli::fleet::DiffArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// The longest bar of a file's changes.
@@ -40,7 +40,7 @@ struct Diff {
     patch_is_cut: Option<bool>,
 }
 
-pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write) -> Result<Code> {
     let agent = fleet.client().await?.show(&args.agent.id).await?;
     let name = landing::worktree_name(&agent)?;
     let cancel = CancellationToken::new();
@@ -129,7 +129,7 @@ fn show(patch: &str, out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
-fn stat(diff: &Diff, out: &mut dyn Write) -> Result<(), Failure> {
+fn stat(diff: &Diff, out: &mut dyn Write) -> Result<()> {
     let changes = &diff.changes;
     for commit in &changes.commits {
         writeln!(out, "{}  {}", commit.oid.short(), inert::line(&commit.subject))?;

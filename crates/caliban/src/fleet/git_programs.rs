@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Fleet, say};
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{Loaded, schema::GitPrograms},
 };
 
 /// Before an agent gets a worktree of its own.
-pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
+pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
     let Isolation::Worktree(_) = spec.isolation else { return Ok(()) };
     let store = fleet.places().repo().join(".git");
     // Nearly always there is nothing to ask, and no git is started to know that.
@@ -32,7 +32,7 @@ pub(super) async fn check(
     setting: GitPrograms,
     repo: &Repo,
     when: GitOccasion,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let base = fleet.places().base();
     let found = repo.unaccepted(base, when, &CancellationToken::new()).await;
     let Some(programs) = found? else { return Ok(()) };

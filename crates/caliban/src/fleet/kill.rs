@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     cli::fleet::KillArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
-pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write) -> Result<Code> {
     let grace_ms = args.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
     if grace_ms.is_some_and(|grace| grace > GRACE_CAP_MS) {
         return Err(Failure::usage(format!("--grace is at most {} seconds", GRACE_CAP_MS / 1000)));

@@ -14,7 +14,7 @@ use caliban_core::{
 
 use crate::{
     cli::fleet::ResumeArgs,
-    report::Failure,
+    report::{Failure, Result},
     settings::{Environment, schema::LimitSettings, values::Usd},
 };
 
@@ -40,7 +40,7 @@ pub(super) fn check(
     before: RaisedLimits,
     raised: RaisedLimits,
     in_ledger: Option<caliban_core::budget::Limits>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let spec = std::fs::read_to_string(row.dir.join(records::SPEC)).ok();
     let Some(spec) = spec.and_then(|text| SpawnSpec::from_json(&text).ok()) else { return Ok(()) };
     let mut setup = spec.setup.clone();

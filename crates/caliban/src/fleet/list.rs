@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cli::fleet::ListArgs,
     jobs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// How much of "what it is doing" is shown where the width is not known.
@@ -37,7 +37,7 @@ const DROPPED: [usize; 6] = [7, 4, 3, 5, 6, 1];
 pub(super) const NEEDS_YOU: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write) -> Result<Code> {
     if args.watch {
         return super::watch::watch(fleet, args.json, out).await;
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     cli::fleet::LogsArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     sessions::replay::{Length, ReplayReader},
 };
 
@@ -41,7 +41,7 @@ enum LogsForm {
     Raw,
 }
 
-pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write) -> Result<Code> {
     let mut client = fleet.client().await?;
     let agent = client.show(&args.agent.id).await?;
     if args.json && !args.follow {
@@ -81,7 +81,7 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
 }
 
 /// Prints a transcript as far as it goes; for attach, too.
-pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<()> {
     let mut tail = Tail::new(agent.dir.join(transcript::FILE_NAME));
     let mut reader = ReplayReader::default();
     print(&tail.all()?, &mut reader, LogsForm::Text, out)?;
@@ -89,7 +89,7 @@ pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<(), Failur
 }
 
 /// The last lines of what an agent did, from the end of its transcript.
-pub(super) fn last_lines(agent: &AgentRow, count: usize) -> Result<Vec<String>, Failure> {
+pub(super) fn last_lines(agent: &AgentRow, count: usize) -> Result<Vec<String>> {
     let path = agent.dir.join(transcript::FILE_NAME);
     let cannot = |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
     let mut file = match std::fs::File::open(&path) {
@@ -127,12 +127,7 @@ pub(super) fn verdict(agent: &AgentRow) -> String {
     )
 }
 
-fn finish(
-    agent: &AgentRow,
-    form: LogsForm,
-    reader: &mut ReplayReader,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+fn finish(agent: &AgentRow, form: LogsForm, reader: &mut ReplayReader, out: &mut dyn Write) -> Result<()> {
     if form == LogsForm::Text {
         reader.finish(out)?;
         writeln!(out, "\n{}", verdict(agent))?;
@@ -141,7 +136,7 @@ fn finish(
 }
 
 /// The session file as it is; for an agent that was ended in the middle of a turn, as it would be.
-fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code, Failure> {
+fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code> {
     if row::has_ended(agent.state)
         && let Some(file) = cut_short(agent)
     {
@@ -187,8 +182,8 @@ async fn follow(
     client: Client,
     mut agent: AgentRow,
     tail: &mut Tail,
-    print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
-) -> Result<AgentRow, Failure> {
+    print: &mut impl FnMut(&[String]) -> Result<()>,
+) -> Result<AgentRow> {
     let mut daemons = Daemons::new(fleet);
     let mut next = Some(client);
     let mut look = tokio::time::interval(LOOK);
@@ -232,8 +227,8 @@ async fn listen(
     agent: &mut AgentRow,
     look: &mut tokio::time::Interval,
     tail: &mut Tail,
-    print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
-) -> Result<LogsEnd, Failure> {
+    print: &mut impl FnMut(&[String]) -> Result<()>,
+) -> Result<LogsEnd> {
     let mut events = match watch::events(client).await {
         Ok(events) => events,
         Err(left) => return Ok(LogsEnd::Left(left)),
@@ -269,8 +264,8 @@ async fn alone(
     agent: &AgentRow,
     look: &mut tokio::time::Interval,
     tail: &mut Tail,
-    print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
-) -> Result<LogsEnd, Failure> {
+    print: &mut impl FnMut(&[String]) -> Result<()>,
+) -> Result<LogsEnd> {
     let has_begun = agent.pid.is_some();
     loop {
         look.tick().await;
@@ -284,12 +279,7 @@ async fn alone(
     }
 }
 
-fn print(
-    lines: &[String],
-    reader: &mut ReplayReader,
-    form: LogsForm,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+fn print(lines: &[String], reader: &mut ReplayReader, form: LogsForm, out: &mut dyn Write) -> Result<()> {
     for line in lines {
         match form {
             LogsForm::Raw => writeln!(out, "{line}")?,

@@ -18,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Fleet, json_line, say};
 use crate::{
     cli::fleet::{IdArg, MergeArgs},
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     settings::Layer,
 };
 
 /// The longest first line of a commit that is made of an agent's task.
 const SUBJECT_CHARS: usize = 72;
 
-pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code> {
     let request = MergeRequest {
         commit: args.commit.clone(),
         squash: args.squash,
@@ -46,7 +46,7 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
 }
 
 /// Lands an agent's work for the agent view; what it left uncommitted is committed first.
-pub(super) async fn from_view(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<String, Failure> {
+pub(super) async fn from_view(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<String> {
     let mut client = fleet.client().await?;
     let id = agent.id.to_string();
     let diff = client.diff(&id, true).await?;
@@ -110,7 +110,7 @@ async fn users_repo(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<Repo, caliban
 }
 
 /// A token that the first signal to end cancels.
-fn cancelled_by_signals() -> Result<CancellationToken, Failure> {
+fn cancelled_by_signals() -> Result<CancellationToken> {
     let cancel = CancellationToken::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let cannot = |error| Failure::new(format!("cannot listen for signals: {error}"));
@@ -123,7 +123,7 @@ fn cancelled_by_signals() -> Result<CancellationToken, Failure> {
     Ok(cancel)
 }
 
-fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Write) -> Result<Code> {
     if json {
         json_line(merged, out)?;
         return Ok(Code::Done);

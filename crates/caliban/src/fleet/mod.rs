@@ -65,7 +65,7 @@ use caliban_supervisor::landing::words::{LandingError, LandingErrorKind};
 use self::caller_environment::Caller;
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     settings::{
         Environment, Layer, Loaded,
         tool_environment::{Breadth, tool_environment},
@@ -102,7 +102,7 @@ pub(crate) fn is_verb(command: &Command) -> bool {
 }
 
 /// Carries a verb out. stdout is locked here only, because an attached terminal needs it line by line.
-pub(crate) async fn fleet(command: &Command, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+pub(crate) async fn fleet(command: &Command, environment: &Environment, cwd: &Path) -> Result<Code> {
     let fleet = Fleet::open(environment, cwd)?;
     fleet.check_root(command)?;
     let outcome = carry_out(&fleet, command).await;
@@ -110,7 +110,7 @@ pub(crate) async fn fleet(command: &Command, environment: &Environment, cwd: &Pa
     outcome
 }
 
-async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure> {
+async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code> {
     let mut out = anstream::stdout().lock();
     let out: &mut dyn Write = &mut out;
     match command {
@@ -141,21 +141,21 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
 }
 
 /// `caliban --bg "…"`: the same as `caliban agents spawn --prompt "…"`.
-pub(crate) async fn background(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+pub(crate) async fn background(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code> {
     let fleet = Fleet::open(environment, cwd)?;
     spawn::from_cli(&fleet, cli, &mut anstream::stdout().lock()).await
 }
 
 /// The agent view on this terminal; returns when the person leaves it. A session that opens it gives its own terminal
 /// modes back first and takes them again afterwards.
-pub(crate) async fn agent_view(environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+pub(crate) async fn agent_view(environment: &Environment, cwd: &Path) -> Result<Code> {
     let fleet = Fleet::open(environment, cwd)?;
     view::view(&fleet).await
 }
 
 impl<'a> Fleet<'a> {
     /// The fleet of the repo that `cwd` is in.
-    pub(crate) fn open(environment: &'a Environment, cwd: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(environment: &'a Environment, cwd: &Path) -> Result<Self> {
         let sources = place_sources(environment)?;
         if let Some(places) = moved_repos::places_of_gone(cwd, &sources) {
             // What there is of its settings went with it; the user's count.
@@ -169,7 +169,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Refuses what needs the repo itself when that is gone.
-    fn check_root(&self, command: &Command) -> Result<(), Failure> {
+    fn check_root(&self, command: &Command) -> Result<()> {
         let needs_it = matches!(
             command,
             Command::Agents(
@@ -208,7 +208,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// A connection to the daemon, which is started when there is none.
-    pub(crate) async fn client(&self) -> Result<Client, Failure> {
+    pub(crate) async fn client(&self) -> Result<Client> {
         let options = match crate::settings::load(self.environment, &self.cwd, Layer::default()) {
             Ok(loaded) => daemon_options(&loaded),
             // A mistake in a file must not keep people from seeing and stopping what runs.
@@ -221,7 +221,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// The same with settings that are loaded already.
-    async fn client_with(&self, options: DaemonOptions) -> Result<Client, Failure> {
+    async fn client_with(&self, options: DaemonOptions) -> Result<Client> {
         let own = crate::compose::own_program()?;
         let start = StartOptions {
             programs: StartOptions::programs(&own, self.environment.raw("PATH")),
@@ -257,7 +257,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// All schedules; those that wait for keys get ours first.
-    async fn with_keys(&self, client: &mut Client) -> Result<Vec<ScheduleRow>, Failure> {
+    async fn with_keys(&self, client: &mut Client) -> Result<Vec<ScheduleRow>> {
         let schedules = client.schedules().await?;
         if !schedules.iter().any(|schedule| schedule.needs_keys) {
             return Ok(schedules);
@@ -340,7 +340,7 @@ impl<'a> Fleet<'a> {
 
     /// What an agent that is started again gets of its caller, whose settings these are; the secrets of its task stay those
     /// of the first one.
-    fn caller_for(&self, row: &AgentRow) -> Result<(Caller, Loaded), Failure> {
+    fn caller_for(&self, row: &AgentRow) -> Result<(Caller, Loaded)> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
         let mut caller = caller_environment::caller(self.environment, &loaded);
         let before = std::fs::read(caliban_contract::secrets_file(&row.socket)).ok();
@@ -353,11 +353,7 @@ impl<'a> Fleet<'a> {
 }
 
 /// The agent that has this label, if one has. No daemon is started for a label that nobody ever had.
-pub(crate) fn labelled(
-    environment: &Environment,
-    cwd: &Path,
-    label: &str,
-) -> Result<Option<AgentId>, Failure> {
+pub(crate) fn labelled(environment: &Environment, cwd: &Path, label: &str) -> Result<Option<AgentId>> {
     let fleet = Fleet::open(environment, cwd)?;
     let had_it =
         |dir: &Path| spec_of(dir).and_then(|spec| spec.label).is_some_and(|own| own.as_str() == label);
@@ -405,7 +401,7 @@ fn elsewhere_in_words(other: &Elsewhere) -> String {
 }
 
 /// What the environment says about the places of a fleet.
-pub(crate) fn place_sources(environment: &Environment) -> Result<PlaceSources, Failure> {
+pub(crate) fn place_sources(environment: &Environment) -> Result<PlaceSources> {
     let path = |name: &str| environment.raw(name).map(PathBuf::from);
     Ok(PlaceSources {
         daemon_runtime_dir: path("CALIBAN_DAEMON_RUNTIME_DIR"),
@@ -476,7 +472,7 @@ impl From<LandingError> for Failure {
 }
 
 /// A value on a line of its own, for programs; a terminal that gets to see it is not touched by what it says.
-pub(crate) fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+pub(crate) fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> {
     let json = serde_json::to_string(value).map_err(std::io::Error::from)?;
     writeln!(out, "{}", json_escape::json(&json))?;
     out.flush()?;

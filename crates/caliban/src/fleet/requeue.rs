@@ -10,14 +10,10 @@ use super::{
 };
 use crate::{
     cli::fleet::RequeueArgs,
-    report::{Code, Failure},
+    report::{Code, Result},
 };
 
-pub(super) async fn requeue(
-    fleet: &Fleet<'_>,
-    args: &RequeueArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn requeue(fleet: &Fleet<'_>, args: &RequeueArgs, out: &mut dyn Write) -> Result<Code> {
     let at = args.at.map(|at| u64::try_from(at.as_millisecond()).unwrap_or_default());
     let request = RequeueRequest { priority: args.priority, start_at_ms: at.or(args.now.then_some(0)) };
     let mut client = fleet.client().await?;

@@ -10,14 +10,10 @@ use caliban_control::{
 use super::{Fleet, json_line, say};
 use crate::{
     cli::fleet::RespawnArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
-pub(super) async fn respawn(
-    fleet: &Fleet<'_>,
-    args: &RespawnArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn respawn(fleet: &Fleet<'_>, args: &RespawnArgs, out: &mut dyn Write) -> Result<Code> {
     let mut client = fleet.client().await?.with_name(args.request_key.clone());
     let row = match client.show(&args.agent.id).await {
         Ok(row) => row,
@@ -43,7 +39,7 @@ pub(super) async fn respawn(
     show(&made, args.json, out)
 }
 
-fn show(made: &Respawned, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+fn show(made: &Respawned, json: bool, out: &mut dyn Write) -> Result<Code> {
     if json {
         json_line(made, out)?;
         return Ok(Code::Done);

@@ -14,14 +14,10 @@ use super::{
 };
 use crate::{
     cli::fleet::ResumeArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
-pub(super) async fn resume(
-    fleet: &Fleet<'_>,
-    args: &ResumeArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn resume(fleet: &Fleet<'_>, args: &ResumeArgs, out: &mut dyn Write) -> Result<Code> {
     let mut client = fleet.client().await?.with_name(args.request_key.clone());
     let row = client.show(&args.agent.id).await?;
     let (mut caller, _) = fleet.caller_for(&row)?;

@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Fleet, json_line, say};
 use crate::{
     cli::fleet::RmArgs,
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     settings::Layer,
 };
 
 /// Removals at once. The daemon looks after two at a time; the others have asked already when it is their turn.
 const AT_ONCE: usize = 4;
 
-pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code> {
     let mut client = fleet.client().await?;
     // The settings of this moment, which a daemon of yesterday does not know.
     let settings = crate::settings::load(fleet.environment, &fleet.cwd, Layer::default());
@@ -82,7 +82,7 @@ async fn remove(clients: &Mutex<Vec<Client>>, id: &str, request: RmRequest) -> R
 
 /// Those that have ended done and have nothing that is not on a branch of the user's; of the others it is said why they
 /// stay.
-async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>, Failure> {
+async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>> {
     let rows = client.list().await?;
     let done: Vec<&AgentRow> = rows.iter().filter(|row| row.state == State::Done).collect();
     let cancel = CancellationToken::new();
@@ -109,7 +109,7 @@ async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>,
 }
 
 /// What of an agent's work is nowhere else, in words.
-async fn unlanded(repo: Option<&Repo>, row: &AgentRow) -> Result<Option<String>, Failure> {
+async fn unlanded(repo: Option<&Repo>, row: &AgentRow) -> Result<Option<String>> {
     let (Some(repo), Some(_)) = (repo, &row.worktree) else { return Ok(None) };
     let cancel = CancellationToken::new();
     let name = Slug::from(row.id);

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cli::schedule::{NameArg, ScheduleCommand},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::Loaded,
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn schedule(
     fleet: &Fleet<'_>,
     command: &ScheduleCommand,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     match command {
         ScheduleCommand::List { json } => list(fleet, *json, out).await,
         ScheduleCommand::Show(args) => {
@@ -81,7 +81,7 @@ pub(super) async fn make(
     (mut spec, every, overlap): (SpawnSpec, Recurrence, bool),
     json: bool,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     let name = spec.label.take().unwrap_or_else(|| named_after(&spec.prompt));
     // Each agent begins from what is there when it starts.
     if let Isolation::Worktree(worktree) = &mut spec.isolation {
@@ -125,7 +125,7 @@ struct ListedSchedule<'a> {
     planned: Vec<row::ShownAgent<'a>>,
 }
 
-async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {
     let mut client = fleet.client().await?;
     let schedules = fleet.with_keys(&mut client).await?;
     let agents = client.list().await?;
@@ -171,7 +171,7 @@ async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code
     Ok(Code::Done)
 }
 
-async fn find(fleet: &Fleet<'_>, args: &NameArg) -> Result<ScheduleRow, Failure> {
+async fn find(fleet: &Fleet<'_>, args: &NameArg) -> Result<ScheduleRow> {
     let mut client = fleet.client().await?;
     let all = fleet.with_keys(&mut client).await?;
     let found = all.into_iter().find(|row| row.name.as_str() == args.name);
@@ -194,7 +194,7 @@ fn show(row: &ScheduleRow, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "in       {}", inert::line(&row.cwd.display().to_string()))
 }
 
-fn said(row: &ScheduleRow, args: &NameArg, what: &str, out: &mut dyn Write) -> Result<Code, Failure> {
+fn said(row: &ScheduleRow, args: &NameArg, what: &str, out: &mut dyn Write) -> Result<Code> {
     if args.json {
         json_line(row, out)?;
     } else {

@@ -9,13 +9,13 @@ use caliban_core::redact::Redactor;
 use super::{Fleet, PATIENCE, say};
 use crate::{
     cli::fleet::SendArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// The longest message that is read from stdin.
 const MESSAGE_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64;
 
-pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write) -> Result<Code> {
     let text = if args.text == "-" { from_stdin()? } else { args.text.clone() };
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to say"));
@@ -43,7 +43,7 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
     Ok(Code::Done)
 }
 
-fn from_stdin() -> Result<String, Failure> {
+fn from_stdin() -> Result<String> {
     let mut text = String::new();
     std::io::stdin()
         .lock()

@@ -28,7 +28,7 @@ use crate::{
         AgentFlags, Cli,
         fleet::{self, SpawnArgs, TaskFlags},
     },
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     settings::{Loaded, file::words, schema::FleetIsolation},
 };
 
@@ -64,11 +64,7 @@ struct SpawnTask<'a> {
     key: Option<&'a str>,
 }
 
-pub(super) async fn from_args(
-    fleet: &Fleet<'_>,
-    args: &SpawnArgs,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+pub(super) async fn from_args(fleet: &Fleet<'_>, args: &SpawnArgs, out: &mut dyn Write) -> Result<Code> {
     let prompt = match (&args.prompt, &args.prompt_file) {
         (Some(prompt), _) => prompt.clone(),
         (None, Some(file)) => prompt_file(&fleet.cwd, file)?,
@@ -85,7 +81,7 @@ pub(super) async fn from_args(
     spawn(fleet, &task, args.json, out).await
 }
 
-pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) -> Result<Code> {
     let prompt = match &cli.run.prompt_file {
         Some(file) => prompt_file(&fleet.cwd, file)?,
         None => crate::print::with_stdin(cli.run.prompt().map(str::to_owned))?.unwrap_or_default(),
@@ -96,12 +92,7 @@ pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) 
     spawn(fleet, &task, false, out).await
 }
 
-async fn spawn(
-    fleet: &Fleet<'_>,
-    task: &SpawnTask<'_>,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<Code, Failure> {
+async fn spawn(fleet: &Fleet<'_>, task: &SpawnTask<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {
     let setup = setup(fleet, task);
     let loaded = crate::settings::load(fleet.environment, &fleet.cwd, (&setup).into())?;
     for note in &loaded.notes {
@@ -166,7 +157,7 @@ pub(super) async fn prepare(
     loaded: &Loaded,
     spec: &mut SpawnSpec,
     session: Option<&str>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     spawn_checks::price(loaded, spec)?;
     // Quiet hours are for what costs.
     spec.setup.ignores_quiet_hours |=
@@ -182,7 +173,7 @@ pub(super) async fn register(
     loaded: &Loaded,
     client: &mut Client,
     mut spec: SpawnSpec,
-) -> Result<Registered, Failure> {
+) -> Result<Registered> {
     let mut caller = caller_environment::caller(fleet.environment, loaded);
     caller.veil(&mut spec.prompt, VEILED_TASK);
     caller.hand_settings(loaded);
@@ -194,7 +185,7 @@ pub(super) async fn register(
 
 /// Writes down which commit the base stands for now: the agent may start much later, when the branch has moved or another
 /// one is checked out. Refuses a base that names no commit.
-async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> {
+async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<()> {
     let Isolation::Worktree(wanted) = isolation else { return Ok(()) };
     let base = spawn_checks::revision(wanted);
     let lookup = Lookup::new(cwd, GitOptions::default());
@@ -212,14 +203,14 @@ async fn broker_session(
     loaded: &Loaded,
     spec: &SpawnSpec,
     asked: Option<&str>,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>> {
     let Some(given) = asked.or(loaded.settings.fleet.broker_session.as_deref()) else { return Ok(None) };
     let label = spec.label.as_ref().map(Slug::as_str);
     let session = crate::broker::living_session(fleet.environment, &fleet.cwd, given, label).await?;
     Ok(Some(session.to_string()))
 }
 
-fn show(spawned: &SpawnReport, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+fn show(spawned: &SpawnReport, json: bool, out: &mut dyn Write) -> Result<Code> {
     if json {
         json_line(spawned, out)?;
         return Ok(Code::Done);
@@ -251,12 +242,7 @@ fn setup(fleet: &Fleet<'_>, task: &SpawnTask<'_>) -> AgentSetup {
     }
 }
 
-fn spec(
-    fleet: &Fleet<'_>,
-    loaded: &Loaded,
-    task: &SpawnTask<'_>,
-    setup: AgentSetup,
-) -> Result<SpawnSpec, Failure> {
+fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &SpawnTask<'_>, setup: AgentSetup) -> Result<SpawnSpec> {
     let wanted = task.task;
     let mut spec = SpawnSpec { setup, ..SpawnSpec::new(task.prompt.clone(), fleet.cwd.clone()) };
     // What is no file here is a word, and stays where words are.
@@ -280,7 +266,7 @@ fn spec(
     Ok(spec)
 }
 
-fn known_type(loaded: &Loaded, kind: &str) -> Result<(), Failure> {
+fn known_type(loaded: &Loaded, kind: &str) -> Result<()> {
     let (known, _) = crate::compose::agent_types(loaded);
     if known.iter().any(|definition| definition.name == kind) {
         return Ok(());
@@ -295,7 +281,7 @@ fn known_type(loaded: &Loaded, kind: &str) -> Result<(), Failure> {
 }
 
 /// A worktree unless somebody says otherwise, where there is something to make one from.
-fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<Isolation, Failure> {
+fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<Isolation> {
     let spec = || WorktreeSpec {
         base_ref: wanted.base.clone().unwrap_or_else(|| WorktreeSpec::default().base_ref),
         sparse_paths: wanted.sparse.clone(),
@@ -325,7 +311,7 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
     }
 }
 
-fn prompt_file(cwd: &Path, file: &Path) -> Result<String, Failure> {
+fn prompt_file(cwd: &Path, file: &Path) -> Result<String> {
     let cannot = |error: std::io::Error| {
         Failure::usage(format!("cannot read {}: {}", file.display(), words(&error)))
             .hint("--prompt-file takes a file that has the task, or - for stdin")

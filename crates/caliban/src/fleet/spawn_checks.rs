@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Fleet;
 use crate::{
     cli::{AgentFlags, fleet::TaskFlags},
-    report::Failure,
+    report::{Failure, Result},
     settings::{Loaded, provider::Choice},
     tool_names,
 };
@@ -29,7 +29,7 @@ pub(super) async fn check(
     task: &TaskFlags,
     agent: &AgentFlags,
     spec: &SpawnSpec,
-) -> Result<(), Failure> {
+) -> Result<()> {
     agent.check_dirs(&fleet.cwd)?;
     tools(task, spec)?;
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(()) };
@@ -42,7 +42,7 @@ pub(super) async fn check(
 
 /// A budget in dollars cannot be held where nobody knows what a model costs: its agent could not make one request.
 /// `loaded` is with the flags of this spec.
-pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
+pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
     if loaded.settings.limits.budget_usd.is_none() {
         return Ok(());
     }
@@ -69,7 +69,7 @@ pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
 }
 
 /// Directories that can be linked lie in the repo, without a link on the way, and are not checked out anyway.
-async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
+async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<()> {
     if wanted.symlink_directories.is_empty() {
         return Ok(());
     }
@@ -94,7 +94,7 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
 }
 
 /// A mistyped name in `--tools` would leave the agent without that tool.
-fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<(), Failure> {
+fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<()> {
     let has_mailbox = spec.broker_session.is_some();
     let is_possible =
         |name: &str| if has_mailbox { tool_names::is_known(name) } else { tool_names::is_for_all(name) };
@@ -105,7 +105,7 @@ fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<(), Failure> {
     }
 }
 
-async fn sparse(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<(), Failure> {
+async fn sparse(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<()> {
     if is_in(cwd, path, wanted).await? {
         return Ok(());
     }
@@ -123,7 +123,7 @@ pub(super) fn revision(wanted: &WorktreeSpec) -> String {
 }
 
 /// Whether the commit that the work begins from has this path.
-async fn is_in(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<bool, Failure> {
+async fn is_in(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<bool> {
     let commit = wanted.base_commit.as_deref().unwrap_or("HEAD");
     let lookup = Lookup::new(cwd, GitOptions::default());
     let found = lookup.has_path(commit, path.trim_end_matches('/'), &CancellationToken::new()).await;

@@ -7,7 +7,7 @@ use caliban_tools::BoxFuture;
 
 use super::{Fleet, daemon_options, spawn};
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{Environment, Loaded},
 };
 
@@ -33,7 +33,7 @@ impl FleetSpawner {
     }
 
     /// Everything up to the registration.
-    async fn prepare(&self, spec: &mut SpawnSpec) -> Result<(Fleet<'_>, Loaded, Client), Failure> {
+    async fn prepare(&self, spec: &mut SpawnSpec) -> Result<(Fleet<'_>, Loaded, Client)> {
         let fleet = Fleet::open(&self.environment, &spec.cwd)?;
         spec.setup = spec.setup.clone().below(&self.setup);
         let loaded = crate::settings::load(&self.environment, &spec.cwd, (&spec.setup).into())?;
@@ -47,7 +47,7 @@ impl FleetSpawner {
         Ok((fleet, loaded, client))
     }
 
-    async fn hand_over(&self, mut spec: SpawnSpec) -> Result<String, Failure> {
+    async fn hand_over(&self, mut spec: SpawnSpec) -> Result<String> {
         let (fleet, loaded, mut client) = self.prepare(&mut spec).await?;
         Ok(spawn::register(&fleet, &loaded, &mut client, spec).await?.id.to_string())
     }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     cli::fleet::WaitArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// What came of one; text and JSON come from it alike.
@@ -36,7 +36,7 @@ struct WaitOutcome {
     how: String,
 }
 
-pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write) -> Result<Code> {
     let mut client = fleet.client().await?;
     let mut rows = Vec::new();
     for id in &args.agents.ids {
@@ -95,7 +95,7 @@ async fn follow(
     daemons: &mut Daemons<'_>,
     seen: &mut WaitState,
     any: bool,
-) -> Result<DaemonEnd, Failure> {
+) -> Result<DaemonEnd> {
     let mut events = client.events().await?;
     let mut present = BTreeSet::new();
     loop {
@@ -176,7 +176,7 @@ impl WaitState {
     }
 
     /// One that the daemon did not name: asked for once more before it is called removed.
-    async fn gone(&mut self, client: &mut Client, id: AgentId) -> Result<(), Failure> {
+    async fn gone(&mut self, client: &mut Client, id: AgentId) -> Result<()> {
         use caliban_control::ClientError;
         match client.show(&id.to_string()).await {
             Ok(row) => self.look(&row),

@@ -21,7 +21,7 @@ use super::{
     watch_keys::Keys,
     width::cut,
 };
-use crate::report::{Code, Failure};
+use crate::report::{Code, Failure, Result};
 
 /// How often the table is drawn again at most; ages move on once a second.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ const LOST_CAP: u32 = 20;
 /// Lines of news that are kept below the table.
 const NEWS: usize = 3;
 
-pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {
     let is_dumb = fleet.environment.raw("TERM").is_none_or(|term| term == "dumb");
     let terminal = if json || is_dumb { None } else { size() };
     let mut view = WatchView {
@@ -82,7 +82,7 @@ async fn follow(
     view: &mut WatchView,
     daemons: &mut Daemons<'_>,
     out: &mut dyn Write,
-) -> Result<DaemonEnd, Failure> {
+) -> Result<DaemonEnd> {
     let mut events = match events(client).await {
         Ok(events) => events,
         Err(left) => return Ok(left),
@@ -153,7 +153,7 @@ impl<'f> Daemons<'f> {
     }
 
     /// The next daemon; none when the last was stopped and nobody has started another.
-    pub(super) async fn next(&mut self, left: DaemonEnd) -> Result<Option<Client>, Failure> {
+    pub(super) async fn next(&mut self, left: DaemonEnd) -> Result<Option<Client>> {
         self.lost += 1;
         if self.lost > LOST_CAP {
             return Err(
@@ -242,7 +242,7 @@ struct WatchView {
 
 impl WatchView {
     /// All agents as they are now.
-    fn all(&mut self, fresh: Rows, out: &mut dyn Write) -> Result<(), Failure> {
+    fn all(&mut self, fresh: Rows, out: &mut dyn Write) -> Result<()> {
         let known = self.rows.in_order().map(|row| row.id);
         let gone: Vec<AgentId> = known.filter(|id| fresh.get(*id).is_none()).collect();
         for id in gone {
@@ -256,7 +256,7 @@ impl WatchView {
         if self.in_place { self.draw(out) } else { Ok(()) }
     }
 
-    fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
+    fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<()> {
         approval_numbers::shown(&self.base, std::slice::from_ref(&row));
         let known = self.rows.get(row.id);
         let shown = ShownAgent::new(&row, caliban_contract::wall_ms());
@@ -283,7 +283,7 @@ impl WatchView {
         Ok(())
     }
 
-    fn removed(&mut self, id: AgentId, out: &mut dyn Write) -> Result<(), Failure> {
+    fn removed(&mut self, id: AgentId, out: &mut dyn Write) -> Result<()> {
         if self.rows.remove(id).is_none() {
             return Ok(());
         }
@@ -297,7 +297,7 @@ impl WatchView {
     }
 
     /// Draws the table over the one before.
-    fn draw(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn draw(&mut self, out: &mut dyn Write) -> Result<()> {
         let (columns, height) = size().unwrap_or((80, 24));
         let now = caliban_contract::wall_ms();
         let mut rows: Vec<AgentRow> = self.rows.in_order().cloned().collect();

@@ -10,11 +10,11 @@ use caliban_gateway::DEFAULT_PORT;
 use super::{kept, new_token, only_a_person, programs::Lead, serve::Running};
 use crate::{
     cli::gateway::EnvArgs,
-    report::{self, Code, Failure},
+    report::{self, Code, Result},
     settings::Loaded,
 };
 
-pub(super) fn env(args: &EnvArgs, loaded: &Loaded) -> Result<Code, Failure> {
+pub(super) fn env(args: &EnvArgs, loaded: &Loaded) -> Result<Code> {
     only_a_person("make a token")?;
     let address = match Running::find(loaded) {
         Some(running) => running.address,

@@ -27,7 +27,7 @@ use crate::{
         model::{billing, governed},
         spending::{self, agent_above, budget_limits, ledger, ledger_of},
     },
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     settings::{Environment, Layer, Loaded, provider::Patience, values::Usd},
 };
 
@@ -39,11 +39,7 @@ fn standing() -> Standing {
     }
 }
 
-pub(crate) async fn gateway(
-    args: &GatewayArgs,
-    environment: &Environment,
-    cwd: &Path,
-) -> Result<Code, Failure> {
+pub(crate) async fn gateway(args: &GatewayArgs, environment: &Environment, cwd: &Path) -> Result<Code> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     match &args.command {
         Some(GatewayCommand::Run(args)) => run::run(args, &loaded, environment).await,
@@ -54,7 +50,7 @@ pub(crate) async fn gateway(
 }
 
 /// Whether a process of an agent asks. What an agent's programs spend, the agent spends: it gets no account beside its own.
-fn only_a_person(what: &str) -> Result<(), Failure> {
+fn only_a_person(what: &str) -> Result<()> {
     match ancestry::own().agent_in_words() {
         Some(who) => Err(Failure::new(format!("{who} cannot {what}: a person does"))
             .hint("`caliban gateway run -- PROGRAM` runs a program on the agent's own budget")),
@@ -69,7 +65,7 @@ async fn bind(
     keys: Keys,
     loaded: &Loaded,
     environment: &Environment,
-) -> Result<Gateway, Failure> {
+) -> Result<Gateway> {
     let (fallback, of_caller) = (loaded.clone(), environment.clone());
     let options = GatewayOptions {
         port,
@@ -98,10 +94,10 @@ async fn bind(
 }
 
 /// Where requests of each protocol go, by the settings. An error when none can go anywhere.
-fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams, Failure> {
+fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams> {
     use ProviderKind::{Anthropic, LlamaCpp, LmStudio, Ollama, OpenAi, OpenAiChat, OpenRouter, Vllm};
     let machine = ledger(loaded, None);
-    let of = |kind: ProviderKind| -> Result<Upstream, Failure> {
+    let of = |kind: ProviderKind| -> Result<Upstream> {
         let target = loaded.endpoint(kind)?;
         let config = governed(loaded, &target, environment, Patience::Long, (&machine, standing()));
         let relay = Relay::new(config)?;
@@ -130,7 +126,7 @@ fn in_words(failure: Failure) -> String {
 }
 
 /// The account above what this process runs: that of the agent whose process it is, none for a person's.
-fn above() -> Result<Option<String>, Failure> {
+fn above() -> Result<Option<String>> {
     match (agent_above().and_then(|above| above.account()), ancestry::own().agent_in_words()) {
         (Some(account), _) => Ok(Some(account)),
         (None, None) => Ok(None),

@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{
     cli::gateway::RunArgs,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     settings::{Environment, Loaded},
 };
 
-pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environment) -> Result<Code, Failure> {
+pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environment) -> Result<Code> {
     let Some((program, arguments)) = args.program.split_first() else {
         return Err(Failure::usage("no program is named"));
     };
@@ -55,7 +55,7 @@ pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environme
 }
 
 /// Waits for the program. What ends us is passed on to it; an interrupt of the terminal reaches it by itself.
-async fn wait(mut child: Child) -> Result<ExitStatus, Failure> {
+async fn wait(mut child: Child) -> Result<ExitStatus> {
     let (mut terminate, mut hangup, mut interrupt, mut quit) = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::hangup())?,

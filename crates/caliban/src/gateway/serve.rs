@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{bind, kept, only_a_person};
 use crate::{
     cli::gateway::GatewayArgs,
-    report::{self, Code, Failure},
+    report::{self, Code, Result},
     settings::{Environment, Loaded},
 };
 
@@ -58,11 +58,7 @@ impl Running {
     }
 }
 
-pub(super) async fn serve(
-    args: &GatewayArgs,
-    loaded: &Loaded,
-    environment: &Environment,
-) -> Result<Code, Failure> {
+pub(super) async fn serve(args: &GatewayArgs, loaded: &Loaded, environment: &Environment) -> Result<Code> {
     only_a_person("serve others")?;
     take_descriptors();
     let gateway = bind(args.port, args.max_wait, Keys::Kept(kept(loaded)), loaded, environment).await?;

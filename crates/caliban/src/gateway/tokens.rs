@@ -14,7 +14,7 @@ use super::{kept, new_token, only_a_person};
 use crate::{
     cli::gateway::TokenCommand,
     fleet::json::At,
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     settings::Loaded,
 };
 
@@ -44,7 +44,7 @@ struct ListedToken {
     limit_micro_usd: Option<u64>,
 }
 
-pub(super) async fn tokens(command: &TokenCommand, loaded: &Loaded) -> Result<Code, Failure> {
+pub(super) async fn tokens(command: &TokenCommand, loaded: &Loaded) -> Result<Code> {
     match command {
         TokenCommand::Create { label, budget, json } => {
             only_a_person("make a token")?;
@@ -90,7 +90,7 @@ pub(super) async fn tokens(command: &TokenCommand, loaded: &Loaded) -> Result<Co
 }
 
 /// The token that a person means.
-fn find(loaded: &Loaded, name: &str) -> Result<Token, Failure> {
+fn find(loaded: &Loaded, name: &str) -> Result<Token> {
     let all = kept(loaded).list()?;
     let mut found = all.into_iter().filter(|token| token.label == name || token.id.starts_with(name));
     let hint = "`caliban gateway token list` lists them";
@@ -104,7 +104,7 @@ fn find(loaded: &Loaded, name: &str) -> Result<Token, Failure> {
     }
 }
 
-async fn listed(loaded: &Loaded) -> Result<Vec<ListedToken>, Failure> {
+async fn listed(loaded: &Loaded) -> Result<Vec<ListedToken>> {
     let mut ledger = Ledger::open(&StoreUrl::sqlite(loaded.paths.data.join(FILE))).await?;
     crate::budget::settle_dead(&mut ledger).await?;
     let mut listed = Vec::new();
@@ -129,7 +129,7 @@ async fn listed(loaded: &Loaded) -> Result<Vec<ListedToken>, Failure> {
     Ok(listed)
 }
 
-fn show(listed: &[ListedToken], out: &mut dyn std::io::Write) -> Result<(), Failure> {
+fn show(listed: &[ListedToken], out: &mut dyn std::io::Write) -> Result<()> {
     if listed.is_empty() {
         writeln!(out, "There are no tokens.")?;
         return Ok(());

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::{Cli, run::OutputFormat},
     compose::{ComposeRequest, Composition, WantedConversation, compose},
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     session_places::Sessions,
     settings::Environment,
 };
@@ -45,7 +45,7 @@ trait Printer {
 }
 
 /// Runs the prompt of this command line.
-pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code> {
     cli.agent.check_dirs(cwd)?;
     let prompt = prompt(cli)?;
     // Without -p there is a person: they can be asked, and the run is theirs to watch.
@@ -80,7 +80,7 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
 }
 
 /// The words of the command line, with what comes on stdin behind them.
-fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
+fn prompt(cli: &Cli) -> Result<Option<String>> {
     let mut prompt = cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty());
     if cli.run.is_print() {
         prompt = with_stdin(prompt)?;
@@ -93,7 +93,7 @@ fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
 }
 
 /// A prompt, with what comes on stdin behind it.
-pub(crate) fn with_stdin(mut prompt: Option<String>) -> Result<Option<String>, Failure> {
+pub(crate) fn with_stdin(mut prompt: Option<String>) -> Result<Option<String>> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() && (prompt.is_none() || is_something_coming(&stdin)) {
         let mut bytes = Vec::new();
@@ -134,7 +134,7 @@ fn nothing_to_do() -> Failure {
 }
 
 /// A new session, or the one that is to be gone on with.
-async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
+async fn open(cli: &Cli, composition: Composition) -> Result<Agent> {
     let sessions = Sessions::new(composition.repo_dir.clone());
     let which = match (&cli.run.resume, cli.run.continue_last) {
         (Some(id), _) => WantedConversation::Old(sessions.find(id)?),
@@ -147,7 +147,7 @@ async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
     composition.open(which, None).await
 }
 
-async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<Code, Failure> {
+async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<Code> {
     let mut printer = printer(cli, &agent);
     let handle = agent.handle();
     let cancel = CancellationToken::new();

@@ -5,7 +5,10 @@ use std::{path::Path, sync::Arc};
 use caliban_agent::answer_form::{AnswerForm, json_of};
 use serde_json::Value;
 
-use crate::{report::Failure, settings::file};
+use crate::{
+    report::{Failure, Result},
+    settings::file,
+};
 
 /// A larger file is no schema.
 const MAX_SCHEMA_BYTES: u64 = 256 * 1024;
@@ -13,7 +16,7 @@ const MAX_SCHEMA_BYTES: u64 = 256 * 1024;
 const ERRORS: usize = 5;
 
 /// The form that a schema's file asks for.
-pub(super) fn form(path: &Path) -> Result<AnswerForm, Failure> {
+pub(super) fn form(path: &Path) -> Result<AnswerForm> {
     let shown = path.display();
     let wrong = |why: String| {
         Failure::usage(format!("--output-schema: {shown} cannot be used: {why}"))

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fleet::json_line, report::Failure, session_places::FoundSession};
+use crate::{fleet::json_line, report::Result, session_places::FoundSession};
 
 /// One call; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
@@ -25,7 +25,7 @@ struct AuditRow {
     result: &'static str,
 }
 
-pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<()> {
     let rows = rows(&super::records(found)?);
     if json {
         return json_line(&rows, out);

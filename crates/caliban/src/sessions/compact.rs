@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     compose::{ComposeRequest, WantedConversation, compose},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     session_places::FoundSession,
     settings::Environment,
 };
 
 /// The session's own provider and model make the summary.
-fn as_before(found: &FoundSession) -> Result<AgentSetup, Failure> {
+fn as_before(found: &FoundSession) -> Result<AgentSetup> {
     let records = super::records(found)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header();
@@ -30,7 +30,7 @@ pub(super) fn compact(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     crate::runtime()?.block_on(async {
         let setup = as_before(found)?;
         let composition = compose(environment, ComposeRequest::here(cwd, &setup, Attendance::Nobody)).await?;

@@ -7,7 +7,7 @@ use caliban_agent::fork::points;
 pub(super) use crate::commands::Files;
 use crate::{
     commands::{report, take_back},
-    report::Failure,
+    report::{Failure, Result},
     session_places::{FoundSession, Sessions},
 };
 
@@ -18,7 +18,7 @@ pub(super) fn fork(
     files: Files,
     json: bool,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let records = super::records(found)?;
     let points = points(&records);
     let number = match (before, files) {

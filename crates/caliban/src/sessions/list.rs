@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    report::Failure,
+    report::Result,
     session_places::{FoundSession, Sessions, Shelf, label_of},
 };
 
@@ -44,7 +44,7 @@ pub(super) fn list(
     all: bool,
     json: bool,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut rows: Vec<SessionRow> = Vec::new();
     for sessions in repos {
         let repo = sessions.repo();

@@ -19,7 +19,7 @@ use caliban_core::usage::Usage;
 
 use crate::{
     cli::sessions::SessionsCommand,
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
     session_places::{FoundSession, Sessions, Shelf},
     settings::Environment,
 };
@@ -30,7 +30,7 @@ pub(crate) fn sessions(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     let paths = environment.paths()?;
     let root = crate::settings::project_root(cwd)?;
     let sessions = Sessions::new(paths.repo(&root));
@@ -63,7 +63,7 @@ pub(crate) fn sessions(
 }
 
 /// The records of a session.
-fn records(found: &FoundSession) -> Result<Vec<Record>, Failure> {
+fn records(found: &FoundSession) -> Result<Vec<Record>> {
     transcript::read(&found.directory).map_err(|error| {
         Failure::new(error.to_string()).hint(format!("`caliban sessions rm {}` removes it", found.id))
     })

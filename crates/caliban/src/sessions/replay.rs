@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 use caliban_agent::event::{Answer, Author, Event, Outcome};
 use caliban_core::{inert, message::ResultPart};
 
-use crate::{report::Failure, session_places::FoundSession};
+use crate::{report::Result, session_places::FoundSession};
 
 /// Of a tool's output, so many lines are shown.
 const OUTPUT_LINES: usize = 12;
 /// A pause between two records is never waited for longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-pub(super) fn replay(found: &FoundSession, speed: Option<f64>, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn replay(found: &FoundSession, speed: Option<f64>, out: &mut dyn Write) -> Result<()> {
     let (mut before, mut reader) = (None, ReplayReader::default());
     for record in super::records(found)? {
         if let (Some(speed), Some(before)) = (speed, before.replace(record.at)) {

@@ -9,11 +9,11 @@ use caliban_agent::{
 use caliban_core::redact::Redactor;
 
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     session_places::{FoundSession, Sessions},
 };
 
-pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Result<()> {
     // All of them are found before the first one goes.
     let found = ids.iter().map(|id| sessions.find_removable(id)).collect::<Result<Vec<_>, _>>()?;
     for session in found {
@@ -28,7 +28,7 @@ pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Re
 
 /// Holds a session, so that nobody goes on with it meanwhile. Refused while somebody writes to it; a damaged transcript can
 /// be held by nobody and hinders nothing.
-pub(super) fn hold(session: &FoundSession, hint: &str) -> Result<Option<Transcript>, Failure> {
+pub(super) fn hold(session: &FoundSession, hint: &str) -> Result<Option<Transcript>> {
     match Transcript::resume(&session.directory, Redactor::default(), Feed::default()) {
         Ok((transcript, _)) => Ok(Some(transcript)),
         Err(error @ TranscriptError::Busy { .. }) => {

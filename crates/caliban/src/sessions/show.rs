@@ -9,9 +9,9 @@ use caliban_agent::{
 use caliban_core::{inert, message::Message};
 use serde_json::json;
 
-use crate::{fleet::json_line, report::Failure, session_places::FoundSession};
+use crate::{fleet::json_line, report::Result, session_places::FoundSession};
 
-pub(super) fn show(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn show(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<()> {
     let records = super::records(found)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header();

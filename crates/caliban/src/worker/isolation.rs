@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::status::StatusFile;
 use crate::{
     compose,
-    report::Failure,
+    report::{Failure, Result},
     settings::{Environment, Loaded, schema::GitPrograms},
 };
 
@@ -31,7 +31,7 @@ pub(super) async fn worktree(
     loaded: &Loaded,
     environment: &Environment,
     status: &mut StatusFile,
-) -> Result<Option<Worktree>, Failure> {
+) -> Result<Option<Worktree>> {
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(None) };
     let cancel = CancellationToken::new();
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -88,7 +88,7 @@ async fn check_programs(
     directory: &Path,
     loaded: &Loaded,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     // `…/repos/<hash>/agents/<id>`
     let Some(base) = directory.parent().and_then(Path::parent) else { return Ok(()) };
     if loaded.settings.git_programs == GitPrograms::Allow {

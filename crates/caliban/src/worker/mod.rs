@@ -49,7 +49,7 @@ use crate::{
     commands::{Forks, SessionCommands},
     compose::{self, ComposeRequest, Composition, chain, compose},
     fleet::{caller_environment::unveiled, damaged_transcript},
-    report::Failure,
+    report::{Failure, Result},
     settings::{
         Environment, Files, Layer, Settings, load_files, load_with,
         provider::Patience,
@@ -135,7 +135,7 @@ impl ShimOrder {
     }
 }
 
-async fn work(order: &ShimOrder) -> Result<WorkerEnd, Failure> {
+async fn work(order: &ShimOrder) -> Result<WorkerEnd> {
     let waking = Waking::of(&order.directory, &order.nonce);
     let mut status = StatusFile::new(&order.directory, &order.nonce);
     match run(order, waking, &mut status).await {
@@ -177,7 +177,7 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
     notifier.finish().await;
 }
 
-async fn run(order: &ShimOrder, waking: Waking, status: &mut StatusFile) -> Result<WorkerEnd, Failure> {
+async fn run(order: &ShimOrder, waking: Waking, status: &mut StatusFile) -> Result<WorkerEnd> {
     status.write();
     let spec = read_spec(&order.directory)?;
     if let Some(what) = damaged_transcript::found(&order.directory, status.turns_before()) {
@@ -244,7 +244,7 @@ async fn run(order: &ShimOrder, waking: Waking, status: &mut StatusFile) -> Resu
 }
 
 /// A conversation that was handed over is its own from its first start on.
-fn take_over(spec: &SpawnSpec, directory: &Path) -> Result<(), Failure> {
+fn take_over(spec: &SpawnSpec, directory: &Path) -> Result<()> {
     let Some(handover) = &spec.conversation else { return Ok(()) };
     if directory.join(transcript::FILE_NAME).exists() {
         return Ok(());
@@ -324,7 +324,7 @@ async fn prepare(
     worktree: Option<&Path>,
     (environment, files): (&Environment, Option<Files>),
     status: &mut StatusFile,
-) -> Result<(Agent, Composition, Option<Identity>), Failure> {
+) -> Result<(Agent, Composition, Option<Identity>)> {
     let mut now = spec.clone();
     RaisedLimits::read(&order.directory).apply_to(&mut now);
     let setup = now.setup;
@@ -377,14 +377,14 @@ async fn prepare(
 }
 
 /// The agent, new or as its transcript has it.
-async fn begin(composition: &mut Composition, wanted: WantedAgent) -> Result<Agent, Failure> {
+async fn begin(composition: &mut Composition, wanted: WantedAgent) -> Result<Agent> {
     let is_old = wanted.directory.join(transcript::FILE_NAME).exists();
     let kit = composition.kit(wanted)?;
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
     agent.map_err(|error| Failure::new(chain(&error)))
 }
 
-fn read_spec(directory: &Path) -> Result<SpawnSpec, Failure> {
+fn read_spec(directory: &Path) -> Result<SpawnSpec> {
     let path = directory.join(records::SPEC);
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;

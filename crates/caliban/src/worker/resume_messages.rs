@@ -10,7 +10,12 @@ use caliban_agent::handle::Handle;
 use caliban_contract::records::{self, ResumeOrder, Told};
 use caliban_contract::variables::VEILED_RESUME;
 
-use crate::{compose::chain, fleet::caller_environment::unveiled, report::Failure, settings::Environment};
+use crate::{
+    compose::chain,
+    fleet::caller_environment::unveiled,
+    report::{Failure, Result},
+    settings::Environment,
+};
 
 /// The order for this run; the first run of an agent has none.
 pub(super) fn order(directory: &Path, nonce: &str) -> Option<ResumeOrder> {
@@ -30,7 +35,7 @@ pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> 
 
 /// Says it to an agent that has not begun: all of it is on the disk when this returns, and is heard before the first
 /// request to the model, behind the task if that is still to come.
-pub(super) async fn say(agent: &Handle, directory: &Path, told: Vec<Told>) -> Result<(), Failure> {
+pub(super) async fn say(agent: &Handle, directory: &Path, told: Vec<Told>) -> Result<()> {
     for Told { id, text } in told {
         agent.steer(text, Some(id)).await.map_err(|error| Failure::new(chain(&error)))?;
     }

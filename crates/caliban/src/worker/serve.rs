@@ -24,7 +24,7 @@ use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    report::Failure,
+    report::{Failure, Result},
     settings::{Environment, tool_environment::spoken_secrets},
 };
 
@@ -51,7 +51,7 @@ impl WorkerServer {
         directory: &Path,
         sessions: Arc<Sessions>,
         redactor: Redactor,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let cannot =
             |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
         let (listener, bound) = sockets::bind(path).map_err(cannot)?;

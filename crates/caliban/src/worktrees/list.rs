@@ -5,14 +5,14 @@ use std::io::Write;
 use caliban_worktrees::{Presence, Repo, Use};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Failure;
+use crate::report::Result;
 
 pub(super) async fn list(
     repo: &Repo,
     json: bool,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let worktrees = repo.list(cancel).await?;
     if json {
         return super::json_line(&worktrees, "created", out);

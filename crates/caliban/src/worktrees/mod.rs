@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::worktrees::{RescueCommand, WorktreesCommand},
     fleet::json::with_instants,
-    report::{self, Failure},
+    report::{self, Failure, Result},
     settings::{Environment, Layer},
 };
 
@@ -25,7 +25,7 @@ pub(crate) async fn worktrees(
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let cancel = CancellationToken::new();
     let repo = Repo::open(cwd, GitOptions::default(), &cancel).await?;
     match command {
@@ -52,7 +52,7 @@ pub(crate) async fn worktrees(
 }
 
 /// `CALIBAN_KEEP_WORKTREES` and the setting hold for removals by hand too.
-fn options(environment: &Environment, cwd: &Path) -> Result<RemoveOptions, Failure> {
+fn options(environment: &Environment, cwd: &Path) -> Result<RemoveOptions> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     for note in &loaded.notes {
         report::note(note);
@@ -61,7 +61,7 @@ fn options(environment: &Environment, cwd: &Path) -> Result<RemoveOptions, Failu
     Ok(RemoveOptions { keep, ..RemoveOptions::default() })
 }
 
-fn slug(name: &str) -> Result<Slug, Failure> {
+fn slug(name: &str) -> Result<Slug> {
     // People see the branch in `git branch`, and may give that.
     let name = name.strip_prefix(caliban_worktrees::BRANCH_PREFIX).unwrap_or(name);
     Slug::parse(name).map_err(|error| Failure::usage(error.to_string()))
@@ -118,7 +118,7 @@ fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 /// One line; `time` is the field that has seconds since 1970, and is told as the instant `<time>_at`.
-fn json_line(value: &impl serde::Serialize, time: &str, out: &mut dyn Write) -> Result<(), Failure> {
+fn json_line(value: &impl serde::Serialize, time: &str, out: &mut dyn Write) -> Result<()> {
     let told = with_instants(value, time, &format!("{time}_at")).map_err(std::io::Error::from)?;
     crate::fleet::json_line(&told, out)
 }

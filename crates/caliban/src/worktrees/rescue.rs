@@ -6,7 +6,7 @@ use caliban_core::inert;
 use caliban_worktrees::{RESCUE_PREFIX, Repo, Rescue, RestoreTo, Restored};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Failure;
+use crate::report::{Failure, Result};
 
 /// The field with the time, in what is printed for programs.
 const TIME: &str = "saved";
@@ -16,7 +16,7 @@ pub(super) async fn list(
     json: bool,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let rescues = repo.rescues(cancel).await?;
     if json {
         return super::json_line(&rescues, TIME, out);
@@ -41,7 +41,7 @@ pub(super) async fn restore(
     rename: Option<&str>,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let target = match to {
         Some(directory) => RestoreTo::Directory(directory.to_owned()),
         None => RestoreTo::Worktree(rename.map(super::slug).transpose()?),
@@ -69,7 +69,7 @@ pub(super) async fn rm(
     json: bool,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let known = repo.rescues(cancel).await?;
     let mut chosen: Vec<&Rescue> = Vec::new();
     for word in given {

@@ -6,7 +6,7 @@ use caliban_core::names::Slug;
 use caliban_worktrees::{RemoveOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Failure;
+use crate::report::{Failure, Result};
 
 pub(super) async fn rm(
     repo: &Repo,
@@ -14,7 +14,7 @@ pub(super) async fn rm(
     options: &RemoveOptions,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let held = repo.list(cancel).await?.into_iter().filter(|listed| listed.held);
     let held: Vec<Slug> = held.map(|listed| listed.name).collect();
     if let Some(name) = names.iter().find(|name| held.contains(name)) {

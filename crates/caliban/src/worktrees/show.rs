@@ -6,7 +6,7 @@ use caliban_core::{inert, names::Slug};
 use caliban_worktrees::Repo;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Failure;
+use crate::report::Result;
 
 /// Changes that are listed.
 const SHOWN_CHANGES: usize = 50;
@@ -17,7 +17,7 @@ pub(super) async fn show(
     json: bool,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let found = repo.inspect(name, cancel).await?;
     if json {
         return super::json_line(&found, "created", out);

@@ -6,7 +6,7 @@ use caliban_core::inert;
 use caliban_worktrees::{RemoveOptions, Repo, SweepMode, Swept};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Failure;
+use crate::report::{Failure, Result};
 
 pub(super) async fn sweep(
     repo: &Repo,
@@ -14,7 +14,7 @@ pub(super) async fn sweep(
     options: &RemoveOptions,
     out: &mut dyn Write,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mode = if dry_run { SweepMode::DryRun } else { SweepMode::Remove };
     // Those that somebody works in are held by a lease, those of registered agents by their directories.
     let report = repo.sweep(&BTreeSet::new(), mode, options, cancel).await?;

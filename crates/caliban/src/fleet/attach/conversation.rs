@@ -30,7 +30,7 @@ use crate::{
         row, say,
     },
     keyboard::{Draft, Keyboard, TypedLine},
-    report::Failure,
+    report::{Failure, Result},
 };
 
 /// How long an agent may take to tell its history before it is said that it is waited for.
@@ -85,7 +85,7 @@ pub(super) struct TalkMemory {
 
 impl Talk<'_> {
     /// Talks until the person leaves or the agent hangs up. `client` is of the daemon.
-    pub(super) async fn run(mut self, client: &mut Client, out: &mut dyn Write) -> Result<Over, Failure> {
+    pub(super) async fn run(mut self, client: &mut Client, out: &mut dyn Write) -> Result<Over> {
         let loading = {
             let (client, session, cwd) =
                 (self.link.client.clone(), self.link.session.clone(), self.link.cwd.clone());
@@ -198,7 +198,7 @@ impl Talk<'_> {
     }
 
     /// One at a time: an answer must be to what is shown.
-    fn asked(&mut self, question: Question, out: &mut dyn Write) -> Result<(), Failure> {
+    fn asked(&mut self, question: Question, out: &mut dyn Write) -> Result<()> {
         if !self.memory.desk.is_empty() {
             self.memory.desk.put(question);
             return Ok(());
@@ -215,7 +215,7 @@ impl Talk<'_> {
         desk.shown().map_or(Ok(()), |question| screen.question(question, reader, out))
     }
 
-    async fn typed(&mut self, line: TypedLine, out: &mut dyn Write) -> Result<(), Failure> {
+    async fn typed(&mut self, line: TypedLine, out: &mut dyn Write) -> Result<()> {
         let memory = &mut self.memory;
         match Typed::of(&line.text, &memory.commands) {
             Typed::Nothing => {}
@@ -280,7 +280,7 @@ impl Talk<'_> {
 
     /// Says something to the agent: a command of its own as a prompt, anything else as a message that is on disk when it
     /// is acknowledged, under an id of ours.
-    fn tell(&mut self, text: String) -> Result<(), Failure> {
+    fn tell(&mut self, text: String) -> Result<()> {
         let id = caliban_contract::random_hex::<16>().map_err(|error| Failure::new(error.to_string()))?;
         let (client, session) = (self.link.client.clone(), self.link.session.clone());
         let is_command = Typed::of(&text, &self.memory.commands) == Typed::Command(text.clone());
@@ -301,7 +301,7 @@ impl Talk<'_> {
     }
 
     /// Waits until the agent has what was typed; what it was not told.
-    async fn leave(mut self, client: &mut Client) -> Result<Vec<String>, Failure> {
+    async fn leave(mut self, client: &mut Client) -> Result<Vec<String>> {
         let begun = Instant::now();
         let mut is_said = false;
         let mut look = tokio::time::interval(LOOK);
@@ -345,7 +345,7 @@ impl Talk<'_> {
     }
 
     /// Hangs up, and tells what the agent has not got of all that was typed.
-    async fn unheard(mut self) -> Result<Vec<String>, Failure> {
+    async fn unheard(mut self) -> Result<Vec<String>> {
         self.link.events.close().await;
         while let Some(told) = self.memory.said.join_next().await {
             self.memory.told(told)?;
@@ -365,9 +365,7 @@ impl Talk<'_> {
 }
 
 /// What came of a command. The next event tells that its agent is gone.
-fn carried_out(
-    done: Result<(String, Result<(), ClientError>), tokio::task::JoinError>,
-) -> Result<(), Failure> {
+fn carried_out(done: Result<(String, Result<(), ClientError>), tokio::task::JoinError>) -> Result<()> {
     let (typed, result) = done.map_err(|error| Failure::new(error.to_string()))?;
     if let Err(error) = result
         && !error.is_gone()
@@ -384,7 +382,7 @@ impl TalkMemory {
     fn told(
         &mut self,
         told: Result<(String, Result<(), ClientError>), tokio::task::JoinError>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let (id, result) = told.map_err(|error| Failure::new(error.to_string()))?;
         match result {
             Ok(()) => drop(self.flying.remove(&id)),

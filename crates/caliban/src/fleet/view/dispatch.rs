@@ -6,14 +6,14 @@ use clap::error::ErrorKind;
 
 use crate::{
     cli::{self, Command, Early, agents::AgentsCommand, fleet::SpawnArgs},
-    report::Failure,
+    report::{Failure, Result},
 };
 
 /// The most words before the task.
 const OPTIONS: usize = 40;
 
 /// What a line asks for.
-pub(super) fn parse(line: &str) -> Result<Box<SpawnArgs>, Failure> {
+pub(super) fn parse(line: &str) -> Result<Box<SpawnArgs>> {
     let line = line.trim();
     let mut options: Vec<String> = Vec::new();
     let mut rest = line;

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::{Fleet, attach, say};
 use crate::{
-    report::{self, Code, Failure},
+    report::{self, Code, Failure, Result},
     screen,
 };
 
@@ -34,7 +34,7 @@ struct FleetBoard {
 
 impl FleetBoard {
     /// The row of an agent.
-    fn row(&self, key: &AgentKey) -> Result<AgentRow, Failure> {
+    fn row(&self, key: &AgentKey) -> Result<AgentRow> {
         let rows = self.rows.borrow();
         let of_repo = rows.get(&key.repo).map(Vec::as_slice).unwrap_or_default();
         let row = of_repo.iter().find(|row| row.id.to_string() == key.id).cloned();
@@ -46,7 +46,7 @@ impl FleetBoard {
 type RunningOrder<'a> = LocalBoxFuture<'a, Vec<FleetEvent>>;
 
 /// Shows the agents until the person leaves.
-pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
+pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code> {
     if !screen::is_possible(fleet.environment) {
         return Err(Failure::usage("the agent view needs a terminal").hint("caliban agents list"));
     }
@@ -67,7 +67,7 @@ pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
     let mut under_way: FuturesUnordered<RunningOrder<'_>> = FuturesUnordered::new();
     let code = loop {
         let left = show(fleet, &board, &mut state, &mut under_way, &mut talked).await?;
-        let opened: LocalBoxFuture<'_, Result<Code, Failure>> = match left {
+        let opened: LocalBoxFuture<'_, Result<Code>> = match left {
             FleetLeft::Person => break Code::Done,
             FleetLeft::Signal => break Code::Interrupted,
             FleetLeft::Panic => break Code::Failed,
@@ -98,7 +98,7 @@ pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
 }
 
 /// Opens the conversation of an agent.
-async fn open(fleet: &Fleet<'_>, key: AgentKey) -> Result<Code, Failure> {
+async fn open(fleet: &Fleet<'_>, key: AgentKey) -> Result<Code> {
     let fleet = orders::fleet_of(fleet, &key)?;
     let mut out = Vec::new();
     // It may have to be woken first.
@@ -111,10 +111,10 @@ async fn open(fleet: &Fleet<'_>, key: AgentKey) -> Result<Code, Failure> {
 
 /// Waits for what has the terminal, while orders go on.
 async fn beside(
-    mut opened: LocalBoxFuture<'_, Result<Code, Failure>>,
+    mut opened: LocalBoxFuture<'_, Result<Code>>,
     under_way: &mut FuturesUnordered<RunningOrder<'_>>,
     state: &mut FleetState,
-) -> Result<Code, Failure> {
+) -> Result<Code> {
     loop {
         tokio::select! {
             code = &mut opened => return code,
@@ -134,7 +134,7 @@ async fn show<'a>(
     state: &mut FleetState,
     under_way: &mut FuturesUnordered<RunningOrder<'a>>,
     talked: &mut mpsc::UnboundedReceiver<String>,
-) -> Result<FleetLeft, Failure> {
+) -> Result<FleetLeft> {
     let (news, mut told) = mpsc::unbounded_channel();
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let tells_ground = screen::tells_ground(fleet.environment, &screen::ui(fleet.environment, &fleet.cwd));

@@ -11,7 +11,7 @@ use super::{FleetBoard, dispatch};
 use crate::{
     cli::fleet::{IdArg, IdArgs, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
     fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn},
-    report::{Code, Failure},
+    report::{Code, Failure, Result},
 };
 
 /// Lines of an agent's transcript that a peek has.
@@ -80,7 +80,7 @@ pub(super) fn worded(failure: &Failure) -> String {
 }
 
 /// The fleet that an agent belongs to.
-pub(super) fn fleet_of<'e>(fleet: &Fleet<'e>, key: &AgentKey) -> Result<Fleet<'e>, Failure> {
+pub(super) fn fleet_of<'e>(fleet: &Fleet<'e>, key: &AgentKey) -> Result<Fleet<'e>> {
     let is_own = key.repo == fleet.places().repo();
     Fleet::open(fleet.environment, if is_own { &fleet.cwd } else { &key.repo })
 }
@@ -89,8 +89,8 @@ pub(super) fn fleet_of<'e>(fleet: &Fleet<'e>, key: &AgentKey) -> Result<Fleet<'e
 async fn each<'e>(
     fleet: &Fleet<'e>,
     keys: Vec<AgentKey>,
-    what: impl AsyncFn(&Fleet<'e>, IdArg) -> Result<String, Failure>,
-) -> Result<FleetEvent, Failure> {
+    what: impl AsyncFn(&Fleet<'e>, IdArg) -> Result<String>,
+) -> Result<FleetEvent> {
     let mut told = Vec::new();
     for key in keys {
         let fleet = fleet_of(fleet, &key)?;
@@ -99,20 +99,20 @@ async fn each<'e>(
     Ok(FleetEvent::Told(told.join("; ")))
 }
 
-async fn stop(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
+async fn stop(fleet: &Fleet<'_>, agent: IdArg) -> Result<String> {
     let mut out = Vec::new();
     let args = KillArgs { agents: IdArgs { ids: vec![agent.id] }, grace: None, json: false };
     kill::kill(fleet, &args, &mut out).await?;
     Ok(text(&out))
 }
 
-async fn go_on(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
+async fn go_on(fleet: &Fleet<'_>, agent: IdArg) -> Result<String> {
     let told = format!("{} goes on", agent.id);
     resume::resume(fleet, &ResumeArgs { agent, ..ResumeArgs::default() }, &mut Vec::new()).await?;
     Ok(told)
 }
 
-async fn anew(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
+async fn anew(fleet: &Fleet<'_>, agent: IdArg) -> Result<String> {
     let mut out = Vec::new();
     let old = agent.id.clone();
     respawn::respawn(fleet, &RespawnArgs { agent, ..RespawnArgs::default() }, &mut out).await?;
@@ -132,7 +132,7 @@ async fn start(fleet: &Fleet<'_>, line: &str) -> FleetEvent {
 }
 
 /// A message for an agent; one that has ended goes on with it.
-async fn reply(fleet: &Fleet<'_>, board: &FleetBoard, key: &AgentKey, said: &str) -> Result<String, Failure> {
+async fn reply(fleet: &Fleet<'_>, board: &FleetBoard, key: &AgentKey, said: &str) -> Result<String> {
     let row = board.row(key)?;
     let fleet = fleet_of(fleet, key)?;
     let agent = IdArg { id: key.id.clone() };
@@ -167,7 +167,7 @@ fn asks(board: &FleetBoard, keys: &[AgentKey]) -> Vec<FleetEvent> {
     std::iter::once(FleetEvent::Asked(found)).chain(problems).collect()
 }
 
-fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>, Failure> {
+fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>> {
     let mut asks = Vec::new();
     for open in &row.asks {
         let Some(ask) = answer::asked_in(&row.dir, &open.id)? else {
@@ -197,7 +197,7 @@ async fn give(
     key: &AgentKey,
     (id, digest): (&str, &str),
     reply: PersonReply,
-) -> Result<String, Failure> {
+) -> Result<String> {
     let fleet = fleet_of(fleet, key)?;
     let row = board.row(key)?;
     let Some(ask) = row.asks.iter().find(|ask| ask.id == id && ask.digest == digest) else {
@@ -212,7 +212,7 @@ async fn give(
     Ok(format!("{how} for {}: {}", row::name(&row), caliban_core::inert::line(&ask.what)))
 }
 
-async fn diff(fleet: &Fleet<'_>, key: AgentKey) -> Result<FleetEvent, Failure> {
+async fn diff(fleet: &Fleet<'_>, key: AgentKey) -> Result<FleetEvent> {
     let mut client = fleet_of(fleet, &key)?.client().await?;
     let diff = client.diff(&key.id, false).await?;
     let mut lines = vec![diff.summary.clone()];
@@ -238,7 +238,7 @@ fn uncommitted(diff: &Diff) -> Option<String> {
     }
 }
 
-async fn foretell(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<FleetEvent, Failure> {
+async fn foretell(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<FleetEvent> {
     let row = board.row(&key)?;
     let mut client = fleet_of(fleet, &key)?.client().await?;
     let request = MergeRequest { preview: true, ..MergeRequest::default() };
@@ -295,7 +295,7 @@ fn forecast(answer: MergeAnswer) -> (Vec<String>, Lands) {
 }
 
 /// Lands an agent's work while the screen is away: hooks and passphrases of git have the terminal.
-pub(super) async fn land(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<Code, Failure> {
+pub(super) async fn land(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<Code> {
     let row = board.row(&key)?;
     let told = merge::from_view(&fleet_of(fleet, &key)?, &row).await?;
     // The view shows it when it has the terminal again.
