@@ -19,9 +19,7 @@ use caliban_acp::v1::{
 };
 use caliban_acp::{
     connection::{CallError, Closed, Peer, Responder},
-    extension::{
-        BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, HEARD, SessionRequest, TURN_ENDED, meta,
-    },
+    extension::{BACKGROUND, BackgroundNotice, CLOSED, HEARD, SessionRequest, TURN_ENDED, meta},
 };
 use caliban_agent::{
     background::Background,
@@ -386,7 +384,7 @@ impl Walk {
             self.over(over).await?;
         }
         self.answer_due().await?;
-        let closed = ClosedNotice { session_id: self.host.id().to_owned() };
+        let closed = SessionRequest { session_id: self.host.id().to_owned() };
         self.peer.notify(CLOSED, &closed).await
     }
 

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::{CallError, Closed, ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
-        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, ClosedNotice, HEARD, NO_SAY, PROMPTS,
-        SessionRequest, TURN_ENDED, TurnEndedNotice, choice, meta,
+        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, HEARD, NO_SAY, PROMPTS, SessionRequest,
+        TURN_ENDED, TurnEndedNotice, choice, meta,
     },
 };
 
@@ -315,7 +315,7 @@ fn told(method: &str, params: &Params) -> Option<ClientEvent> {
         TURN_ENDED => params.parse().map(ClientEvent::TurnEnded),
         HEARD => params.parse::<SessionRequest>().map(|heard| ClientEvent::Heard(heard.session_id)),
         BACKGROUND => params.parse().map(ClientEvent::Background),
-        CLOSED => params.parse::<ClosedNotice>().map(|closed| ClientEvent::Closed(closed.session_id)),
+        CLOSED => params.parse::<SessionRequest>().map(|closed| ClientEvent::Closed(closed.session_id)),
         _ => return None,
     };
     match event {

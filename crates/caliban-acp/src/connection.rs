@@ -65,24 +65,13 @@ pub enum ConnError {
 }
 
 /// What the other side wants.
+#[expect(missing_docs, reason = "the parts of a message, by their names in the protocol")]
 #[derive(Debug)]
 pub enum Incoming {
     /// Something to be answered.
-    Request {
-        /// The method.
-        method: String,
-        /// Its parameters.
-        params: Params,
-        /// For the answer.
-        responder: Responder,
-    },
+    Request { method: String, params: Params, responder: Responder },
     /// Something to be known.
-    Notification {
-        /// The method.
-        method: String,
-        /// Its parameters.
-        params: Params,
-    },
+    Notification { method: String, params: Params },
 }
 
 /// The receiving half. The connection ends when it is dropped.

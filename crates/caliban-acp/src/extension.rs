@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub const SEND: &str = "_caliban/send";
 /// Tells clients that did not begin a turn that it has ended. See [`TurnEndedNotice`].
 pub const TURN_ENDED: &str = "_caliban/turn_ended";
-/// Tells that a session is closed. See [`ClosedNotice`].
+/// Tells that a session is closed. See [`SessionRequest`].
 pub const CLOSED: &str = "_caliban/closed";
 
 /// Tells a client that what it said is on the disk: the agent will hear it, whatever happens. See [`SessionRequest`].
@@ -82,7 +82,7 @@ pub struct StateAnswer {
     pub state: AgentState,
 }
 
-/// The parameters of a request about a session.
+/// The parameters of what is about a session and says nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRequest {
@@ -113,14 +113,6 @@ pub struct TurnEndedNotice {
     pub usage: Usage,
     /// Model requests in this turn.
     pub turns: u32,
-}
-
-/// The parameters of [`CLOSED`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClosedNotice {
-    /// The session.
-    pub session_id: String,
 }
 
 /// The parameters of [`BACKGROUND`]: always the whole list, in the order of the numbers.

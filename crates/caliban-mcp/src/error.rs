@@ -3,29 +3,25 @@
 use std::time::Duration;
 
 /// Why a server or a call failed.
+#[expect(missing_docs, reason = "a field is what the message of its variant says")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {
     /// The program could not be started.
     #[error("cannot start {program}")]
     Start {
-        /// The program.
         program: String,
-        /// Why.
         source: std::io::Error,
     },
     /// The connection is gone.
     #[error("the server is gone: {how}")]
     Gone {
-        /// How it ended, with the last it said on standard error.
         how: String,
     },
     /// The server answered with an error.
     #[error("the server answered with error {code}: {message}")]
     Answer {
-        /// The JSON-RPC code.
         code: i64,
-        /// The server's words.
         message: String,
     },
     /// The server broke the protocol.
@@ -37,9 +33,7 @@ pub enum McpError {
     /// The server answered with this HTTP status.
     #[error("the server answered with HTTP status {status}{hint}")]
     Status {
-        /// The status.
         status: u16,
-        /// What it probably means, or what the body says.
         hint: String,
     },
     /// The HTTP session is over; a new one has to be begun.
@@ -48,9 +42,7 @@ pub enum McpError {
     /// It took too long.
     #[error("{what} took longer than {} s", limit.as_secs_f32())]
     Timeout {
-        /// What did.
         what: &'static str,
-        /// The limit.
         limit: Duration,
     },
     /// Somebody gave up on it.

@@ -19,7 +19,7 @@ use crate::{
     kind::ProviderKind,
     sse,
     thinking::Plan,
-    wire::{Assemble, StreamProgress, arguments, arguments_object, model_or, parse, settled},
+    wire::{Assemble, Observe, StreamProgress, arguments, arguments_object, parse, reply},
 };
 
 /// The version of the API that this module speaks.
@@ -171,9 +171,9 @@ fn plain_id(id: &str) -> String {
 }
 
 /// Puts an answer together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AnthropicAssembler {
-    provider: ProviderKind,
+    provider: &'static str,
     asked: String,
     model: Option<String>,
     blocks: BTreeMap<u64, OpenBlock>,
@@ -204,19 +204,11 @@ enum OpenBlock {
 
 impl AnthropicAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str) -> Self {
-        Self {
-            provider,
-            asked: asked.to_owned(),
-            model: None,
-            blocks: BTreeMap::new(),
-            usage: Usage::default(),
-            stop: None,
-            closed: false,
-        }
+        Self { provider: provider.name(), asked: asked.to_owned(), ..Self::default() }
     }
 
     /// Later counts replace earlier ones: they are totals.
-    fn count(&mut self, usage: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+    fn count(&mut self, usage: &Value, observe: &mut Observe<'_>) {
         let set = |name: &str, count: &mut u64| {
             if let Some(number) = usage[name].as_u64() {
                 *count = number;
@@ -229,7 +221,7 @@ impl AnthropicAssembler {
         observe(Delta::Usage(self.usage));
     }
 
-    fn start(&mut self, value: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+    fn start(&mut self, value: &Value, observe: &mut Observe<'_>) {
         let index = value["index"].as_u64().unwrap_or(self.blocks.len() as u64);
         let block = &value["content_block"];
         let open = match block["type"].as_str().unwrap_or_default() {
@@ -255,7 +247,7 @@ impl AnthropicAssembler {
         self.blocks.insert(index, open);
     }
 
-    fn delta(&mut self, value: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+    fn delta(&mut self, value: &Value, observe: &mut Observe<'_>) {
         let Some(open) = value["index"].as_u64().and_then(|index| self.blocks.get_mut(&index)) else {
             return;
         };
@@ -286,7 +278,7 @@ impl Assemble for AnthropicAssembler {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<StreamProgress, AttemptFailure> {
         let value = parse(event)?;
         match value["type"].as_str().unwrap_or(&event.name) {
@@ -328,7 +320,7 @@ impl Assemble for AnthropicAssembler {
         if !self.closed {
             return Err(AttemptFailure::Cut);
         }
-        let provider = self.provider.name();
+        let provider = self.provider;
         let blocks: Vec<Block> =
             self.blocks.into_values().filter_map(|open| closed(provider, open)).collect();
         let stop = match self.stop.as_deref() {
@@ -338,12 +330,7 @@ impl Assemble for AnthropicAssembler {
             Some("refusal") => StopReason::Refusal("refusal".to_owned()),
             Some(other) => StopReason::Other(other.to_owned()),
         };
-        Ok(ModelReply {
-            stop: settled(stop, &blocks),
-            message: Message { role: Role::Assistant, blocks },
-            usage: self.usage,
-            model: model_or(self.model, &self.asked),
-        })
+        Ok(reply(stop, blocks, self.usage, self.model, self.asked))
     }
 }
 

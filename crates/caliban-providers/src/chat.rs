@@ -15,7 +15,8 @@ use crate::{
     responses::{USUAL_EFFORT, effort_word},
     sse,
     wire::{
-        Assemble, CallIds, FAILED_MARK, StreamProgress, arguments, arguments_object, model_or, parse, settled,
+        Assemble, CallIds, FAILED_MARK, Observe, StreamProgress, arguments, arguments_object, parse, reply,
+        usage_of,
     },
 };
 
@@ -150,9 +151,9 @@ fn image(media_type: &str, data: &str) -> Value {
 }
 
 /// Puts an answer together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ChatAssembler {
-    provider: ProviderKind,
+    provider: &'static str,
     asked: String,
     ids: CallIds,
     model: Option<String>,
@@ -178,23 +179,10 @@ struct StreamedCall {
 
 impl ChatAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str, ids: CallIds) -> Self {
-        Self {
-            provider,
-            asked: asked.to_owned(),
-            ids,
-            model: None,
-            text: String::new(),
-            refusal: String::new(),
-            reasoning: None,
-            details: Vec::new(),
-            details_size: 0,
-            calls: Vec::new(),
-            usage: Usage::default(),
-            finish: None,
-        }
+        Self { provider: provider.name(), asked: asked.to_owned(), ids, ..Self::default() }
     }
 
-    fn delta(&mut self, delta: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+    fn delta(&mut self, delta: &Value, observe: &mut Observe<'_>) {
         for field in REASONING_FIELDS {
             if let Some(more) = delta[field].as_str().filter(|more| !more.is_empty()) {
                 let (known, all) = self.reasoning.get_or_insert((field, String::new()));
@@ -224,7 +212,7 @@ impl ChatAssembler {
 
     /// A piece of a call. Its index says which one, but some servers leave it out or give all calls
     /// the same; then a new id begins a new call.
-    fn call(&mut self, piece: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+    fn call(&mut self, piece: &Value, observe: &mut Observe<'_>) {
         let index = piece["index"].as_u64();
         let id = piece["id"].as_str().filter(|id| !id.is_empty());
         let name = piece["function"]["name"].as_str().unwrap_or_default();
@@ -263,7 +251,7 @@ impl Assemble for ChatAssembler {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<StreamProgress, AttemptFailure> {
         if event.data.trim() == "[DONE]" {
             self.finish.get_or_insert_with(|| "stop".to_owned());
@@ -297,7 +285,7 @@ impl Assemble for ChatAssembler {
 
     fn finish(self: Box<Self>) -> Result<ModelReply, AttemptFailure> {
         let Some(finish) = self.finish else { return Err(AttemptFailure::Cut) };
-        let provider = self.provider.name().to_owned();
+        let provider = self.provider.to_owned();
         let mut blocks = Vec::new();
         let shown = self.reasoning.as_ref().map(|(_, text)| text.clone()).unwrap_or_default();
         if !self.details.is_empty() {
@@ -328,12 +316,7 @@ impl Assemble for ChatAssembler {
             "content_filter" => StopReason::Refusal("content_filter".to_owned()),
             other => StopReason::Other(other.to_owned()),
         };
-        Ok(ModelReply {
-            stop: settled(stop, &blocks),
-            message: Message { role: Role::Assistant, blocks },
-            usage: self.usage,
-            model: model_or(self.model, &self.asked),
-        })
+        Ok(reply(stop, blocks, self.usage, self.model, self.asked))
     }
 }
 
@@ -362,18 +345,10 @@ fn merged(details: Vec<Value>) -> Vec<Value> {
 }
 
 fn usage(usage: &Value) -> Usage {
-    let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
-    let all = number("/prompt_tokens").unwrap_or_default();
-    let cache_read = number("/prompt_tokens_details/cached_tokens")
-        .or_else(|| number("/prompt_cache_hit_tokens"))
-        .unwrap_or_default()
-        .min(all);
-    let cache_write =
-        number("/prompt_tokens_details/cache_write_tokens").unwrap_or_default().min(all - cache_read);
-    Usage {
-        input: all - cache_read - cache_write,
-        output: number("/completion_tokens").unwrap_or_default(),
-        cache_read,
-        cache_write,
-    }
+    let maybe = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
+    let number = |pointer: &str| maybe(pointer).unwrap_or_default();
+    let cached = maybe("/prompt_tokens_details/cached_tokens");
+    let cache_read = cached.unwrap_or_else(|| number("/prompt_cache_hit_tokens"));
+    let cache_write = number("/prompt_tokens_details/cache_write_tokens");
+    usage_of(number("/prompt_tokens"), cache_read, cache_write, number("/completion_tokens"))
 }

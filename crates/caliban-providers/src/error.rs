@@ -13,6 +13,7 @@ use crate::{Billed, kind::ProviderKind, script::ScriptError};
 const MAX_REASON_CHARS: usize = 500;
 
 /// Why a request failed for good.
+#[expect(missing_docs, reason = "a field is what the message of its variant says")]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProviderError {
@@ -21,159 +22,58 @@ pub enum ProviderError {
     Cancelled,
     /// No provider of this name.
     #[error("there is no provider {name}")]
-    UnknownProvider {
-        /// The name.
-        name: String,
-        /// A name like it.
-        suggestion: Option<String>,
-        /// The names that there are.
-        known: String,
-    },
+    UnknownProvider { name: String, suggestion: Option<String>, known: String },
     /// A key is needed and there is none.
     #[error("there is no key for {provider}")]
-    NoKey {
-        /// The provider.
-        provider: ProviderKind,
-    },
+    NoKey { provider: ProviderKind },
     /// The provider does not accept the key, or the key may not do this.
     #[error("{provider} refused the key: {reason}")]
-    Auth {
-        /// The provider.
-        provider: ProviderKind,
-        /// Its words.
-        reason: String,
-    },
+    Auth { provider: ProviderKind, reason: String },
     /// The account has nothing left.
     #[error("{provider} will not work for this account: {reason}")]
-    Quota {
-        /// The provider.
-        provider: ProviderKind,
-        /// Its words.
-        reason: String,
-    },
+    Quota { provider: ProviderKind, reason: String },
     /// The provider found the request wrong.
     #[error("{provider} refused the request ({status}): {reason}")]
-    BadRequest {
-        /// The provider.
-        provider: ProviderKind,
-        /// The HTTP status.
-        status: u16,
-        /// Its words.
-        reason: String,
-    },
+    BadRequest { provider: ProviderKind, status: u16, reason: String },
     /// The conversation is larger than the model's window.
     #[error("the conversation is too long for {model}: {reason}")]
-    ContextTooLong {
-        /// The model.
-        model: String,
-        /// The provider's words.
-        reason: String,
-    },
+    ContextTooLong { model: String, reason: String },
     /// The provider has no such model.
     #[error("{provider} has no model {model}")]
-    UnknownModel {
-        /// The provider.
-        provider: ProviderKind,
-        /// The model.
-        model: String,
-        /// Names like it.
-        suggestions: Vec<String>,
-    },
+    UnknownModel { provider: ProviderKind, model: String, suggestions: Vec<String> },
     /// There is something at the URL, but not this API.
     #[error("{url} is not the API of {provider}: {reason}")]
-    NotTheApi {
-        /// The provider.
-        provider: ProviderKind,
-        /// The URL.
-        url: String,
-        /// What came instead.
-        reason: String,
-    },
+    NotTheApi { provider: ProviderKind, url: String, reason: String },
     /// The rate limit outlasted our patience.
     #[error("{provider} limits the rate, after {} s of waiting: {reason}", waited.as_secs())]
-    RateLimited {
-        /// The provider.
-        provider: ProviderKind,
-        /// How long we waited.
-        waited: Duration,
-        /// Its words.
-        reason: String,
-    },
+    RateLimited { provider: ProviderKind, waited: Duration, reason: String },
     /// The provider's servers fail or are overloaded.
     #[error("{provider} is out of order ({status}, {attempts} attempts): {reason}")]
-    Overloaded {
-        /// The provider.
-        provider: ProviderKind,
-        /// The HTTP status.
-        status: u16,
-        /// How often it was tried.
-        attempts: u32,
-        /// Its words.
-        reason: String,
-    },
+    Overloaded { provider: ProviderKind, status: u16, attempts: u32, reason: String },
     /// No connection.
     #[error("cannot reach {provider} at {url}{}: {reason}", tried_for(*down))]
-    Unreachable {
-        /// The provider.
-        provider: ProviderKind,
-        /// The URL.
-        url: String,
-        /// For how long it was tried.
-        down: Duration,
-        /// Why.
-        reason: String,
-    },
+    Unreachable { provider: ProviderKind, url: String, down: Duration, reason: String },
     /// The answer broke off, again and again.
     #[error("the answer of {provider} broke off ({attempts} attempts)")]
-    Cut {
-        /// The provider.
-        provider: ProviderKind,
-        /// How often it was tried.
-        attempts: u32,
-    },
+    Cut { provider: ProviderKind, attempts: u32 },
     /// The answer stopped coming, again and again.
     #[error("{provider} sent nothing for {} s ({attempts} attempts)", after.as_secs_f64())]
-    Stalled {
-        /// The provider.
-        provider: ProviderKind,
-        /// How long it was silent.
-        after: Duration,
-        /// How often it was tried.
-        attempts: u32,
-    },
+    Stalled { provider: ProviderKind, after: Duration, attempts: u32 },
     /// The answer makes no sense.
     #[error("the answer of {provider} cannot be read: {reason}")]
-    Unreadable {
-        /// The provider.
-        provider: ProviderKind,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Unreadable { provider: ProviderKind, reason: String },
     /// The answer is larger than any model writes.
     #[error("the answer of {provider} is larger than {} MB; the rest was not read", limit / 1_000_000)]
-    TooLarge {
-        /// The provider.
-        provider: ProviderKind,
-        /// The limit, in bytes.
-        limit: usize,
-    },
+    TooLarge { provider: ProviderKind, limit: usize },
     /// The caller did not let the request be sent: [`crate::Watch`] says so.
     #[error("the request was not sent")]
     Stopped,
     /// The settings cannot work.
     #[error("{reason}")]
-    Settings {
-        /// What is wrong.
-        reason: String,
-    },
+    Settings { reason: String },
     /// The script cannot be read.
     #[error("cannot use the script {path}: {reason}")]
-    ScriptFile {
-        /// Its path.
-        path: String,
-        /// Why.
-        reason: String,
-    },
+    ScriptFile { path: String, reason: String },
     /// The script has no answer.
     #[error(transparent)]
     Script(#[from] ScriptError),

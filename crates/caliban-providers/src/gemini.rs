@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use caliban_core::{
-    message::{Block, Effort, Message, ResultPart, Role, StopReason, ToolSpec},
+    message::{Block, Effort, ResultPart, Role, StopReason, ToolSpec},
     models::{self, Family},
     usage::Usage,
 };
@@ -18,7 +18,7 @@ use crate::{
     kind::ProviderKind,
     sse,
     thinking::Plan,
-    wire::{Assemble, CallIds, StreamProgress, arguments_object, model_or, parse, settled},
+    wire::{Assemble, CallIds, Observe, StreamProgress, arguments_object, parse, reply, usage_of},
 };
 
 /// The largest budget that all models with one take.
@@ -170,9 +170,9 @@ fn sign(parts: &mut [Value]) {
 }
 
 /// Puts an answer together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct GeminiAssembler {
-    provider: ProviderKind,
+    provider: &'static str,
     asked: String,
     ids: CallIds,
     model: Option<String>,
@@ -186,20 +186,10 @@ pub(crate) struct GeminiAssembler {
 
 impl GeminiAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str, ids: CallIds) -> Self {
-        Self {
-            provider,
-            asked: asked.to_owned(),
-            ids,
-            model: None,
-            blocks: Vec::new(),
-            usage: Usage::default(),
-            finish: None,
-            blocked: None,
-            size: 0,
-        }
+        Self { provider: provider.name(), asked: asked.to_owned(), ids, ..Self::default() }
     }
 
-    fn part(&mut self, part: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+    fn part(&mut self, part: &Value, observe: &mut Observe<'_>) {
         let signature = part.get("thoughtSignature");
         if let Some(call) = part.get("functionCall") {
             let name = call["name"].as_str().unwrap_or_default().to_owned();
@@ -244,7 +234,7 @@ impl GeminiAssembler {
     }
 
     fn push_thinking(&mut self, text: &str, raw: Value) {
-        let provider = self.provider.name().to_owned();
+        let provider = self.provider.to_owned();
         self.blocks.push(Block::Thinking { text: text.to_owned(), provider, raw });
     }
 }
@@ -253,7 +243,7 @@ impl Assemble for GeminiAssembler {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<StreamProgress, AttemptFailure> {
         let value = parse(event)?;
         if value.get("error").is_some() {
@@ -296,23 +286,13 @@ impl Assemble for GeminiAssembler {
             }
             (Some(other), None) => StopReason::Other(other.to_owned()),
         };
-        Ok(ModelReply {
-            stop: settled(stop, &self.blocks),
-            message: Message { role: Role::Assistant, blocks: self.blocks },
-            usage: self.usage,
-            model: model_or(self.model, &self.asked),
-        })
+        Ok(reply(stop, self.blocks, self.usage, self.model, self.asked))
     }
 }
 
 fn usage(usage: &Value) -> Usage {
     let number = |key: &str| usage[key].as_u64().unwrap_or_default();
-    let all = number("promptTokenCount") + number("toolUsePromptTokenCount");
-    let cache_read = number("cachedContentTokenCount").min(all);
-    Usage {
-        input: all - cache_read,
-        output: number("candidatesTokenCount") + number("thoughtsTokenCount"),
-        cache_read,
-        cache_write: 0,
-    }
+    let prompt = number("promptTokenCount") + number("toolUsePromptTokenCount");
+    let output = number("candidatesTokenCount") + number("thoughtsTokenCount");
+    usage_of(prompt, number("cachedContentTokenCount"), 0, output)
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, Governor, ModelReply, ModelRequest, Provider, ProviderError, Watch,
+    BoxFuture, Governor, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     catalog::{close_matches, suggestions},
     context_window,
     error::{AttemptFailure, Circumstances, clean},
@@ -23,7 +23,7 @@ use crate::{
     retry::{self, Attempt, RetryPolicy, RetryTarget},
     script::CHARS_PER_TOKEN,
     sse, unstreamed,
-    wire::{StreamProgress, Wire},
+    wire::{Observe, StreamProgress, Wire},
 };
 
 /// How much of an error's body is read.
@@ -135,7 +135,7 @@ impl Attempt for HttpProvider {
     fn attempt<'a>(
         &'a self,
         request: &'a ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        observe: &'a mut Observe<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, AttemptFailure>> {
         Box::pin(async move {
             for _ in 0..MAX_CONCESSIONS {
@@ -167,7 +167,7 @@ impl HttpProvider {
         &self,
         request: &ModelRequest<'_>,
         body: String,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<ModelReply, AttemptFailure> {
         let sent_chars = body.len() as u64;
         let url = self.wire.url(&self.base, request.model);
@@ -207,7 +207,7 @@ impl HttpProvider {
         &self,
         mut response: Response,
         request: &ModelRequest<'_>,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<ModelReply, AttemptFailure> {
         if !(200..300).contains(&response.status) {
             return Err(self.refusal(response).await);
@@ -285,7 +285,7 @@ impl HttpProvider {
         mut response: Response,
         kind: &str,
         request: &ModelRequest<'_>,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<ModelReply, AttemptFailure> {
         let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ANSWER_BYTES)).await;
         let body = body.ok().and_then(Result::ok).map(|body| body.bytes).unwrap_or_default();

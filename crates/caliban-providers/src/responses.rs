@@ -15,7 +15,9 @@ use crate::{
     kind::ProviderKind,
     sse,
     thinking::Plan,
-    wire::{Assemble, FAILED_MARK, StreamProgress, arguments, arguments_object, model_or, parse, settled},
+    wire::{
+        Assemble, FAILED_MARK, Observe, StreamProgress, arguments, arguments_object, parse, reply, usage_of,
+    },
 };
 
 pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
@@ -148,9 +150,9 @@ fn image(media_type: &str, data: &str) -> Value {
 }
 
 /// Puts an answer together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ResponsesAssembler {
-    provider: ProviderKind,
+    provider: &'static str,
     asked: String,
     items: BTreeMap<u64, OutputItem>,
     /// The response as the closing event has it.
@@ -170,7 +172,7 @@ struct OutputItem {
 
 impl ResponsesAssembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str) -> Self {
-        Self { provider, asked: asked.to_owned(), items: BTreeMap::new(), closing: None, size: 0 }
+        Self { provider: provider.name(), asked: asked.to_owned(), ..Self::default() }
     }
 
     fn item(&mut self, value: &Value) -> &mut OutputItem {
@@ -183,7 +185,7 @@ impl Assemble for ResponsesAssembler {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<StreamProgress, AttemptFailure> {
         // Some gateways end with this line, as Chat Completions do.
         if event.data.trim() == "[DONE]" {
@@ -268,17 +270,13 @@ impl Assemble for ResponsesAssembler {
                 _ => StopReason::EndTurn,
             },
         };
-        Ok(ModelReply {
-            stop: settled(stop, &blocks),
-            message: Message { role: Role::Assistant, blocks },
-            usage: usage(&closing["usage"]),
-            model: model_or(closing["model"].as_str().map(str::to_owned), &self.asked),
-        })
+        let model = closing["model"].as_str().map(str::to_owned);
+        Ok(reply(stop, blocks, usage(&closing["usage"]), model, self.asked))
     }
 }
 
 /// Adds an item's blocks; says whether it was a refusal.
-fn push_blocks(blocks: &mut Vec<Block>, provider: ProviderKind, item: &Value) -> bool {
+fn push_blocks(blocks: &mut Vec<Block>, provider: &str, item: &Value) -> bool {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let mut refused = false;
     match item["type"].as_str().unwrap_or_default() {
@@ -297,7 +295,7 @@ fn push_blocks(blocks: &mut Vec<Block>, provider: ProviderKind, item: &Value) ->
             let shown: Vec<String> = parts.map(|part| text(part, "text")).collect();
             blocks.push(Block::Thinking {
                 text: shown.join("\n\n"),
-                provider: provider.name().to_owned(),
+                provider: provider.to_owned(),
                 raw: item.clone(),
             });
         }
@@ -326,14 +324,8 @@ fn whole_of(begun: Value, text: &str, arguments: &str) -> Value {
 }
 
 fn usage(usage: &Value) -> Usage {
-    let all = usage["input_tokens"].as_u64().unwrap_or_default();
-    let detail = |key: &str| usage["input_tokens_details"][key].as_u64().unwrap_or_default();
-    let cache_read = detail("cached_tokens").min(all);
-    let cache_write = detail("cache_write_tokens").min(all - cache_read);
-    Usage {
-        input: all - cache_read - cache_write,
-        output: usage["output_tokens"].as_u64().unwrap_or_default(),
-        cache_read,
-        cache_write,
-    }
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let detail = |key: &str| number(&usage["input_tokens_details"][key]);
+    let (prompt, output) = (number(&usage["input_tokens"]), number(&usage["output_tokens"]));
+    usage_of(prompt, detail("cached_tokens"), detail("cache_write_tokens"), output)
 }

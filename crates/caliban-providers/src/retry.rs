@@ -13,6 +13,7 @@ use crate::{
     error::{AttemptFailure, Circumstances},
     governor,
     kind::ProviderKind,
+    wire::Observe,
 };
 
 /// A `Retry-After` below this is followed only as far as it is no faster than our own pace: a server may ask for no wait and
@@ -78,7 +79,7 @@ pub(crate) trait Attempt: Send + Sync {
     fn attempt<'a>(
         &'a self,
         request: &'a ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        observe: &'a mut Observe<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, AttemptFailure>>;
 }
 
@@ -313,14 +314,7 @@ pub(crate) fn span(text: &str) -> Option<Duration> {
 /// The wait that OpenAI writes into its messages: `Please try again in 1.5s`.
 pub(crate) fn wait_in_words(message: &str) -> Option<Duration> {
     let (_, rest) = message.split_once("try again in ")?;
-    let word = rest.split_whitespace().next()?.trim_end_matches(['.', ',']);
-    let (number, unit) = word.split_at(word.find(|c: char| c.is_ascii_alphabetic())?);
-    let number: f64 = number.parse().ok()?;
-    match unit {
-        "ms" => Duration::try_from_secs_f64(number / 1000.0).ok(),
-        "s" => Duration::try_from_secs_f64(number).ok(),
-        _ => None,
-    }
+    span(rest.split_whitespace().next()?.trim_end_matches(['.', ',']))
 }
 
 /// The wait that Gemini puts into the details of its error: `"retryDelay": "33s"`.

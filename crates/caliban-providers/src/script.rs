@@ -50,37 +50,26 @@ pub struct Script {
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptStep {
     /// Which requests this step answers; without it: the next one in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<StepCondition>,
     /// Whether the step can answer again and again.
-    #[serde(skip_serializing_if = "is_false")]
     pub repeat: bool,
     /// Reasoning, before the text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// The text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Tool calls, after the text.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// What the answer costs; a quarter of the characters when not said.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<StepUsage>,
     /// Why the model stops; `tool_use` with tool calls and `end_turn` without them when not said.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<ScriptStop>,
     /// Milliseconds before anything is answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
     /// Milliseconds before each piece of the text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_delay_ms: Option<u64>,
     /// In how many pieces the text is sent; 1 when not said.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub chunks: Option<usize>,
     /// What goes wrong first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
 }
 
@@ -89,22 +78,16 @@ pub struct ScriptStep {
 #[serde(deny_unknown_fields, default)]
 pub struct StepCondition {
     /// Part of the last user message: its text or its tool results.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
     /// Part of the last user message's tool results.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_result_contains: Option<String>,
     /// Part of the conversation's first user text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_prompt_contains: Option<String>,
     /// Part of the system prompt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system_contains: Option<String>,
     /// The model's name, whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The number of assistant messages so far.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<usize>,
 }
 
@@ -115,13 +98,13 @@ pub struct ToolCall {
     /// The tool.
     pub name: String,
     /// Its arguments.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[serde(default)]
     pub input: Value,
     /// The call's id; `call_<turn>_<number>` when not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub id: Option<String>,
     /// The arguments as text instead, for JSON that is not well-formed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub raw_input: Option<String>,
 }
 
@@ -163,13 +146,13 @@ pub struct Fault {
     /// How it fails.
     pub kind: FaultKind,
     /// The HTTP status of `status`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub status: Option<u16>,
     /// The `Retry-After` header of `status`, as it is to be sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub retry_after: Option<String>,
     /// The body of `status`, or the message of `error_event`; the protocol's usual one when not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub body: Option<String>,
     /// How many pieces of the text are sent before `cut`, `stall` or `error_event`.
     #[serde(default)]
@@ -222,34 +205,18 @@ pub struct ScriptState {
 }
 
 /// Why a script cannot be used.
+#[expect(missing_docs, reason = "a field is what the message of its variant says")]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// Not the JSON that a script is.
     #[error("line {line}, column {column}: {reason}")]
-    Syntax {
-        /// The line, from 1.
-        line: usize,
-        /// The column, from 1.
-        column: usize,
-        /// What is wrong there.
-        reason: String,
-    },
+    Syntax { line: usize, column: usize, reason: String },
     /// Well-formed, and makes no sense.
     #[error("step {step}: {reason}")]
-    Step {
-        /// The step, from 1.
-        step: usize,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Step { step: usize, reason: &'static str },
     /// Nothing answers this request.
     #[error("script has no step left for \"{prompt}\" (turn {turn})")]
-    NoStep {
-        /// The beginning of the last thing the user said.
-        prompt: String,
-        /// How many assistant messages there were.
-        turn: usize,
-    },
+    NoStep { prompt: String, turn: usize },
 }
 
 impl Script {
@@ -488,10 +455,6 @@ fn without_position(message: &str) -> String {
         Some(at) => message[..at].to_owned(),
         None => message.to_owned(),
     }
-}
-
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 fn once() -> u32 {

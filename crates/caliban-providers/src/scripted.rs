@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_core::message::{Block, Message, Role};
+use caliban_core::message::Block;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::{
     kind::ProviderKind,
     retry::{self, Attempt, RetryPolicy, RetryTarget},
     script::{Fault, FaultKind, Script, ScriptState, ScriptStep, ScriptView},
-    wire::{arguments, settled},
+    wire::{self, Observe, arguments},
 };
 
 /// What the demo model says to everything.
@@ -76,7 +76,7 @@ impl Attempt for Scripted {
     fn attempt<'a>(
         &'a self,
         request: &'a ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        observe: &'a mut Observe<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, AttemptFailure>> {
         Box::pin(async move {
             let view = ScriptView::of(request);
@@ -159,12 +159,7 @@ fn reply(step: &ScriptStep, view: &ScriptView) -> ModelReply {
         input: arguments(&text),
         extra: None,
     }));
-    ModelReply {
-        stop: settled(step.stop_reason(), &blocks),
-        message: Message { role: Role::Assistant, blocks },
-        usage: step.usage(view),
-        model: view.model.clone(),
-    }
+    wire::reply(step.stop_reason(), blocks, step.usage(view), None, view.model.clone())
 }
 
 async fn pause(milliseconds: Option<u64>) {

@@ -2,7 +2,10 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use caliban_core::message::{Block, StopReason};
+use caliban_core::{
+    message::{Block, Message, Role, StopReason},
+    usage::Usage,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,6 +15,9 @@ use crate::{
 
 /// How the text of a failed tool call begins where the protocol has no flag for it.
 pub(crate) const FAILED_MARK: &str = "[the tool failed] ";
+
+/// Sees what comes of an answer.
+pub(crate) type Observe<'a> = dyn FnMut(Delta) + Send + 'a;
 
 /// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +42,7 @@ pub(crate) trait Assemble: Send {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        observe: &mut (dyn FnMut(Delta) + Send),
+        observe: &mut Observe<'_>,
     ) -> Result<StreamProgress, AttemptFailure>;
 
     /// How many bytes of text, reasoning and arguments have come.
@@ -156,7 +162,7 @@ pub(crate) fn arguments_object(input: &Value) -> Value {
 }
 
 /// The stop reason by what was said: calls count more than the provider's word.
-pub(crate) fn settled(stop: StopReason, blocks: &[Block]) -> StopReason {
+fn settled(stop: StopReason, blocks: &[Block]) -> StopReason {
     let calls = blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }));
     match stop {
         StopReason::MaxTokens | StopReason::Refusal(_) => stop,
@@ -166,7 +172,22 @@ pub(crate) fn settled(stop: StopReason, blocks: &[Block]) -> StopReason {
     }
 }
 
-/// The model that answered: the provider's word, else the one that was asked for.
-pub(crate) fn model_or(answered: Option<String>, asked: &str) -> String {
-    answered.filter(|model| !model.is_empty()).unwrap_or_else(|| asked.to_owned())
+/// A whole answer. `model` is the one that answered by the provider's word; without it, it is the one that was asked for.
+pub(crate) fn reply(
+    stop: StopReason,
+    blocks: Vec<Block>,
+    usage: Usage,
+    model: Option<String>,
+    asked: String,
+) -> ModelReply {
+    let model = model.filter(|model| !model.is_empty()).unwrap_or(asked);
+    let stop = settled(stop, &blocks);
+    ModelReply { stop, message: Message { role: Role::Assistant, blocks }, usage, model }
+}
+
+/// Tokens, where the server counts those of the cache among all tokens of the prompt.
+pub(crate) fn usage_of(prompt: u64, cache_read: u64, cache_write: u64, output: u64) -> Usage {
+    let cache_read = cache_read.min(prompt);
+    let cache_write = cache_write.min(prompt - cache_read);
+    Usage { input: prompt - cache_read - cache_write, output, cache_read, cache_write }
 }
