@@ -85,40 +85,17 @@ enum CommandKind {
     Program(String),
 }
 
-/// What people are told of a command.
-struct CommandHelp {
-    kind: CommandKind,
-    name: &'static str,
-    about: &'static str,
-    /// What the arguments are; none for a command without arguments.
-    input: Option<&'static str>,
-}
-
-const ALL: &[CommandHelp] = &[
-    CommandHelp {
-        kind: CommandKind::Bg,
-        name: "bg",
-        about: "Give a task to a background agent of this session; list, stop or clear them",
-        input: Some(bg::USAGE),
-    },
-    CommandHelp {
-        kind: CommandKind::Compact,
-        name: "compact",
-        about: "Summarise the older part of the conversation to make room",
-        input: None,
-    },
-    CommandHelp {
-        kind: CommandKind::Help,
-        name: "help",
-        about: "List the commands",
-        input: Some("[command]"),
-    },
-    CommandHelp {
-        kind: CommandKind::Status,
-        name: "status",
-        about: "Show the session, model, permission mode and what was spent",
-        input: None,
-    },
+/// The host's own commands: the name, what it does, and what the arguments are for one that takes some.
+const OWN: [(CommandKind, &str, &str, Option<&str>); 4] = [
+    (
+        CommandKind::Bg,
+        "bg",
+        "Give a task to a background agent of this session; list, stop or clear them",
+        Some(bg::USAGE),
+    ),
+    (CommandKind::Compact, "compact", "Summarise the older part of the conversation to make room", None),
+    (CommandKind::Help, "help", "List the commands", Some("[command]")),
+    (CommandKind::Status, "status", "Show the session, model, permission mode and what was spent", None),
 ];
 
 impl SlashCommand {
@@ -128,8 +105,8 @@ impl SlashCommand {
         let line = text.trim().strip_prefix('/')?;
         let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let arguments = arguments.trim().to_owned();
-        let (kind, takes_input) = match ALL.iter().find(|entry| entry.name == name) {
-            Some(entry) => (entry.kind.clone(), entry.input.is_some()),
+        let (kind, takes_input) = match OWN.into_iter().find(|(_, own, ..)| *own == name) {
+            Some((kind, .., input)) => (kind, input.is_some()),
             None => {
                 let info = added?.list().into_iter().find(|info| info.name == name)?;
                 (CommandKind::Program(info.name), info.input.is_some())
@@ -188,10 +165,10 @@ fn known(host: &SessionHost) -> Vec<CommandInfo> {
 }
 
 fn own() -> impl Iterator<Item = CommandInfo> {
-    ALL.iter().map(|entry| CommandInfo {
-        name: entry.name.to_owned(),
-        about: entry.about.to_owned(),
-        input: entry.input.map(str::to_owned),
+    OWN.into_iter().map(|(_, name, about, input)| CommandInfo {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        input: input.map(str::to_owned),
     })
 }
 

@@ -2,8 +2,12 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use caliban_acp::connection::ConnError;
 use tokio::{
-    net::{UnixListener, UnixStream},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -16,7 +20,7 @@ use crate::{
 /// Clients that are served at the same time; more are turned away.
 pub const MAX_CLIENTS: usize = 64;
 /// How long to wait before accepting again when the system has no room for another connection.
-pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(100);
+const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves everybody of our own user who connects, until `stop`. The sessions stay as they are.
 pub async fn listen(
@@ -25,6 +29,18 @@ pub async fn listen(
     options: ServeOptions,
     stop: CancellationToken,
 ) {
+    let each = |reader, writer| serve(reader, writer, sessions.clone(), options.clone());
+    accept(listener, stop, each).await;
+}
+
+/// Serves everybody of our own user who connects, until `stop`, each by itself.
+pub(crate) async fn accept<F>(
+    listener: UnixListener,
+    stop: CancellationToken,
+    serve: impl Fn(OwnedReadHalf, OwnedWriteHalf) -> F,
+) where
+    F: Future<Output = Result<(), ConnError>> + Send + 'static,
+{
     let mut clients = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -44,10 +60,10 @@ pub async fn listen(
             tracing::warn!(%error, "a client was turned away");
             continue;
         }
-        let (sessions, options) = (sessions.clone(), options.clone());
+        let (reader, writer) = stream.into_split();
+        let served = serve(reader, writer);
         clients.spawn(async move {
-            let (reader, writer) = stream.into_split();
-            if let Err(error) = serve(reader, writer, sessions, options).await {
+            if let Err(error) = served.await {
                 tracing::debug!(%error, "a client's connection ended");
             }
         });
@@ -55,7 +71,7 @@ pub async fn listen(
     clients.shutdown().await;
 }
 
-pub(crate) fn admit(stream: &UnixStream, clients: usize) -> io::Result<()> {
+fn admit(stream: &UnixStream, clients: usize) -> io::Result<()> {
     let (theirs, ours) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
     if theirs != ours {
         return Err(io::Error::new(

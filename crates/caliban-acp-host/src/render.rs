@@ -69,7 +69,7 @@ pub(crate) struct Abilities {
 }
 
 /// Where one client stands in a conversation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Renderer {
     abilities: Abilities,
     window: Arc<AtomicU64>,
@@ -86,6 +86,8 @@ pub(crate) struct Renderer {
     stop: Option<StopReason>,
     /// Whether the client was told that the disk is full.
     disk_full: bool,
+    /// What the entry at hand shows.
+    out: Vec<ClientUpdate>,
 }
 
 /// What the answer that is coming in has shown so far.
@@ -111,48 +113,34 @@ struct Tail {
 
 impl Renderer {
     pub(crate) fn new(abilities: Abilities, window: Arc<AtomicU64>) -> Self {
-        Self {
-            abilities,
-            window,
-            root: PathBuf::new(),
-            replies: 0,
-            prompts: 0,
-            titled: false,
-            attempt: ShownAttempt::default(),
-            calls: BTreeMap::new(),
-            live: BTreeMap::new(),
-            used: 0,
-            stop: None,
-            disk_full: false,
-        }
+        Self { abilities, window, ..Self::default() }
     }
 
     /// What the entry shows. `is_mine` tells whether it is what this client has said itself.
     pub(crate) fn take(&mut self, entry: &FeedEntry, when: EntryTime, is_mine: bool) -> Vec<ClientUpdate> {
-        let mut out = Vec::new();
         match entry {
             FeedEntry::Record(record) => {
                 self.disk_full = false;
-                self.record(record, is_mine, &mut out);
+                self.record(record, is_mine);
             }
             FeedEntry::Text(text) => {
                 self.attempt.text = true;
-                self.say(text, &mut out);
+                self.say(text);
             }
             FeedEntry::Thinking(text) => {
                 self.attempt.thinking = true;
-                self.think(text, &mut out);
+                self.think(text);
             }
-            FeedEntry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
+            FeedEntry::ToolUse { id, name } => self.tool_use(id, name),
             FeedEntry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
-            FeedEntry::Restart { reason } => self.restart(reason, &mut out),
-            FeedEntry::Waiting(wait) if when == EntryTime::Live => self.wait(wait, &mut out),
+            FeedEntry::Restart { reason } => self.restart(reason),
+            FeedEntry::Waiting(wait) if when == EntryTime::Live => self.wait(wait),
             FeedEntry::Waiting(_)
             | FeedEntry::SubAsked(_)
             | FeedEntry::SubAnswered { .. }
             | FeedEntry::Broken { .. } => {}
         }
-        out
+        std::mem::take(&mut self.out)
     }
 
     /// Whether there is live output that was not shown yet.
@@ -183,7 +171,7 @@ impl Renderer {
         self.stop.as_ref()
     }
 
-    fn wait(&mut self, wait: &Wait, out: &mut Vec<ClientUpdate>) {
+    fn wait(&mut self, wait: &Wait) {
         let (severity, text) = match wait {
             // The write is tried again every second; it is shown once.
             Wait::DiskFull { .. } if std::mem::replace(&mut self.disk_full, true) => return,
@@ -202,28 +190,29 @@ impl Renderer {
                 (NoticeSeverity::Info, wait.to_string())
             }
         };
-        self.note_with(severity, &text, extension::wait_meta(wait), out);
+        self.note_with(severity, &text, extension::wait_meta(wait));
     }
 
-    fn record(&mut self, record: &Record, is_mine: bool, out: &mut Vec<ClientUpdate>) {
+    fn record(&mut self, record: &Record, is_mine: bool) {
         match &record.event {
             Event::Started(header) => {
                 self.root.clone_from(&header.cwd);
                 if let Some(label) = &header.label {
-                    self.title(label, record, out);
+                    self.title(label, record);
                 }
             }
             Event::Resumed { cwd, .. } => self.root.clone_from(cwd),
             Event::Prompt { message, author, context, .. } => {
-                self.prompt(message, author, *context, record, is_mine, out);
+                self.prompt(message, author, *context, record, is_mine);
             }
             Event::Reply { message, usage, stop, .. } => {
-                self.reply(message, out);
+                self.reply(message);
                 self.stop = Some(stop.clone());
                 self.used = usage.prompt().saturating_add(usage.output);
-                out.push(ClientUpdate::Update(self.usage(None)));
+                let usage = self.usage(None);
+                self.push(usage);
             }
-            Event::CallStarted { id, name, input, .. } => self.call_started(id, name, input, out),
+            Event::CallStarted { id, name, input, .. } => self.call_started(id, name, input),
             Event::CallEnded { id, content, is_error, summary, exit_code, whole, ms } => {
                 let details = json!({"summary": summary, "exitCode": exit_code, "whole": whole, "ms": ms});
                 let call = self.calls.remove(id);
@@ -239,14 +228,14 @@ impl Renderer {
                 if !keeps_change {
                     fields = fields.content(blocks(content::result(content, tools::gives_output(name))));
                 }
-                out.push(ClientUpdate::Update(update(id, fields)));
+                self.push(update(id, fields));
             }
             Event::CallRefused { id, message, .. } => {
                 self.calls.remove(id);
                 let fields = ToolCallUpdateFields::new()
                     .status(ToolCallStatus::Failed)
                     .content(blocks(content::texts(message).collect()));
-                out.push(ClientUpdate::Update(update(id, fields)));
+                self.push(update(id, fields));
             }
             Event::Background { id, status, text } => {
                 let severity = match status {
@@ -256,28 +245,29 @@ impl Renderer {
                     BackgroundStatus::Failed | BackgroundStatus::BudgetExceeded => NoticeSeverity::Warning,
                 };
                 let about = meta("background", json!({"id": id, "status": status}));
-                self.note_with(severity, text, about, out);
+                self.note_with(severity, text, about);
             }
-            Event::Note { text } => self.note(NoticeSeverity::Warning, text, out),
+            Event::Note { text } => self.note(NoticeSeverity::Warning, text),
             Event::Summarised { .. } => {
                 let text = "the older part of the conversation was summarised to make room";
-                self.note(NoticeSeverity::Info, text, out);
+                self.note(NoticeSeverity::Info, text);
             }
             Event::TurnEnded { outcome, usage, micro_usd, turns } => {
-                self.void_attempt(out);
+                self.void_attempt();
                 match outcome {
                     Outcome::Budget { limit } => {
-                        self.say_apart(&format!("[stopped: {limit}]"), "budget", out);
+                        self.say_apart(&format!("[stopped: {limit}]"), "budget");
                     }
                     Outcome::TurnLimit { limit } => {
                         let requests = if *limit == 1 { "request" } else { "requests" };
                         let text = format!("[stopped: the limit of {limit} model {requests} is reached]");
-                        self.say_apart(&text, "turn_limit", out);
+                        self.say_apart(&text, "turn_limit");
                     }
                     Outcome::Done | Outcome::Failed { .. } | Outcome::Cancelled => {}
                 }
-                out.push(ClientUpdate::Update(self.usage(*micro_usd)));
-                out.push(ClientUpdate::TurnEnded(TurnEnded {
+                let cost = self.usage(*micro_usd);
+                self.push(cost);
+                self.out.push(ClientUpdate::TurnEnded(TurnEnded {
                     outcome: outcome.clone(),
                     stop: self.stop.clone(),
                     usage: *usage,
@@ -294,20 +284,12 @@ impl Renderer {
         }
     }
 
-    fn prompt(
-        &mut self,
-        message: &Message,
-        author: &Author,
-        context: usize,
-        record: &Record,
-        is_mine: bool,
-        out: &mut Vec<ClientUpdate>,
-    ) {
+    fn prompt(&mut self, message: &Message, author: &Author, context: usize, record: &Record, is_mine: bool) {
         self.prompts += 1;
         // Calls that a crash left open: whoever speaks next finds them closed.
         for id in std::mem::take(&mut self.calls).into_keys() {
             let fields = ToolCallUpdateFields::new().status(ToolCallStatus::Failed);
-            out.push(ClientUpdate::Update(update(&id, fields)));
+            self.push(update(&id, fields));
         }
         let typed = message.blocks.get(context..).unwrap_or_default();
         let who = match author {
@@ -318,7 +300,7 @@ impl Renderer {
             Author::Caliban => return,
         };
         if let Some(text) = record.event.typed().filter(|_| !matches!(author, Author::Hook(_))) {
-            self.title(&text, record, out);
+            self.title(&text, record);
         }
         if *author == Author::User && is_mine {
             return;
@@ -328,21 +310,22 @@ impl Renderer {
             if let Some(who) = &who {
                 chunk = chunk.meta(meta("author", json!(who)));
             }
-            out.push(ClientUpdate::Update(SessionUpdate::UserMessageChunk(chunk)));
+            self.push(SessionUpdate::UserMessageChunk(chunk));
         }
     }
 
-    fn reply(&mut self, message: &Message, out: &mut Vec<ClientUpdate>) {
+    fn reply(&mut self, message: &Message) {
         for block in &message.blocks {
             match block {
-                Block::Text { text } if !self.attempt.text => self.say(text, out),
-                Block::Thinking { text, .. } if !self.attempt.thinking => self.think(text, out),
+                Block::Text { text } if !self.attempt.text => self.say(text),
+                Block::Thinking { text, .. } if !self.attempt.thinking => self.think(text),
                 Block::ToolUse { id, name, input, .. } => {
                     let call = tools::call(id, name, input, &self.root);
-                    out.push(ClientUpdate::Update(match self.attempt.calls.remove(id) {
+                    let update = match self.attempt.calls.remove(id) {
                         true => update(id, fields_of(call)),
                         false => SessionUpdate::ToolCall(call),
-                    }));
+                    };
+                    self.push(update);
                     self.calls.insert(id.clone(), RenderedCall { name: name.clone(), input: input.clone() });
                 }
                 Block::Text { .. }
@@ -355,75 +338,75 @@ impl Renderer {
         self.attempt = ShownAttempt::default();
     }
 
-    fn tool_use(&mut self, id: &str, name: &str, out: &mut Vec<ClientUpdate>) {
+    fn tool_use(&mut self, id: &str, name: &str) {
         self.attempt.calls.insert(id.to_owned());
         let call =
             ToolCall::new(id.to_owned(), name.to_owned()).name(name.to_owned()).kind(tools::kind(name));
-        out.push(ClientUpdate::Update(SessionUpdate::ToolCall(call)));
+        self.push(SessionUpdate::ToolCall(call));
     }
 
-    fn call_started(&mut self, id: &str, name: &str, input: &Value, out: &mut Vec<ClientUpdate>) {
+    fn call_started(&mut self, id: &str, name: &str, input: &Value) {
         let mut fields = ToolCallUpdateFields::new();
         // A hook may have changed the arguments.
         if self.calls.get(id).is_none_or(|call| call.input != *input) {
             fields = fields_of(tools::call(id, name, input, &self.root));
             self.calls.insert(id.to_owned(), RenderedCall { name: name.to_owned(), input: input.clone() });
         }
-        out.push(ClientUpdate::Update(update(id, fields.status(ToolCallStatus::InProgress))));
+        self.push(update(id, fields.status(ToolCallStatus::InProgress)));
         if let Some(plan) = tools::plan(name, input) {
-            out.push(ClientUpdate::Update(SessionUpdate::Plan(plan)));
+            self.push(SessionUpdate::Plan(plan));
         }
     }
 
     /// What was shown cannot be taken back: the client is told that it starts again.
-    fn restart(&mut self, reason: &str, out: &mut Vec<ClientUpdate>) {
+    fn restart(&mut self, reason: &str) {
         let number = self.attempt.number + 1;
         let was_shown = self.attempt.text || self.attempt.thinking;
-        self.void_attempt(out);
+        self.void_attempt();
         if was_shown {
             let text = format!("\n\n[cut off ({}); starting again]\n\n", caliban_core::inert::line(reason));
-            self.say_apart(&text, "restart", out);
+            self.say_apart(&text, "restart");
         }
         self.attempt = ShownAttempt { number, ..ShownAttempt::default() };
     }
 
     /// Calls that an attempt has announced and that will never be made.
-    fn void_attempt(&mut self, out: &mut Vec<ClientUpdate>) {
+    fn void_attempt(&mut self) {
         for id in std::mem::take(&mut self.attempt).calls {
-            out.push(ClientUpdate::Update(update(
-                &id,
-                ToolCallUpdateFields::new().status(ToolCallStatus::Failed),
-            )));
+            self.push(update(&id, ToolCallUpdateFields::new().status(ToolCallStatus::Failed)));
         }
     }
 
-    fn say(&self, text: &str, out: &mut Vec<ClientUpdate>) {
-        out.extend(content::texts(text).map(|block| {
-            ClientUpdate::Update(SessionUpdate::AgentMessageChunk(
-                ContentChunk::new(block).message_id(self.message_id()),
-            ))
-        }));
+    fn push(&mut self, update: SessionUpdate) {
+        self.out.push(ClientUpdate::Update(update));
     }
 
-    fn think(&self, text: &str, out: &mut Vec<ClientUpdate>) {
-        out.extend(content::texts(text).map(|block| {
-            ClientUpdate::Update(SessionUpdate::AgentThoughtChunk(
-                ContentChunk::new(block).message_id(self.message_id()),
-            ))
-        }));
+    fn say(&mut self, text: &str) {
+        self.chunks(text, SessionUpdate::AgentMessageChunk);
+    }
+
+    fn think(&mut self, text: &str) {
+        self.chunks(text, SessionUpdate::AgentThoughtChunk);
+    }
+
+    fn chunks(&mut self, text: &str, update: fn(ContentChunk) -> SessionUpdate) {
+        let id = self.message_id();
+        for block in content::texts(text) {
+            self.push(update(ContentChunk::new(block).message_id(id.clone())));
+        }
     }
 
     /// Text of ours in the place of the model's.
-    fn say_apart(&self, text: &str, what: &str, out: &mut Vec<ClientUpdate>) {
+    fn say_apart(&mut self, text: &str, what: &str) {
         let chunk = ContentChunk::new(ContentBlock::from(text)).meta(meta(what, json!(true)));
-        out.push(ClientUpdate::Update(SessionUpdate::AgentMessageChunk(chunk)));
+        self.push(SessionUpdate::AgentMessageChunk(chunk));
     }
 
-    fn note(&self, severity: NoticeSeverity, text: &str, out: &mut Vec<ClientUpdate>) {
-        self.note_with(severity, text, meta("note", json!(true)), out);
+    fn note(&mut self, severity: NoticeSeverity, text: &str) {
+        self.note_with(severity, text, meta("note", json!(true)));
     }
 
-    fn note_with(&self, severity: NoticeSeverity, text: &str, meta: Meta, out: &mut Vec<ClientUpdate>) {
+    fn note_with(&mut self, severity: NoticeSeverity, text: &str, meta: Meta) {
         let update = if self.abilities.notices {
             let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
             let rest = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
@@ -432,17 +415,17 @@ impl Renderer {
             let chunk = ContentChunk::new(ContentBlock::from(format!("[{text}]\n")));
             SessionUpdate::AgentThoughtChunk(chunk.meta(meta))
         };
-        out.push(ClientUpdate::Update(update));
+        self.push(update);
     }
 
-    fn title(&mut self, text: &str, record: &Record, out: &mut Vec<ClientUpdate>) {
+    fn title(&mut self, text: &str, record: &Record) {
         let line = text.trim().lines().next().unwrap_or_default();
         if std::mem::replace(&mut self.titled, true) || line.is_empty() {
             return;
         }
         let title: String = caliban_core::inert::line(line).chars().take(TITLE_CHARS).collect();
         let info = SessionInfoUpdate::new().title(title).updated_at(record.at.to_string());
-        out.push(ClientUpdate::Update(SessionUpdate::SessionInfoUpdate(info)));
+        self.push(SessionUpdate::SessionInfoUpdate(info));
     }
 
     fn usage(&self, micro_usd: Option<u64>) -> SessionUpdate {

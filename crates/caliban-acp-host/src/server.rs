@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -296,29 +297,22 @@ impl AcpServer {
                 let _gone = responder.answer(listed).await;
             });
         } else if method == names.session_close && self.sessions.are_the_clients() {
-            handlers.spawn(async move {
-                let closed = server.close(&params).await;
-                let _gone = responder.answer(closed).await;
-            });
+            answer(
+                handlers,
+                responder,
+                async move { server.close(&params).await.map(|closed| json!(closed)) },
+            );
         } else if method == names.session_set_mode {
-            let set = self.set_mode(&params);
-            handlers.spawn(async move {
-                let _gone = responder.answer(set).await;
-            });
+            answer(handlers, responder, ready(self.set_mode(&params).map(|set| json!(set))));
         } else if method == names.session_set_config_option {
             let wanted = self.config_option(&params);
-            handlers.spawn(async move {
-                let set = match wanted {
-                    Ok((host, request)) => config::set(&host, request).await,
-                    Err(error) => Err(error),
-                };
-                let _gone = responder.answer(set).await;
+            answer(handlers, responder, async move {
+                let (host, request) = wanted?;
+                config::set(&host, request).await.map(|set| json!(set))
             });
         } else if method == names.authenticate {
             // Keys come from the settings; there is nothing to log in to.
-            handlers.spawn(async move {
-                let _gone = responder.answer(Ok(AuthenticateResponse::new())).await;
-            });
+            answer(handlers, responder, ready(Ok(json!(AuthenticateResponse::new()))));
         } else if method == SEND {
             let request = params.parse::<SendRequest>().map(|mut request| {
                 if let Some(heading) = self.say.heading() {
@@ -331,13 +325,11 @@ impl AcpServer {
                 Some(attachment) => OutgoingMessage::Said(attachment.send(request.text, request.id)),
                 None => OutgoingMessage::Stranger(request),
             });
-            handlers.spawn(async move {
-                let sent = match sent {
-                    Ok(OutgoingMessage::Said(said)) => recorded(said).await,
-                    Ok(OutgoingMessage::Stranger(request)) => server.send(request).await,
-                    Err(error) => Err(error),
-                };
-                let _gone = responder.answer(sent).await;
+            answer(handlers, responder, async move {
+                match sent? {
+                    OutgoingMessage::Said(said) => recorded(said).await,
+                    OutgoingMessage::Stranger(request) => server.send(request).await,
+                }
             });
         } else if method == PROMPTS {
             let points = params.parse::<SessionRequest>().and_then(|request| {
@@ -347,9 +339,7 @@ impl AcpServer {
                     .ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
                 Ok(json!({"prompts": fork::points(&attachment.host().records())}))
             });
-            handlers.spawn(async move {
-                let _gone = responder.answer(points).await;
-            });
+            answer(handlers, responder, ready(points));
         } else if method == names.initialize {
             refuse(handlers, responder, Error::invalid_request().data("initialize comes once"));
         } else {
@@ -546,14 +536,8 @@ enum OutgoingMessage {
 
 /// Waits until a message is on the disk; nobody waits for the end of the turn.
 async fn recorded(said: Result<Speech, Unsaid>) -> Result<Value, Error> {
-    let recorded = match said {
-        Ok(speech) => speech.ticket().await,
-        Err(error) => Err(error),
-    };
-    match recorded {
-        Ok(_nobody_waits) => Ok(json!({})),
-        Err(error) => Err(error.into()),
-    }
+    let _nobody_waits = said?.ticket().await?;
+    Ok(json!({}))
 }
 
 /// The client's files belong to the session that it has opened with them.
@@ -565,8 +549,17 @@ fn at(files: Option<&ClientFiles>, host: SessionHost) -> SessionHost {
 }
 
 fn refuse(handlers: &mut JoinSet<()>, responder: Responder, error: Error) {
+    answer(handlers, responder, ready(Err(error)));
+}
+
+/// Answers with what comes of the work. A client that is gone needs no answer.
+fn answer(
+    handlers: &mut JoinSet<()>,
+    responder: Responder,
+    work: impl Future<Output = Result<Value, Error>> + Send + 'static,
+) {
     handlers.spawn(async move {
-        let _gone = responder.answer::<()>(Err(error)).await;
+        let _gone = responder.answer(work.await).await;
     });
 }
 

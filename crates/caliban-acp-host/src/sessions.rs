@@ -95,22 +95,16 @@ enum SessionSource {
 impl Sessions {
     /// Sessions of a factory, for one client: `caliban acp`, and the foreground.
     pub fn made_by(factory: Arc<dyn Factory>) -> Self {
-        Self {
-            source: SessionSource::Factory(factory),
-            open: Mutex::default(),
-            loading: tokio::sync::Mutex::default(),
-            told: Mutex::default(),
-        }
+        Self::of(SessionSource::Factory(factory))
     }
 
     /// One session, for any number of clients: a fleet worker.
     pub fn only(host: SessionHost) -> Self {
-        Self {
-            source: SessionSource::One(host),
-            open: Mutex::default(),
-            loading: tokio::sync::Mutex::default(),
-            told: Mutex::default(),
-        }
+        Self::of(SessionSource::One(host))
+    }
+
+    fn of(source: SessionSource) -> Self {
+        Self { source, open: Mutex::default(), loading: Default::default(), told: Mutex::default() }
     }
 
     /// The sessions that a client opens from now on, one after the other. Whoever asks last is told.

@@ -3,7 +3,7 @@
 //! A member's messages come out of its mailbox, and its questions are its person's. So nobody can speak, decide or make
 //! sessions through this socket.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use caliban_acp::{
     ProtocolVersion,
@@ -14,52 +14,25 @@ use caliban_acp::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixListener,
-    task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 
-use crate::{
-    listen::{FULL_PAUSE, admit},
-    sessions::Sessions,
-};
+use crate::{listen::accept, sessions::Sessions};
 
 /// The longest line that is read: nothing long is asked here.
 const LINE_BYTES: usize = 64 * 1024;
 
 /// Answers everybody of our own user who connects, for ever.
 pub async fn listen_state(listener: UnixListener, sessions: Arc<Sessions>, version: &str) {
-    let mut clients = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            Some(_) = clients.join_next(), if !clients.is_empty() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let admitted: io::Result<_> = accepted.and_then(|(stream, _)| {
-            admit(&stream, clients.len())?;
-            Ok(stream)
-        });
-        let stream = match admitted {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a client was turned away");
-                tokio::time::sleep(FULL_PAUSE).await;
-                continue;
-            }
-        };
-        let (sessions, version) = (sessions.clone(), version.to_owned());
-        clients.spawn(async move {
-            let (reader, writer) = stream.into_split();
-            if let Err(error) = answer(reader, writer, &sessions, &version).await {
-                tracing::debug!(%error, "a client's connection ended");
-            }
-        });
-    }
+    let each = |reader, writer| answer(reader, writer, sessions.clone(), version.to_owned());
+    accept(listener, CancellationToken::new(), each).await;
 }
 
 async fn answer(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
-    sessions: &Sessions,
-    version: &str,
+    sessions: Arc<Sessions>,
+    version: String,
 ) -> Result<(), ConnError> {
     let mut inbox =
         Inbox::open(reader, writer, ConnectionLimits { line: LINE_BYTES, ..ConnectionLimits::default() });
@@ -67,7 +40,7 @@ async fn answer(
         let Incoming::Request { method, responder, .. } = incoming else { continue };
         if method == AGENT_METHOD_NAMES.initialize {
             let welcome = InitializeResponse::new(ProtocolVersion::V1)
-                .agent_info(Implementation::new("caliban", version.to_owned()).title("Caliban"));
+                .agent_info(Implementation::new("caliban", version.clone()).title("Caliban"));
             responder.answer(Ok(welcome)).await?;
         } else if method == STATE {
             responder.answer(Ok(StateAnswer { state: sessions.state() })).await?;

@@ -37,7 +37,7 @@ pub use self::{
 };
 use self::{
     runner::{Gone, HostShared, RunnerJob},
-    work_queue::{HostBoard, Lined, Prompt},
+    work_queue::{HostBoard, Lined, NextWork, Prompt},
 };
 pub(crate) use self::{ticket::Speech, work_queue::Utterance};
 use crate::{commands::Commands, permission::ListedAsk};
@@ -280,7 +280,7 @@ impl SessionHost {
                 board.running = Some(cancel.clone());
                 board.waiting.push(waiter);
                 let prompt = Prompt { message, author, utterance };
-                self.0.jobs.send(RunnerJob::Prompt { prompt, cancel }).map_err(|_| Unsaid::Closed)?;
+                self.begin(NextWork::Prompt { prompt, cancel }).map_err(|_| Unsaid::Closed)?;
                 Ok(Speech::Taken(Ticket { taken: TakenPrompt::Began, ended }))
             }
             Some(running) if is_text && !running.is_cancelled() => {
@@ -354,10 +354,14 @@ impl SessionHost {
                 }
                 board.running = Some(cancel.clone());
                 board.waiting.push(waiter);
-                self.0.jobs.send(RunnerJob::GoOn { cancel }).map_err(|_| Unsaid::Closed)?;
+                self.begin(NextWork::GoOn { cancel, so_far: None }).map_err(|_| Unsaid::Closed)?;
                 Ok(Ticket { taken: TakenPrompt::Began, ended })
             }
         }
+    }
+
+    fn begin(&self, turn: NextWork) -> Result<(), Unavailable> {
+        self.0.jobs.send(RunnerJob::Turn(turn)).map_err(|_| Unavailable::Closed)
     }
 
     /// Who said the prompt whose record ends at this place in the feed.
@@ -373,7 +377,7 @@ impl SessionHost {
         let cancel = board.occupy()?;
         let (sender, ended) = oneshot::channel();
         board.waiting.push(sender);
-        self.0.jobs.send(RunnerJob::GoOn { cancel }).map_err(|_| Unavailable::Closed)?;
+        self.begin(NextWork::GoOn { cancel, so_far: None })?;
         Ok(Ticket { taken: TakenPrompt::Began, ended })
     }
 

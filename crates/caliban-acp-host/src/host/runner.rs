@@ -32,13 +32,7 @@ pub(super) struct HostShared {
 
 /// What the runner is told to do.
 pub(super) enum RunnerJob {
-    Prompt {
-        prompt: Prompt,
-        cancel: CancellationToken,
-    },
-    GoOn {
-        cancel: CancellationToken,
-    },
+    Turn(NextWork),
     Compact {
         cancel: CancellationToken,
         done: oneshot::Sender<Result<(), Outcome>>,
@@ -161,8 +155,7 @@ pub(super) async fn run(
     let shared = gone.0.clone();
     while let Some(job) = jobs.recv().await {
         let mut next = match job {
-            RunnerJob::Prompt { prompt, cancel } => NextWork::Prompt { prompt, cancel },
-            RunnerJob::GoOn { cancel } => NextWork::GoOn { cancel, so_far: None },
+            RunnerJob::Turn(turn) => turn,
             RunnerJob::Compact { cancel, done } => {
                 let result = agent.compact(&cancel).await;
                 let next = shared.rest(cancel.is_cancelled());
