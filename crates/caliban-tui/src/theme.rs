@@ -4,11 +4,12 @@
 use ratatui::style::{Color, Modifier, Style};
 
 /// How many colours there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Depth {
     /// None, and words instead of signs: for a screen reader. Nothing moves by itself.
     Words,
     /// None (`NO_COLOR`): bold, dim and underlined only.
+    #[default]
     None,
     /// The terminal's own sixteen.
     Sixteen,
@@ -19,16 +20,17 @@ pub enum Depth {
 }
 
 /// What text stands on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Ground {
     /// Bright letters on a dark ground.
+    #[default]
     Dark,
     /// Dark letters on a light ground.
     Light,
 }
 
 /// The looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Theme {
     /// How many colours.
     pub depth: Depth,

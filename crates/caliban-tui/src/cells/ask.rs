@@ -5,7 +5,7 @@ use ratatui::text::Span;
 use super::Frame;
 use crate::{
     sanitise,
-    text::{Gutter, Row, Wrap, wrap},
+    text::{Gutter, Row, Wrap},
     theme::TextRole,
 };
 
@@ -25,7 +25,6 @@ impl AskCell {
         let role = if self.is_allowed { TextRole::Good } else { TextRole::Warn };
         let gutter =
             Gutter::mark(Span::styled(frame.theme.mark("? ", "question: "), frame.theme.style(role)));
-        let spans = [Span::styled(self.text.clone(), frame.theme.style(TextRole::Dim))];
-        wrap(&spans, frame.columns, &gutter, Wrap::Words, 0)
+        frame.line(self.text.clone(), frame.theme.style(TextRole::Dim), &gutter, Wrap::Words)
     }
 }

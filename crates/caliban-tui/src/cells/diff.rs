@@ -7,7 +7,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::Frame;
 use crate::{
-    text::{Gutter, Row, Wrap, wrap},
+    text::{Gutter, Row, Wrap},
     theme::TextRole,
 };
 
@@ -19,14 +19,12 @@ const LIMIT: Duration = Duration::from_millis(100);
 /// The rows of a change. Without `old` the whole file is new.
 pub(super) fn rows(old: Option<&str>, new: &str, frame: Frame) -> Vec<Row> {
     let diff = TextDiff::configure().timeout(LIMIT).diff_lines(old.unwrap_or_default(), new);
-    let mut source = 1;
     let mut rows = Vec::new();
     let mut put = |sign: &'static str, text: &str, role: TextRole| {
         let style = frame.theme.style(role);
         let gutter = Gutter { first: vec![Span::raw("    ")], rest: vec![Span::raw("      ")] };
-        let spans = [Span::styled(format!("{sign}{}", text.trim_end_matches('\n')), style)];
-        rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Anywhere, source));
-        source += 1;
+        let line = format!("{sign}{}", text.trim_end_matches('\n'));
+        rows.extend(frame.line(line, style, &gutter, Wrap::Anywhere));
     };
     for (number, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
         if number > 0 {

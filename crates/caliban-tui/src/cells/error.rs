@@ -5,7 +5,7 @@ use ratatui::text::Span;
 use super::Frame;
 use crate::{
     sanitise,
-    text::{Gutter, Row, Wrap, wrap},
+    text::{Gutter, Row, Wrap},
     theme::TextRole,
 };
 
@@ -28,14 +28,12 @@ impl Failed {
             let mark =
                 Gutter::mark(Span::styled(theme.mark("✗ error: ", "error: "), theme.style(TextRole::Bad)));
             let gutter = if number == 0 { mark } else { Gutter::blank(2) };
-            let source = u32::try_from(number).unwrap_or(u32::MAX);
-            let spans = [Span::styled(line.to_owned(), theme.style(TextRole::Bad))];
-            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, source));
+            rows.extend(frame.line(line, theme.style(TextRole::Bad), &gutter, Wrap::Words));
         }
         if let Some(hint) = &self.hint {
             let gutter = Gutter::mark(Span::styled("  hint: ", theme.style(TextRole::Dim)));
-            let spans = [Span::styled(hint.replace('\n', " "), theme.style(TextRole::Text))];
-            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, u32::MAX));
+            let hint = hint.replace('\n', " ");
+            rows.extend(frame.line(hint, theme.style(TextRole::Text), &gutter, Wrap::Words));
         }
         rows
     }

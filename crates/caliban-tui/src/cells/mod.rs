@@ -16,6 +16,8 @@ use std::{
     rc::Rc,
 };
 
+use ratatui::{style::Style, text::Span};
+
 pub(crate) use self::{
     ask::AskCell,
     assistant::Assistant,
@@ -27,7 +29,7 @@ pub(crate) use self::{
     user::User,
 };
 use crate::{
-    text::{Joint, Row},
+    text::{Gutter, Joint, Row, Wrap, wrap},
     theme::Theme,
 };
 
@@ -37,6 +39,13 @@ pub(crate) struct Frame {
     pub(crate) columns: usize,
     pub(crate) theme: Theme,
     pub(crate) is_expanded: bool,
+}
+
+impl Frame {
+    /// One logical line in one style. Its number comes later, when the cell is whole.
+    fn line(self, text: impl Into<String>, style: Style, gutter: &Gutter, how: Wrap) -> Vec<Row> {
+        wrap(&[Span::styled(text.into(), style)], self.columns, gutter, how, 0)
+    }
 }
 
 /// Rows in parts, so that those which did not change are shared.
@@ -86,7 +95,7 @@ impl CellKind {
         match self {
             Self::User(_) | Self::Todo(_) | Self::Ask(_) | Self::Notice(_) | Self::Failed(_) => true,
             Self::Assistant(_) | Self::Thinking(_) => has_successor,
-            Self::Tool(tool) => matches!(tool.status(), ToolStatus::Done | ToolStatus::Failed),
+            Self::Tool(tool) => matches!(tool.status, ToolStatus::Done | ToolStatus::Failed),
         }
     }
 

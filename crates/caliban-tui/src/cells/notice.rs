@@ -5,7 +5,7 @@ use ratatui::text::Span;
 use super::Frame;
 use crate::{
     sanitise,
-    text::{Gutter, Row, Wrap, cut, wrap},
+    text::{Gutter, Row, Wrap, cut},
     theme::TextRole,
 };
 
@@ -39,24 +39,16 @@ impl NoticeCell {
             Weight::Warning => (theme.mark("! ", "warning: "), TextRole::Warn),
         };
         let gutter = Gutter::mark(Span::styled(mark, theme.style(role)));
-        let mut rows = wrap(
-            &[Span::styled(self.title.clone(), theme.style(role))],
-            frame.columns,
-            &gutter,
-            Wrap::Words,
-            0,
-        );
+        let mut rows = frame.line(self.title.clone(), theme.style(role), &gutter, Wrap::Words);
         let lines: Vec<&str> = self.details.lines().collect();
         let shown = if frame.is_expanded { lines.len() } else { lines.len().min(DETAILS) };
-        for (number, line) in lines.iter().take(shown).enumerate() {
-            let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
-            let spans = [Span::styled((*line).to_owned(), theme.style(TextRole::Dim))];
-            rows.extend(wrap(&spans, frame.columns, &Gutter::blank(2), Wrap::Words, source));
+        let (dim, blank) = (theme.style(TextRole::Dim), Gutter::blank(2));
+        for line in lines.iter().take(shown) {
+            rows.extend(frame.line(*line, dim, &blank, Wrap::Words));
         }
         if shown < lines.len() {
             let text = cut(&format!("… {} more lines (Ctrl+O)", lines.len() - shown), frame.columns);
-            let spans = [Span::styled(text, theme.style(TextRole::Dim))];
-            rows.extend(wrap(&spans, frame.columns, &Gutter::blank(2), Wrap::Anywhere, 0));
+            rows.extend(frame.line(text, dim, &blank, Wrap::Anywhere));
         }
         rows
     }

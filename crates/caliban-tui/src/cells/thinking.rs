@@ -5,7 +5,7 @@ use ratatui::{style::Modifier, text::Span};
 use super::Frame;
 use crate::{
     sanitise,
-    text::{Gutter, Row, Wrap, cut, wrap},
+    text::{Gutter, Row, Wrap, cut},
     theme::TextRole,
 };
 
@@ -29,16 +29,10 @@ impl Thinking {
             let words = text.split_whitespace().count();
             let line = format!("thinking ({words} words): {}", last.trim());
             let line = cut(&line, frame.columns.saturating_sub(2));
-            return wrap(&[Span::styled(line, style)], frame.columns, &gutter, Wrap::Anywhere, 0);
+            return frame.line(line, style, &gutter, Wrap::Anywhere);
         }
-        let mut rows = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            let blank = Gutter::blank(2);
-            let gutter = if number == 0 { &gutter } else { &blank };
-            let source = u32::try_from(number).unwrap_or(u32::MAX);
-            let spans = [Span::styled(line.to_owned(), style)];
-            rows.extend(wrap(&spans, frame.columns, gutter, Wrap::Words, source));
-        }
-        rows
+        let gutters = std::iter::once(gutter).chain(std::iter::repeat_with(|| Gutter::blank(2)));
+        let lines = text.lines().zip(gutters);
+        lines.flat_map(|(line, gutter)| frame.line(line, style, &gutter, Wrap::Words)).collect()
     }
 }

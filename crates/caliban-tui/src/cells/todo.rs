@@ -5,7 +5,7 @@ use ratatui::{style::Modifier, text::Span};
 use super::Frame;
 use crate::{
     sanitise,
-    text::{Gutter, Row, Wrap, wrap},
+    text::{Gutter, Row, Wrap},
     theme::TextRole,
 };
 
@@ -36,23 +36,15 @@ impl Todo {
         let theme = frame.theme;
         let done = self.entries.iter().filter(|(step, _)| *step == TodoStep::Done).count();
         let head = format!("todo: {done} of {} done", self.entries.len());
-        let mut rows = wrap(
-            &[Span::styled(head, theme.style(TextRole::Strong))],
-            frame.columns,
-            &Gutter::default(),
-            Wrap::Words,
-            0,
-        );
-        for (number, (step, text)) in self.entries.iter().enumerate() {
+        let mut rows = frame.line(head, theme.style(TextRole::Strong), &Gutter::default(), Wrap::Words);
+        for (step, text) in &self.entries {
             let (glyph, style) = match step {
                 TodoStep::Pending => ("  ☐ ", theme.style(TextRole::Text)),
                 TodoStep::Doing => ("  ▶ ", theme.style(TextRole::Accent)),
                 TodoStep::Done => ("  ☑ ", theme.style(TextRole::Dim).add_modifier(Modifier::CROSSED_OUT)),
             };
             let gutter = Gutter::mark(Span::styled(glyph, theme.style(TextRole::Dim)));
-            let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
-            let spans = [Span::styled(text.clone(), style)];
-            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, source));
+            rows.extend(frame.line(text.clone(), style, &gutter, Wrap::Words));
         }
         rows
     }

@@ -19,8 +19,9 @@ const KEPT_BYTES: usize = 1024 * 1024;
 const KEPT_LINES: usize = 50;
 
 /// How far a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ToolStatus {
+    #[default]
     Announced,
     Running,
     Done,
@@ -28,13 +29,13 @@ pub(crate) enum ToolStatus {
 }
 
 /// A call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tool {
     id: String,
     title: String,
-    status: ToolStatus,
+    pub(crate) status: ToolStatus,
     /// Whether its output is worth a look without being asked for.
-    shows_output: bool,
+    pub(crate) shows_output: bool,
     output: String,
     change: Option<EditedText>,
     /// How it ended, in a few words.
@@ -49,15 +50,7 @@ struct EditedText {
 
 impl Tool {
     pub(crate) fn new(id: &str, title: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            title: sanitise::line(title),
-            status: ToolStatus::Announced,
-            shows_output: false,
-            output: String::new(),
-            change: None,
-            summary: String::new(),
-        }
+        Self { id: id.to_owned(), title: sanitise::line(title), ..Self::default() }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -68,20 +61,8 @@ impl Tool {
         &self.title
     }
 
-    pub(crate) fn status(&self) -> ToolStatus {
-        self.status
-    }
-
     pub(crate) fn set_title(&mut self, title: &str) {
         self.title = sanitise::line(title);
-    }
-
-    pub(crate) fn set_status(&mut self, status: ToolStatus) {
-        self.status = status;
-    }
-
-    pub(crate) fn set_shows_output(&mut self, shows_output: bool) {
-        self.shows_output = shows_output;
     }
 
     pub(crate) fn set_summary(&mut self, summary: &str) {
@@ -153,12 +134,10 @@ impl Tool {
             rows.push(more(&format!("… {hidden} lines before (Ctrl+O)"), frame));
         }
         let style = frame.theme.style(TextRole::Dim);
-        for (number, line) in lines.iter().enumerate().skip(hidden) {
-            let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
-            let room = frame.columns.saturating_sub(4);
-            let line = if frame.is_expanded { (*line).to_owned() } else { cut(line, room) };
-            let spans = [Span::styled(line, style)];
-            rows.extend(wrap(&spans, frame.columns, &Gutter::blank(4), Wrap::Anywhere, source));
+        let room = frame.columns.saturating_sub(4);
+        for line in lines.into_iter().skip(hidden) {
+            let line = if frame.is_expanded { line.to_owned() } else { cut(line, room) };
+            rows.extend(frame.line(line, style, &Gutter::blank(4), Wrap::Anywhere));
         }
         rows
     }

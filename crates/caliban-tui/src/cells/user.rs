@@ -36,8 +36,7 @@ impl User {
                 spans.push(Span::styled(author.clone(), frame.theme.style(TextRole::Dim)));
             }
             spans.push(Span::styled(line.to_owned(), style));
-            let source = u32::try_from(number).unwrap_or(u32::MAX);
-            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, source));
+            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, 0));
         }
         rows
     }

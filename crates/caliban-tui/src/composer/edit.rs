@@ -16,43 +16,41 @@ impl Composer {
         self.draft.text.insert_str(self.cursor, text);
         self.cursor += text.len();
         // A combining character joins what stands before it.
-        self.cursor = boundary(&self.draft.text, self.cursor);
-        self.column = None;
+        self.go(boundary(&self.draft.text, self.cursor));
     }
 
     pub(crate) fn left(&mut self) {
-        self.cursor = self.before(self.cursor);
-        self.column = None;
+        self.go(self.before(self.cursor));
     }
 
     pub(crate) fn right(&mut self) {
-        self.cursor = self.after(self.cursor);
-        self.column = None;
+        self.go(self.after(self.cursor));
     }
 
     pub(crate) fn word_left(&mut self) {
-        self.cursor = self.word_before();
-        self.column = None;
+        self.go(self.word_before());
     }
 
     pub(crate) fn word_right(&mut self) {
         let rest = &self.draft.text[self.cursor..];
         let skipped = rest.len() - rest.trim_start_matches(|c: char| !c.is_alphanumeric()).len();
         let word = rest[skipped..].find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len() - skipped);
-        self.cursor = boundary(&self.draft.text, self.cursor + skipped + word);
+        self.go(boundary(&self.draft.text, self.cursor + skipped + word));
+    }
+
+    fn go(&mut self, to: usize) {
+        self.cursor = to;
         self.column = None;
     }
 
     /// To the beginning of the line.
     pub(crate) fn home(&mut self) {
-        self.cursor = self.line_start();
-        self.column = None;
+        self.go(self.line_start());
     }
 
     /// To the end of the line.
     pub(crate) fn end(&mut self) {
-        self.cursor = self.line_end();
-        self.column = None;
+        self.go(self.line_end());
     }
 
     pub(crate) fn backspace(&mut self) {
@@ -105,8 +103,7 @@ impl Composer {
 
     fn remove(&mut self, from: usize, to: usize) {
         self.draft.text.replace_range(from..to, "");
-        self.cursor = boundary(&self.draft.text, from);
-        self.column = None;
+        self.go(boundary(&self.draft.text, from));
     }
 
     fn before(&self, at: usize) -> usize {

@@ -60,13 +60,7 @@ impl Composer {
     /// Moves the cursor to the row above; false when there is none.
     pub(crate) fn up(&mut self, columns: usize) -> bool {
         let laid = self.lay(columns);
-        match laid.cursor.1.checked_sub(1) {
-            Some(row) => {
-                self.move_to_row(&laid, row);
-                true
-            }
-            None => false,
-        }
+        laid.cursor.1.checked_sub(1).map(|row| self.move_to_row(&laid, row)).is_some()
     }
 
     /// Moves the cursor to the row below; false when there is none.

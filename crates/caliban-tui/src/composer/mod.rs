@@ -182,7 +182,6 @@ impl Composer {
         if self.is_blank() {
             if let Some(draft) = self.stash.take() {
                 self.set(draft);
-                return false;
             }
             return false;
         }
@@ -204,24 +203,12 @@ impl Composer {
 
     /// The older entry of the history.
     pub(crate) fn older(&mut self) -> bool {
-        match self.history.older(&self.draft) {
-            Some(draft) => {
-                self.set(draft);
-                true
-            }
-            None => false,
-        }
+        self.history.older(&self.draft).map(|draft| self.set(draft)).is_some()
     }
 
     /// The newer entry of the history, or what was being written.
     pub(crate) fn newer(&mut self) -> bool {
-        match self.history.newer(&self.draft) {
-            Some(draft) => {
-                self.set(draft);
-                true
-            }
-            None => false,
-        }
+        self.history.newer(&self.draft).map(|draft| self.set(draft)).is_some()
     }
 }
 

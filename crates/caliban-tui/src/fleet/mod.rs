@@ -108,9 +108,10 @@ pub struct Forecast {
 }
 
 /// Which agents are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FleetScope {
     /// Those of this repo.
+    #[default]
     Repo,
     /// Those of all repos.
     All,
@@ -183,8 +184,9 @@ pub enum FleetEffect {
 }
 
 /// What has the keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Focus {
+    #[default]
     List,
     Filter,
     /// The line that starts a new agent.
@@ -217,7 +219,7 @@ struct Peek {
 }
 
 /// Everything that the screen shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FleetState {
     pub(crate) size: (u16, u16),
     theme: Theme,
@@ -246,24 +248,7 @@ pub struct FleetState {
 impl FleetState {
     /// A screen of this size, before the agents are known.
     pub fn new(size: (u16, u16), theme: Theme, place: String) -> Self {
-        Self {
-            size,
-            theme,
-            place,
-            scope: FleetScope::Repo,
-            rows: Vec::new(),
-            is_ready: false,
-            chosen: None,
-            top: 0,
-            marked: BTreeSet::new(),
-            filter: String::new(),
-            focus: Focus::List,
-            dispatch: Composer::default(),
-            dispatched: None,
-            drafts: BTreeMap::new(),
-            typed: None,
-            toast: None,
-        }
+        Self { size, theme, place, ..Self::default() }
     }
 
     /// Says something when the screen is shown next.

@@ -387,7 +387,7 @@ impl Runner {
                 ScreenEffect::Mouse(is_on) => self.modes.set_mouse(is_on)?,
                 ScreenEffect::Repaint => self.presenter.repaint(),
                 ScreenEffect::Suspend => self.suspend()?,
-                ScreenEffect::Notify(_) if self.state.has_focus => {}
+                ScreenEffect::Notify(_) if !self.state.is_unfocused => {}
                 ScreenEffect::Notify(text) => {
                     let mut out = io::stdout().lock();
                     out.write_all(self.options.machine.notice.sequence(&text).as_bytes())?;

@@ -26,7 +26,7 @@ impl ScreenState {
                 if let Some(why) = self.facts.no_say.take() {
                     let text = "you can look and write, and decide nothing";
                     self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, text, &why)));
-                    self.decides = false;
+                    self.only_watches = true;
                 }
                 if let Some(text) = self.told_when_open.take() {
                     self.push(CellKind::Notice(NoticeCell::new(
@@ -335,15 +335,15 @@ impl ScreenState {
     fn call_update(&mut self, id: &str, fields: ToolCallUpdateFields) {
         let Some(cell) = self.conversation.tool_mut(id) else { return };
         if let Some(kind) = fields.kind {
-            cell.set_shows_output(kind == ToolKind::Execute);
+            cell.shows_output = kind == ToolKind::Execute;
         }
         if let Some(title) = &fields.title {
             cell.set_title(title);
         }
         match fields.status {
-            Some(ToolCallStatus::InProgress) => cell.set_status(ToolStatus::Running),
-            Some(ToolCallStatus::Completed) => cell.set_status(ToolStatus::Done),
-            Some(ToolCallStatus::Failed) => cell.set_status(ToolStatus::Failed),
+            Some(ToolCallStatus::InProgress) => cell.status = ToolStatus::Running,
+            Some(ToolCallStatus::Completed) => cell.status = ToolStatus::Done,
+            Some(ToolCallStatus::Failed) => cell.status = ToolStatus::Failed,
             _ => {}
         }
         if let Some(content) = fields.content {
@@ -367,7 +367,7 @@ impl ScreenState {
         if let Some(raw) = fields.raw_output {
             cell.set_summary(raw.get("summary").and_then(Value::as_str).unwrap_or_default());
         }
-        let (title, status) = (cell.title().to_owned(), cell.status());
+        let (title, status) = (cell.title().to_owned(), cell.status);
         if self.is_open {
             self.turn.call(id, &title, status);
         }

@@ -74,8 +74,9 @@ impl Default for Look {
 }
 
 /// Who gets the keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Focus {
+    #[default]
     Composer,
     Ask,
 }
@@ -97,7 +98,7 @@ pub(crate) struct OfferedCommand {
 }
 
 /// Everything that the screen shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ScreenState {
     pub(crate) size: (u16, u16),
     pub(crate) theme: Theme,
@@ -123,7 +124,8 @@ pub struct ScreenState {
     pub(crate) cost: Option<f64>,
     pub(crate) title: Option<String>,
     pub(crate) toast: Option<(String, Instant)>,
-    pub(crate) has_focus: bool,
+    /// Whether another window has the keyboard.
+    pub(crate) is_unfocused: bool,
     /// Whether a session is open.
     pub(crate) is_open: bool,
     /// Why no session could be opened at all.
@@ -158,8 +160,8 @@ pub struct ScreenState {
     /// Where the session goes on, when it was sent away.
     pub(crate) farewell: Option<String>,
     pub(crate) effort: Option<String>,
-    /// Whether this client answers questions and changes the mode.
-    pub(crate) decides: bool,
+    /// Whether this client neither answers questions nor changes the mode.
+    pub(crate) only_watches: bool,
     pub(crate) look: Look,
     pub(crate) selection: Option<Selection>,
 }
@@ -167,52 +169,7 @@ pub struct ScreenState {
 impl ScreenState {
     /// A screen of this size, before the session is open.
     pub fn new(size: (u16, u16), theme: Theme, facts: ScreenFacts) -> Self {
-        Self {
-            size,
-            theme,
-            model: facts.model.clone(),
-            facts,
-            conversation: Conversation::default(),
-            composer: Composer::default(),
-            queue: Vec::new(),
-            asks: Asks::default(),
-            focus: Focus::Composer,
-            turn: Turn::default(),
-            popup: None,
-            modes: Vec::new(),
-            mode: None,
-            commands: Vec::new(),
-            todo: Todo::default(),
-            shows_todo: false,
-            background: Vec::new(),
-            window: None,
-            tokens: 0,
-            cost: None,
-            title: None,
-            toast: None,
-            has_focus: true,
-            is_open: false,
-            failure: None,
-            was_open: false,
-            is_without: false,
-            is_gone: false,
-            typed: None,
-            leaving: None,
-            escaped: None,
-            prefix: false,
-            files: Vec::new(),
-            files_for: None,
-            wall_ms: 0,
-            shell: shell::Shell::default(),
-            unheard: VecDeque::new(),
-            told_when_open: None,
-            early: None,
-            farewell: None,
-            effort: None,
-            decides: true,
-            look: Look::default(),
-            selection: None,
-        }
+        Self { size, theme, model: facts.model.clone(), facts, ..Self::default() }
     }
 
     /// Draws with these looks from now on.
@@ -276,7 +233,7 @@ impl ScreenState {
                 Vec::new()
             }
             ScreenEvent::Focus(has_focus) => {
-                self.has_focus = has_focus;
+                self.is_unfocused = !has_focus;
                 Vec::new()
             }
             ScreenEvent::Ground(ground) => {
@@ -346,7 +303,7 @@ impl ScreenState {
 
     /// When something changes on the screen by itself; none when nothing does.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        let spinner = (self.turn.is_running() && self.has_focus && self.asks.is_empty())
+        let spinner = (self.turn.is_running() && !self.is_unfocused && self.asks.is_empty())
             .then(|| now + crate::view::SPINNER_EVERY);
         // Unfocused: the elapsed time is still true to the second.
         let elapsed =

@@ -40,8 +40,8 @@ impl ScreenState {
         self.popup = None;
         self.shell.count += 1;
         let mut cell = Tool::new(&self.shell.id(), &format!("! {command}"));
-        cell.set_status(ToolStatus::Running);
-        cell.set_shows_output(true);
+        cell.status = ToolStatus::Running;
+        cell.shows_output = true;
         self.push(CellKind::Tool(Box::new(cell)));
         self.conversation.follow();
         self.shell.running = Some(command.clone());
@@ -56,7 +56,7 @@ impl ScreenState {
         if let Some(cell) = self.conversation.tool_mut(&id) {
             cell.set_output(output);
             cell.set_summary(ending);
-            cell.set_status(if is_ok { ToolStatus::Done } else { ToolStatus::Failed });
+            cell.status = if is_ok { ToolStatus::Done } else { ToolStatus::Failed };
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) fn draw_activity(state: &ScreenState, now: Instant, area: Rect, buffe
             TurnPhase::Waiting(why) => why,
             TurnPhase::Stopping => "interrupting".to_owned(),
         };
-        (if state.has_focus { SPINNER[turn % SPINNER.len()] } else { "·" }, what)
+        (if state.is_unfocused { "·" } else { SPINNER[turn % SPINNER.len()] }, what)
     } else {
         ("?", "waiting for your answer".to_owned())
     };
@@ -85,7 +85,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
             Span::styled(format!("attached to {}", sanitise::line(attached)), theme.style(TextRole::Accent)),
         ));
     }
-    if !state.decides {
+    if state.only_watches {
         parts.push((0, Span::styled("decides nothing", theme.style(TextRole::Warn))));
     }
     if let Some(mode) = &state.mode {
