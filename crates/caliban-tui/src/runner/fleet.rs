@@ -4,14 +4,13 @@ use std::{io, time::Instant};
 
 use crossterm::event::Event as TerminalEvent;
 use ratatui::{buffer::Buffer, layout::Rect};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc::{UnboundedReceiver, UnboundedSender},
-};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::{
+    frame_pace::until,
     input::{Happened, TerminalInput},
     painter::Painter,
+    signals::Signals,
     terminal::{self, Modes},
 };
 use crate::fleet::{AgentKey, FleetEffect, FleetEvent, FleetState};
@@ -47,9 +46,7 @@ pub async fn run_fleet(
     if tells_ground {
         keys.ask_ground()?;
     }
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::new()?;
     loop {
         if terminal::has_panicked() {
             return Ok(FleetLeft::Panic);
@@ -59,17 +56,9 @@ pub async fn run_fleet(
         painter.paint(frame, cursor)?;
         state.drawn(Instant::now());
         let deadline = state.deadline(Instant::now());
-        let sleep = async {
-            match deadline {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => std::future::pending().await,
-            }
-        };
         let event = tokio::select! {
             biased;
-            _ = terminate.recv() => return Ok(FleetLeft::Signal),
-            _ = hangup.recv() => return Ok(FleetLeft::Signal),
-            _ = interrupt.recv() => return Ok(FleetLeft::Signal),
+            () = signals.next() => return Ok(FleetLeft::Signal),
             key = keys.next() => match key {
                 None => return Ok(FleetLeft::Signal),
                 Some(happened) => match happened? {
@@ -81,7 +70,7 @@ pub async fn run_fleet(
                 },
             },
             Some(event) = news.recv() => event,
-            () = sleep => FleetEvent::Tick,
+            () = until(deadline) => FleetEvent::Tick,
         };
         for effect in state.update(event, Instant::now()) {
             match effect {

@@ -5,6 +5,14 @@ use std::time::{Duration, Instant};
 /// Between two frames of a stream.
 const FRAME: Duration = Duration::from_millis(33);
 
+/// Ends at this time; without one, never.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     last: Option<Instant>,

@@ -17,7 +17,7 @@ mod signals;
 mod terminal;
 
 use std::{
-    io::{self, Write as _},
+    io,
     path::PathBuf,
     pin::Pin,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -31,7 +31,7 @@ use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 use self::{
     agent_link::Link,
-    frame_pace::Pace,
+    frame_pace::{Pace, until},
     input::{Happened, TerminalInput},
     presenter::Presenter,
     signals::Signals,
@@ -222,29 +222,20 @@ impl Runner {
                         None => std::future::pending().await,
                     }
                 };
-                let sleep = async {
-                    match deadline {
-                        Some(at) => tokio::time::sleep_until(at.into()).await,
-                        None => std::future::pending().await,
-                    }
-                };
                 let notes = &mut self.options.notes;
                 let note = async {
                     match notes {
-                        Some(notes) => match notes.recv().await {
-                            Some(note) => note,
-                            None => std::future::pending().await,
-                        },
-                        None => std::future::pending().await,
+                        Some(notes) => notes.recv().await,
+                        None => None,
                     }
                 };
                 tokio::select! {
                     biased;
                     () = signals.next() => Woken::Signal,
                     key = key => Woken::Key(key),
-                    note = note => Woken::Note(note),
+                    Some(note) = note => Woken::Note(note),
                     event = self.link.next() => Woken::Agent(event),
-                    () = sleep => Woken::Deadline,
+                    () = until(deadline) => Woken::Deadline,
                 }
             };
             let now = Instant::now();
@@ -365,9 +356,7 @@ impl Runner {
                     self.link.later(machine::copy(programs, text));
                 }
                 ScreenEffect::SendToTerminal(text) => {
-                    let mut out = io::stdout().lock();
-                    out.write_all(machine::clipboard(&text).as_bytes())?;
-                    out.flush()?;
+                    terminal::write(machine::clipboard(&text).as_bytes())?;
                     let told = "sent to the clipboard of the terminal".to_owned();
                     self.take(ScreenEvent::Agent(AgentEvent::Told(told)), now)?;
                 }
@@ -389,9 +378,7 @@ impl Runner {
                 ScreenEffect::Suspend => self.suspend()?,
                 ScreenEffect::Notify(_) if !self.state.is_unfocused => {}
                 ScreenEffect::Notify(text) => {
-                    let mut out = io::stdout().lock();
-                    out.write_all(self.options.machine.notice.sequence(&text).as_bytes())?;
-                    out.flush()?;
+                    terminal::write(self.options.machine.notice.sequence(&text).as_bytes())?;
                 }
                 ScreenEffect::Quit => next = Some(LoopStep::Quit),
             }

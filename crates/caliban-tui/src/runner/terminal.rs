@@ -114,7 +114,7 @@ fn restore() {
 }
 
 /// Past the lock of stdout: another thread that panics must not wait for it.
-fn write(mut bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(io::stdout(), bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),

@@ -25,15 +25,11 @@ impl ScreenState {
             AgentEvent::Opened { modes, is_running, model } => {
                 if let Some(why) = self.facts.no_say.take() {
                     let text = "you can look and write, and decide nothing";
-                    self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, text, &why)));
+                    self.notice(Weight::Warning, text, &why);
                     self.only_watches = true;
                 }
                 if let Some(text) = self.told_when_open.take() {
-                    self.push(CellKind::Notice(NoticeCell::new(
-                        Weight::Info,
-                        "the conversation was taken back",
-                        &text,
-                    )));
+                    self.notice(Weight::Info, "the conversation was taken back", &text);
                 }
                 self.is_open = true;
                 self.was_open = true;
@@ -128,7 +124,7 @@ impl ScreenState {
                     Ok(TurnCost { tokens, is_cancelled }) => {
                         self.tokens = tokens.unwrap_or(self.tokens);
                         if is_cancelled && !self.turn.is_running() {
-                            self.push(CellKind::Notice(NoticeCell::new(Weight::Info, "interrupted", "")));
+                            self.notice(Weight::Info, "interrupted", "");
                         }
                     }
                     Err(failure) => self.fail(&failure),
@@ -148,9 +144,7 @@ impl ScreenState {
             AgentEvent::Sessions(sessions) => self.show_sessions(&sessions, now),
             AgentEvent::Edited(Ok(text)) => self.composer.set(crate::composer::Draft::of(text.trim_end())),
             AgentEvent::Edited(Err(why)) => self.say(why, now),
-            AgentEvent::Noted(text) => {
-                self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, &text, "")))
-            }
+            AgentEvent::Noted(text) => self.notice(Weight::Warning, &text, ""),
             AgentEvent::Told(text) => self.say(text, now),
             AgentEvent::Clipboard(Ok(Clip::Text(text))) => return self.paste(&text, now),
             AgentEvent::Clipboard(Ok(Clip::Picture(path))) => {
@@ -184,6 +178,10 @@ impl ScreenState {
 
     pub(super) fn push(&mut self, kind: CellKind) {
         self.conversation.push(kind);
+    }
+
+    pub(super) fn notice(&mut self, weight: Weight, title: &str, details: &str) {
+        self.push(CellKind::Notice(NoticeCell::new(weight, title, details)));
     }
 
     fn fail(&mut self, failure: &FailureEvent) {
@@ -259,7 +257,7 @@ impl ScreenState {
                     NoticeSeverity::Info => Weight::Info,
                     _ => Weight::Warning,
                 };
-                self.push(CellKind::Notice(NoticeCell::new(weight, &notice.title, &details)));
+                self.notice(weight, &notice.title, &details);
             }
             SessionUpdate::AvailableCommandsUpdate(known) => {
                 self.commands = known
@@ -300,7 +298,7 @@ impl ScreenState {
         let text = text_of(&chunk.content);
         let meta = chunk.meta.as_ref();
         if ["restart", "budget", "turn_limit", "failed"].iter().any(|name| word(meta, name).is_some()) {
-            return self.push(CellKind::Notice(NoticeCell::new(Weight::Warning, text.trim(), "")));
+            return self.notice(Weight::Warning, text.trim(), "");
         }
         let id = chunk.message_id.as_ref().map(|id| id.0.to_string());
         let open =

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use self::decode::Decoder;
-use super::terminal;
+use super::{frame_pace::until, terminal};
 use crate::theme::Ground;
 
 /// Bytes that are read at once.
@@ -92,12 +92,6 @@ impl TerminalInput {
             }
             // Counted from the last byte: other things may wake the loop meanwhile.
             let patience = self.decoder.patience().map(|patience| self.came + patience);
-            let rest = async {
-                match patience {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 ready = self.terminal.readable() => match ready {
@@ -115,7 +109,7 @@ impl TerminalInput {
                 _ = self.resized.recv() => {
                     return Some(crossterm::terminal::size().map(|(columns, rows)| Happened::Terminal(Event::Resize(columns, rows))));
                 }
-                () = rest => self.ready.extend(self.decoder.rest()),
+                () = until(patience) => self.ready.extend(self.decoder.rest()),
             }
         }
     }
