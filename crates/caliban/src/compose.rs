@@ -26,10 +26,7 @@ use caliban_agent::{
     prompt::{ContextFiles, Surroundings},
     subagent::{WorktreeIsolation, inherit},
 };
-use caliban_contract::{
-    ancestry::{self, AgentAbove, Ancestry},
-    detached,
-};
+use caliban_contract::{ancestry::AgentAbove, detached};
 use caliban_core::{
     ids::AgentId, model_alias, price::Billing, quiet_hours::QuietHours, redact::Redactor, setup::AgentSetup,
     spec::AfterTurn, wait::Wait,
@@ -347,14 +344,8 @@ fn search(settings: &Settings) -> Option<SearchService> {
 /// Where detached commands are recorded. An agent that runs inside another one, in a command of it, may have none: that one's
 /// user would not be asked.
 fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
-    let is_own = match ancestry::own() {
-        Ancestry::Person => true,
-        Ancestry::Agents(agents) => {
-            agents.first().is_some_and(|agent| agent.which == ancestry::AgentProcess::Worker)
-        }
-        Ancestry::Unknown => false,
-    };
-    is_own.then(|| DetachPlace { jobs: repo_dir.join(detached::DIRECTORY), agent: String::new() })
+    spending::may_ask()
+        .then(|| DetachPlace { jobs: repo_dir.join(detached::DIRECTORY), agent: String::new() })
 }
 
 /// Resources of MCP servers, which hold the servers.

@@ -81,6 +81,14 @@ impl Keyboard {
         self.lines.recv().await
     }
 
+    /// The same where there may be no keyboard: then nothing is ever typed.
+    pub(crate) async fn next_of(keyboard: &mut Option<Self>) -> Option<TypedLine> {
+        match keyboard {
+            Some(keyboard) => keyboard.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The same, for a thread of its own.
     pub(crate) fn blocking_next(&mut self) -> Option<TypedLine> {
         self.lines.blocking_recv()

@@ -2,7 +2,13 @@
 
 pub(crate) mod questions;
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use caliban_acp::v1::McpServer as Brought;
 use caliban_fence::Fence;
@@ -33,14 +39,8 @@ pub(crate) fn brought(
         let (name, endpoint) = match server {
             Brought::Stdio(stdio) => {
                 let more = stdio.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
-                let endpoint = McpEndpoint::Stdio {
-                    helper: workspace.helper.clone(),
-                    command: stdio.command.clone().into_os_string(),
-                    args: stdio.args.iter().map(OsString::from).collect(),
-                    env: environment(&workspace.env, more),
-                    cwd: workspace.root.clone(),
-                    fence: fence.cloned().map(Box::new),
-                };
+                let (command, cwd) = (stdio.command.clone().into_os_string(), None);
+                let endpoint = program(workspace, fence, (command, &stdio.args), more, cwd);
                 (stdio.name.clone(), endpoint)
             }
             Brought::Http(http) => {
@@ -110,14 +110,10 @@ fn config(
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
     let endpoint = match (&server.command, &server.url) {
-        (Some(command), _) => McpEndpoint::Stdio {
-            helper: workspace.helper.clone(),
-            command: command.into(),
-            args: server.args.iter().map(OsString::from).collect(),
-            env: environment(&workspace.env, secrets(&server.env)),
-            cwd: server.cwd.clone().unwrap_or_else(|| workspace.root.clone()),
-            fence: fence.cloned().map(Box::new),
-        },
+        (Some(command), _) => {
+            let (variables, cwd) = (secrets(&server.env), server.cwd.clone());
+            program(workspace, fence, (command.into(), &server.args), variables, cwd)
+        }
         (None, Some(url)) => {
             let (url, headers) = (url.clone(), secrets(&server.headers));
             match server.transport {
@@ -132,12 +128,22 @@ fn config(
     Some(ServerConfig { name: name.to_owned(), endpoint, timeout, startup_timeout: timeout })
 }
 
-/// The allow-listed environment, with what is set for this server.
-fn environment(
-    base: &[(OsString, OsString)],
+/// A server that is a program, with the allow-listed environment and what is set for it.
+fn program(
+    workspace: &WorkspaceOptions,
+    fence: Option<&Fence>,
+    (command, args): (OsString, &[String]),
     more: impl IntoIterator<Item = (String, String)>,
-) -> Vec<(OsString, OsString)> {
-    let mut env: BTreeMap<OsString, OsString> = base.iter().cloned().collect();
+    cwd: Option<PathBuf>,
+) -> McpEndpoint {
+    let mut env: BTreeMap<OsString, OsString> = workspace.env.iter().cloned().collect();
     env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
-    env.into_iter().collect()
+    McpEndpoint::Stdio {
+        helper: workspace.helper.clone(),
+        command,
+        args: args.iter().map(OsString::from).collect(),
+        env: env.into_iter().collect(),
+        cwd: cwd.unwrap_or_else(|| workspace.root.clone()),
+        fence: fence.cloned().map(Box::new),
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) fn is_possible(environment: &Environment) -> bool {
 pub(crate) fn takes_terminal(cli: &Cli, environment: &Environment) -> bool {
     let opens = match &cli.command {
         None => cli.run.bg.is_none() && is_wanted(cli, environment),
-        Some(Command::Attach(args) | Command::Agents(AgentsCommand::Attach(args))) => !args.plain,
+        Some(Command::Agents(AgentsCommand::Attach(args))) => !args.plain,
         Some(Command::Agents(AgentsCommand::View)) => true,
         Some(_) => false,
     };
@@ -169,11 +169,11 @@ fn fleet_view(environment: &Environment, cwd: &Path) -> FleetView {
 
 /// What is around the screen.
 pub(crate) fn machine(environment: &Environment, ui: &Ui) -> Machine {
-    let (paste_picture, paste_text) = pasting(environment);
+    let [copy, paste_text, paste_picture] = clipboard(environment);
     Machine {
         editor: editor(environment),
         shell: shell(environment),
-        copy: clipboard(environment),
+        copy,
         paste_picture,
         paste_text,
         pictures: None,
@@ -202,28 +202,32 @@ fn notice(environment: &Environment) -> NoticeKind {
     }
 }
 
-/// The programs that print the clipboard that the person sees: its picture, and its text.
-fn pasting(environment: &Environment) -> (Vec<ProgramLine>, Vec<ProgramLine>) {
+/// The programs of the clipboard that the person sees: those that take a text, print the text, and print the picture. None
+/// over SSH, but for tmux, which asks the terminal.
+fn clipboard(environment: &Environment) -> [Vec<ProgramLine>; 3] {
     let has = |name: &str| environment.raw(name).is_some();
     let is_local = !is_remote(environment);
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<ProgramLine>();
-    let (mut pictures, mut texts) = (Vec::new(), Vec::new());
-    if is_local && cfg!(target_os = "macos") {
-        pictures.push(words(&["pngpaste", "-"]));
-        texts.push(words(&["pbpaste"]));
-    }
-    if is_local && has("WAYLAND_DISPLAY") {
-        pictures.push(words(&["wl-paste", "--type", "image/png"]));
-        texts.push(words(&["wl-paste", "--no-newline"]));
-    }
-    if is_local && has("DISPLAY") {
-        pictures.push(words(&["xclip", "-selection", "clipboard", "-t", "image/png", "-o"]));
-        texts.push(words(&["xclip", "-selection", "clipboard", "-o"]));
-    }
-    if has("TMUX") {
-        texts.push(words(&["tmux", "save-buffer", "-"]));
-    }
-    (pictures, texts)
+    let all: [(bool, [&str; 3]); 4] = [
+        (is_local && cfg!(target_os = "macos"), ["pbcopy", "pbpaste", "pngpaste -"]),
+        (
+            is_local && has("WAYLAND_DISPLAY"),
+            ["wl-copy", "wl-paste --no-newline", "wl-paste --type image/png"],
+        ),
+        (
+            is_local && has("DISPLAY"),
+            [
+                "xclip -selection clipboard",
+                "xclip -selection clipboard -o",
+                "xclip -selection clipboard -t image/png -o",
+            ],
+        ),
+        (has("TMUX"), ["tmux load-buffer -w -", "tmux save-buffer -", ""]),
+    ];
+    [0, 1, 2].map(|which| {
+        let lines = all.iter().filter(|(is_there, _)| *is_there).map(|(_, lines)| lines[which]);
+        let words = lines.map(|line| line.split_whitespace().map(str::to_owned).collect::<ProgramLine>());
+        words.filter(|words| !words.is_empty()).collect()
+    })
 }
 
 /// Whether the person sits at another machine.
@@ -266,17 +270,8 @@ pub(crate) fn ended(left: &ScreenEnd) -> Code {
 
 /// The session that is opened.
 fn which(cli: &Cli, sessions: &Sessions) -> Result<SessionChoice> {
-    match (&cli.run.resume, cli.run.continue_last) {
-        (Some(id), _) => Ok(SessionChoice::Load(sessions.find(id)?.id.to_string())),
-        (None, true) => {
-            let last = sessions.last().ok_or_else(|| {
-                Failure::new("there is no session to go on with in this directory")
-                    .hint("start one: caliban \"…\"")
-            })?;
-            Ok(SessionChoice::Load(last.id.to_string()))
-        }
-        (None, false) => Ok(SessionChoice::New),
-    }
+    let wanted = sessions.wanted(&cli.run, "start one: caliban \"…\"")?;
+    Ok(wanted.map_or(SessionChoice::New, |found| SessionChoice::Load(found.id.to_string())))
 }
 
 /// What is known of the program and the directory.
@@ -336,27 +331,6 @@ fn is_control_mode(environment: &Environment) -> bool {
             .stderr(std::process::Stdio::null())
             .output()
             .is_ok_and(|output| output.stdout.trim_ascii() == b"1")
-}
-
-/// The programs that put their input into the clipboard that the person sees: none over SSH, but for tmux, which asks the
-/// terminal.
-fn clipboard(environment: &Environment) -> Vec<Vec<String>> {
-    let has = |name: &str| environment.raw(name).is_some();
-    let is_remote = is_remote(environment);
-    let mut programs: Vec<&[&str]> = Vec::new();
-    if !is_remote && cfg!(target_os = "macos") {
-        programs.push(&["pbcopy"]);
-    }
-    if !is_remote && has("WAYLAND_DISPLAY") {
-        programs.push(&["wl-copy"]);
-    }
-    if !is_remote && has("DISPLAY") {
-        programs.push(&["xclip", "-selection", "clipboard"]);
-    }
-    if has("TMUX") {
-        programs.push(&["tmux", "load-buffer", "-w", "-"]);
-    }
-    programs.into_iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
 }
 
 /// The settings of the screen; a mistake in them keeps nobody from seeing what runs.

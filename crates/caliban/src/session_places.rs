@@ -14,7 +14,10 @@ use caliban_core::{
     spec::SpawnSpec,
 };
 
-use crate::report::{Failure, Result};
+use crate::{
+    cli::RunFlags,
+    report::{Failure, Result},
+};
 
 /// The sessions of one repo.
 #[derive(Debug, Clone)]
@@ -114,6 +117,17 @@ impl Sessions {
         all.iter().find(is_spoken_in).or(all.first()).cloned()
     }
 
+    /// The one that a run goes on with; none for a new one. `hint` is how to begin where there is none.
+    pub(crate) fn wanted(&self, run: &RunFlags, hint: &str) -> Result<Option<FoundSession>> {
+        match &run.resume {
+            Some(id) => self.find(id).map(Some),
+            None if run.continue_last => Ok(Some(self.last().ok_or_else(|| {
+                Failure::new("there is no session to go on with in this directory").hint(hint)
+            })?)),
+            None => Ok(None),
+        }
+    }
+
     /// The one that an id, or the beginning of one, means.
     pub(crate) fn find(&self, query: &str) -> Result<FoundSession> {
         find(self.list(), query)
@@ -149,8 +163,12 @@ impl Sessions {
 
 /// The label of the background agent in a directory.
 pub(crate) fn label_of(directory: &Path) -> Option<String> {
-    let spec = fs::read_to_string(directory.join(records::SPEC)).ok()?;
-    Some(SpawnSpec::from_json(&spec).ok()?.label?.as_str().to_owned())
+    Some(spec_of(directory)?.label?.as_str().to_owned())
+}
+
+/// What the background agent in a directory was asked for.
+pub(crate) fn spec_of(directory: &Path) -> Option<SpawnSpec> {
+    SpawnSpec::from_json(&fs::read_to_string(directory.join(records::SPEC)).ok()?).ok()
 }
 
 fn find(sessions: Vec<FoundSession>, query: &str) -> Result<FoundSession> {

@@ -6,11 +6,13 @@ use caliban_agent::budget::{MachineLedger, OnLimit, Terms};
 use caliban_contract::{
     ancestry::{self, AgentAbove, Ancestry},
     limits::RaisedLimits,
-    records,
 };
-use caliban_core::{budget, priority::Standing, setup::AgentSetup, spec::SpawnSpec};
+use caliban_core::{budget, priority::Standing, setup::AgentSetup};
 
-use crate::settings::{Loaded, schema::Settings};
+use crate::{
+    session_places::spec_of,
+    settings::{Loaded, schema::Settings},
+};
 
 /// The machine's ledger, for agents of these settings.
 pub(crate) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
@@ -34,7 +36,7 @@ pub(crate) fn ledger_of(loaded: &Loaded, repo: &Path, above: Option<&str>) -> Ma
 
 /// Whether a person can be the one who answers. A program that an agent's command runs is not asked about limits: the agent
 /// could say yes itself.
-fn may_ask() -> bool {
+pub(super) fn may_ask() -> bool {
     match ancestry::own() {
         Ancestry::Person => true,
         Ancestry::Agents(agents) => {
@@ -62,9 +64,7 @@ pub(crate) fn standing(
         _ if is_of_fleet => (Standing::Background(setup.priority.unwrap_or_default()), hours(setup)),
         Some(above) => {
             // One that cannot be read has asked for nothing special.
-            let text = std::fs::read_to_string(above.dir.join(records::SPEC)).ok();
-            let spec = text.and_then(|text| SpawnSpec::from_json(&text).ok());
-            let mut spec = spec.unwrap_or_default();
+            let mut spec = spec_of(&above.dir).unwrap_or_default();
             RaisedLimits::read(&above.dir).apply_to(&mut spec);
             (Standing::Attended.below(spec.setup.priority.unwrap_or_default()), hours(&spec.setup))
         }

@@ -162,8 +162,8 @@ pub(super) async fn watch(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn
     loop {
         let line = tokio::select! {
             _ = look.tick() => None,
-            line = typed(&mut keyboard) => match line {
-                Some(line) => Some(line),
+            line = Keyboard::next_of(&mut keyboard) => match line {
+                Some(line) => Some(line.text),
                 None => return Ok(Code::Done),
             },
             _no_handler = tokio::signal::ctrl_c() => return Ok(Code::Done),
@@ -204,14 +204,6 @@ pub(super) async fn watch(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn
             control("\x07", out)?;
         }
         out.flush()?;
-    }
-}
-
-/// The next line; none at the end of input.
-async fn typed(keyboard: &mut Option<Keyboard>) -> Option<String> {
-    match keyboard {
-        Some(keyboard) => Some(keyboard.next().await?.text),
-        None => std::future::pending().await,
     }
 }
 

@@ -204,16 +204,10 @@ async fn begun(
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     loop {
-        let line = async {
-            match keyboard {
-                Some(keyboard) => keyboard.next().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             begun = &mut waiting => return begun.map(Some),
             _no_handler = &mut interrupted => return Ok(None),
-            line = line => match line {
+            line = Keyboard::next_of(keyboard) => match line {
                 Some(line) => {
                     if line.is_whole && !line.text.trim().is_empty() {
                         say("it will hear that when it has started");

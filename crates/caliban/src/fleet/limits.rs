@@ -5,16 +5,14 @@
 
 use std::num::NonZeroU64;
 
-use caliban_contract::{limits::RaisedLimits, records};
+use caliban_contract::limits::RaisedLimits;
 use caliban_control::protocol::AgentRow;
-use caliban_core::{
-    lifecycle::Ending,
-    spec::{AfterTurn, SpawnSpec},
-};
+use caliban_core::{lifecycle::Ending, spec::AfterTurn};
 
 use crate::{
     cli::fleet::ResumeArgs,
     report::{Failure, Result},
+    session_places::spec_of,
     settings::{Environment, schema::LimitSettings, values::Usd},
 };
 
@@ -41,8 +39,7 @@ pub(super) fn check(
     raised: RaisedLimits,
     in_ledger: Option<caliban_core::budget::Limits>,
 ) -> Result<()> {
-    let spec = std::fs::read_to_string(row.dir.join(records::SPEC)).ok();
-    let Some(spec) = spec.and_then(|text| SpawnSpec::from_json(&text).ok()) else { return Ok(()) };
+    let Some(spec) = spec_of(&row.dir) else { return Ok(()) };
     let mut setup = spec.setup.clone();
     before.apply(&mut setup.max_turns, &mut setup.budget);
     let old = setup.budget;

@@ -51,14 +51,13 @@ use caliban_contract::variables::VEILED_TASK;
 use caliban_contract::{
     DaemonOptions, PlaceSources, Places, Sweep,
     moved_repos::{self, Elsewhere, Fate},
-    records,
 };
 use caliban_control::{
     Client, ClientError, StartOptions,
     protocol::{AgentRow, ApiError, Awake, ErrorCode, KeysRequest, ScheduleRow, WakeRequest},
     words as row,
 };
-use caliban_core::{ids::AgentId, spec::SpawnSpec};
+use caliban_core::ids::AgentId;
 
 use caliban_supervisor::landing::words::{LandingError, LandingErrorKind};
 
@@ -66,6 +65,7 @@ use self::caller_environment::Caller;
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
     report::{self, Code, Failure, Result},
+    session_places::label_of,
     settings::{
         Environment, Layer, Loaded,
         tool_environment::{Breadth, tool_environment},
@@ -355,8 +355,7 @@ impl<'a> Fleet<'a> {
 /// The agent that has this label, if one has. No daemon is started for a label that nobody ever had.
 pub(crate) fn labelled(environment: &Environment, cwd: &Path, label: &str) -> Result<Option<AgentId>> {
     let fleet = Fleet::open(environment, cwd)?;
-    let had_it =
-        |dir: &Path| spec_of(dir).and_then(|spec| spec.label).is_some_and(|own| own.as_str() == label);
+    let had_it = |dir: &Path| label_of(dir).is_some_and(|own| own == label);
     let mut agents = std::fs::read_dir(fleet.places.agents_dir()).into_iter().flatten().flatten();
     if !agents.any(|agent| had_it(&agent.path())) {
         return Ok(None);
@@ -365,12 +364,6 @@ pub(crate) fn labelled(environment: &Environment, cwd: &Path, label: &str) -> Re
         let row = fleet.client().await?.show(label).await?;
         Ok(Some(row.id))
     })
-}
-
-/// What an agent was asked for, from its directory.
-fn spec_of(dir: &Path) -> Option<SpawnSpec> {
-    let json = std::fs::read_to_string(dir.join(records::SPEC)).ok()?;
-    SpawnSpec::from_json(&json).ok()
 }
 
 /// Whether a directory that is gone was in a repo with a fleet.

@@ -136,14 +136,8 @@ fn nothing_to_do() -> Failure {
 /// A new session, or the one that is to be gone on with.
 async fn open(cli: &Cli, composition: Composition) -> Result<Agent> {
     let sessions = Sessions::new(composition.repo_dir.clone());
-    let which = match (&cli.run.resume, cli.run.continue_last) {
-        (Some(id), _) => WantedConversation::Old(sessions.find(id)?),
-        (None, true) => WantedConversation::Old(sessions.last().ok_or_else(|| {
-            Failure::new("there is no session to go on with in this directory")
-                .hint("start one: caliban -p \"…\"")
-        })?),
-        (None, false) => WantedConversation::New,
-    };
+    let wanted = sessions.wanted(&cli.run, "start one: caliban -p \"…\"")?;
+    let which = wanted.map_or(WantedConversation::New, WantedConversation::Old);
     composition.open(which, None).await
 }
 

@@ -36,6 +36,7 @@ const WAKE_BYTES: usize = 64 * 1024;
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 
 /// Keeps the file; written only when it differs.
+#[derive(Default)]
 pub(super) struct StatusFile {
     directory: PathBuf,
     now: WorkerStatus,
@@ -86,20 +87,7 @@ impl StatusFile {
             hibernated: false,
             ..before
         };
-        Self {
-            directory: directory.to_owned(),
-            now,
-            written: None,
-            redactor: Redactor::default(),
-            purse: None,
-            rights: None,
-            outcome: None,
-            is_disk_full: false,
-            broken: None,
-            listed: Vec::new(),
-            told: BTreeSet::new(),
-            untold: Vec::new(),
-        }
+        Self { directory: directory.to_owned(), now, ..Self::default() }
     }
 
     /// From now on the status is about this agent. What it did before comes again, record by record.

@@ -400,9 +400,8 @@ impl TalkMemory {
 
 /// What was typed early, then what is typed now.
 async fn next_line(early: &mut VecDeque<TypedLine>, keyboard: &mut Option<Keyboard>) -> Option<TypedLine> {
-    match (early.pop_front(), keyboard) {
-        (Some(line), _) => Some(line),
-        (None, Some(keyboard)) => keyboard.next().await,
-        (None, None) => std::future::pending().await,
+    match early.pop_front() {
+        Some(line) => Some(line),
+        None => Keyboard::next_of(keyboard).await,
     }
 }
