@@ -44,7 +44,6 @@ pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result
 pub(crate) struct Editor {
     /// How agents are set up.
     pub flags: AgentFlags,
-    /// The environment.
     pub environment: Environment,
     /// What is appended to the system prompt.
     pub append: Option<String>,

@@ -1,15 +1,16 @@
 //! `caliban agents types`: the kinds of sub-agents that a call can name.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use caliban_core::inert;
 
 use crate::{
+    Here,
     report::{self, Result},
-    settings::{Environment, Layer},
+    settings::Layer,
 };
 
-pub(crate) fn types(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn types(json: bool, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     let (definitions, problems) = crate::compose::agent_types(&loaded);
     for note in loaded.notes.iter().chain(&problems) {

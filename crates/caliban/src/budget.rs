@@ -1,6 +1,6 @@
 //! `caliban budget show`, `set` and `history`: the machine's ledger for people.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use caliban_contract::{Places, ancestry};
 use caliban_core::{
@@ -17,9 +17,10 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 use crate::{
+    Here,
     cli::budget::{BudgetCommand, Column},
     report::{Code, Failure, Result},
-    settings::{Environment, Layer, Loaded, values::Usd},
+    settings::{Layer, Loaded, values::Usd},
 };
 
 /// How a pool stands, as it is shown.
@@ -67,9 +68,7 @@ struct Sum {
 
 pub(crate) async fn budget(
     command: &BudgetCommand,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
+    Here { environment, cwd, out }: Here<'_>,
 ) -> Result<Code> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     let mut ledger = open(&loaded).await?;

@@ -69,7 +69,6 @@ const OUTPUTS: &str = "outputs";
 
 /// What is needed to make agents in one place.
 pub(crate) struct Composition {
-    /// The blueprint.
     pub blueprint: Blueprint,
     /// How a workspace in this place is made; `output_dir` is the session's.
     pub workspace: WorkspaceOptions,
@@ -359,9 +358,7 @@ impl Resources {
     }
 }
 
-/// Which conversation is wanted.
 pub(crate) enum WantedConversation {
-    /// A new one.
     New,
     /// This one, to be gone on with.
     Old(FoundSession),

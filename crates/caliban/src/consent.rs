@@ -9,7 +9,6 @@ pub(crate) enum Consent {
     Always,
     /// "Always", where there is no rule that it could mean.
     NoAlways,
-    /// No.
     No,
     /// Show the whole call.
     View,

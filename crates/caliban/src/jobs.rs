@@ -11,6 +11,7 @@ use caliban_core::inert;
 use serde::Serialize;
 
 use crate::{
+    Here,
     cli::jobs::JobsCommand,
     fleet::{Fleet, json::At},
     report::{Code, Failure, Result},
@@ -62,12 +63,7 @@ impl<'a> ListedJob<'a> {
     }
 }
 
-pub(crate) async fn jobs(
-    command: &JobsCommand,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<Code> {
+pub(crate) async fn jobs(command: &JobsCommand, Here { environment, cwd, out }: Here<'_>) -> Result<Code> {
     let jobs = directory(environment, cwd)?;
     let all = detached::list(&jobs);
     match command {

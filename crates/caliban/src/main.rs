@@ -33,7 +33,12 @@ mod trust;
 mod worker;
 mod worktrees;
 
-use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use caliban_contract::modes;
 use caliban_core::redact::Redactor;
@@ -46,32 +51,28 @@ use crate::{
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
+    let rest = args.get(2..).unwrap_or_default();
+    let first = || rest.first().cloned().unwrap_or_default();
     match args.get(1).and_then(|arg| arg.to_str()) {
         Some(modes::REAP) => return caliban_keeper::reaper_main(),
-        Some(modes::FENCE) => return caliban_fence::fence_main(args.get(2..).unwrap_or_default()),
+        Some(modes::FENCE) => return caliban_fence::fence_main(rest),
         Some(modes::SHIM) => {
             caliban_fence::hide_environment();
-            return caliban_supervisor::shim_main(args.get(2..).unwrap_or_default().to_vec());
+            return caliban_supervisor::shim_main(rest.to_vec());
         }
-        Some(modes::DAEMON) => {
-            return caliban_supervisor::daemon_main(args.get(2..).unwrap_or_default().to_vec());
-        }
-        Some(modes::DETACHED) => {
-            return caliban_keeper::detached_main(args.get(2).cloned().unwrap_or_default().as_ref());
-        }
-        Some(modes::PDF) => {
-            return caliban_tools::pdf_main(args.get(2).cloned().unwrap_or_default().as_ref());
-        }
+        Some(modes::DAEMON) => return caliban_supervisor::daemon_main(rest.to_vec()),
+        Some(modes::DETACHED) => return caliban_keeper::detached_main(first().as_ref()),
+        Some(modes::PDF) => return caliban_tools::pdf_main(first().as_ref()),
         Some(modes::NOTIFY) => {
             caliban_fence::hide_environment();
             return worker::notify_main();
         }
         Some(modes::WORKER) => {
             caliban_fence::hide_environment();
-            return worker::worker_main(args.get(2..).unwrap_or_default());
+            return worker::worker_main(rest);
         }
         Some(cli::complete::MODE) => {
-            cli::complete::print(args.get(2..).unwrap_or_default());
+            cli::complete::print(rest);
             return ExitCode::SUCCESS;
         }
         Some("--version" | "-V") if args.len() == 2 => return finish(print_version()),
@@ -86,6 +87,13 @@ fn main() -> ExitCode {
         compose::hide_memory();
     }
     finish(run(&cli))
+}
+
+/// Where a command was given, and where its data goes.
+pub(crate) struct Here<'a> {
+    pub environment: &'a Environment,
+    pub cwd: &'a Path,
+    pub out: &'a mut dyn Write,
 }
 
 /// Whether an agent runs in this process, or it holds a key for others. A client of an agent elsewhere is not hidden: that agent learns the secrets of whoever
@@ -128,8 +136,9 @@ fn run(cli: &Cli) -> Result<Code> {
         }
         return run_agents(print::print(cli, &environment, &cwd));
     };
-    // Not locked before it is needed: an attached terminal needs it line by line.
-    let out = || anstream::stdout().lock();
+    // Not locked: an attached terminal needs it line by line.
+    let mut out = anstream::stdout();
+    let here = Here { environment: &environment, cwd: &cwd, out: &mut out };
     match command {
         Command::Demo => return runtime()?.block_on(demo::demo(&environment)),
         Command::Dashboard(args) => {
@@ -137,26 +146,26 @@ fn run(cli: &Cli) -> Result<Code> {
         }
         Command::Gateway(args) => return runtime()?.block_on(gateway::gateway(args, &environment, &cwd)),
         Command::Acp(args) => return run_agents(acp::acp(&args.agent, &environment)),
-        Command::Doctor(args) => return cli::doctor::doctor(args, &environment, &cwd, &mut out()),
-        Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out()),
+        Command::Doctor(args) => return cli::doctor::doctor(args, here),
+        Command::Sessions(command) => return sessions::sessions(command, here),
         Command::Budget(command) => {
-            return runtime()?.block_on(budget::budget(command, &environment, &cwd, &mut out()));
+            return runtime()?.block_on(budget::budget(command, here));
         }
         Command::Jobs(command) => {
-            return runtime()?.block_on(jobs::jobs(command, &environment, &cwd, &mut out()));
+            return runtime()?.block_on(jobs::jobs(command, here));
         }
-        Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out())?,
-        Command::Models(args) => cli::models::models(args, &environment, &cwd, &mut out())?,
+        Command::Config(command) => cli::config::config(command, here)?,
+        Command::Models(args) => cli::models::models(args, here)?,
         Command::Trust(args) => {
-            runtime()?.block_on(cli::trust::trust(args, &environment, &cwd, &mut out()))?;
+            runtime()?.block_on(cli::trust::trust(args, here))?;
         }
         Command::Completions(args) => cli::completions::completions(args)?,
         Command::Man(args) => cli::man::man(args)?,
         Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
-            agent_types::types(*json, &environment, &cwd, &mut out())?;
+            agent_types::types(*json, here)?;
         }
         Command::Worktrees(command) => {
-            runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out()))?;
+            runtime()?.block_on(worktrees::worktrees(command, here))?;
         }
         verb => return runtime()?.block_on(fleet::fleet(verb, &environment, &cwd)),
     }

@@ -15,9 +15,7 @@ use crate::settings::{SettingPlace, SettingsError};
 /// The exit codes, as `--help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// Done.
     Done,
-    /// Failed.
     Failed,
     /// The command line was wrong.
     Usage,
@@ -27,7 +25,6 @@ pub(crate) enum Code {
     Limit,
     /// The time that was given is up.
     Timeout,
-    /// Interrupted.
     Interrupted,
     /// That of a program that was run for the user.
     OfProgram(u8),

@@ -49,9 +49,7 @@ impl Shelf {
 /// A session on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundSession {
-    /// Its id.
     pub id: AgentId,
-    /// Its directory.
     pub directory: PathBuf,
     /// When something was last written.
     pub changed: SystemTime,

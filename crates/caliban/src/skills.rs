@@ -23,7 +23,6 @@ const ABOUT_CHARACTERS: usize = 300;
 /// Characters of all of them.
 const ALL_CHARACTERS: usize = 6_000;
 
-/// A skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Skill {
     /// Its name: that of its directory, unless the file says another.

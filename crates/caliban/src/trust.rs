@@ -79,7 +79,6 @@ pub(crate) enum DefinitionKind {
     Agents,
     /// Slash commands.
     Commands,
-    /// Skills.
     Skills,
 }
 
@@ -155,7 +154,6 @@ impl RepoFiles {
         })
     }
 
-    /// The files that were kept.
     pub(crate) fn of_kept(kept: KeptFiles) -> Self {
         let settings = kept.settings.into_iter().map(|(kind, text)| (kind, text.into_bytes()));
         let definitions = kept.definitions.into_iter().map(|(kind, path, content)| {
@@ -191,7 +189,6 @@ impl RepoFiles {
         self.settings.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// The definitions of a kind.
     pub(crate) fn definitions(&self, wanted: DefinitionKind) -> Vec<DefinitionFile> {
         let of_kind = self.definitions.iter().filter(|(kind, _)| *kind == wanted);
         of_kind.map(|(_, file)| file.clone()).collect()
@@ -275,7 +272,6 @@ pub(crate) struct TrustStore {
     pub repos: Vec<TrustedRepo>,
 }
 
-/// A repo that was trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TrustedRepo {

@@ -1,15 +1,16 @@
 //! `caliban config …`.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::AgentFlags;
 use crate::{
+    Here,
     report::{self, Failure, Result},
     settings::{
-        self, Environment, Loaded,
+        self, Loaded,
         provider::Choice,
         show::{SettingRow, inline, rows},
     },
@@ -55,19 +56,14 @@ pub(crate) struct ShowArgs {
 }
 
 /// Carries `caliban config …` out.
-pub(crate) fn config(
-    command: &ConfigCommand,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<()> {
+pub(crate) fn config(command: &ConfigCommand, here: Here<'_>) -> Result<()> {
     match command {
-        ConfigCommand::Show(args) => show(args, environment, cwd, out),
-        ConfigCommand::Path { json } => path(*json, environment, cwd, out),
+        ConfigCommand::Show(args) => show(args, here),
+        ConfigCommand::Path { json } => path(*json, here),
     }
 }
 
-fn show(args: &ShowArgs, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<()> {
+fn show(args: &ShowArgs, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     let loaded = settings::load(environment, cwd, (&args.agent.setup(cwd)).into())?;
     let choice = match loaded.choose() {
         Ok(Choice::IfRunning(target)) => {
@@ -107,7 +103,7 @@ struct SettingsFile {
     state: &'static str,
 }
 
-fn path(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<()> {
+fn path(json: bool, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     let loaded = settings::load(environment, cwd, settings::Layer::default())?;
     let files = files(&loaded);
     if json {

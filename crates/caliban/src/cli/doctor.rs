@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::{AgentFlags, config::print_json};
 use crate::{
+    Here,
     report::{Code, Result},
     settings::{
         self, Environment, Loaded, Paths, SettingsError, file,
@@ -114,12 +115,7 @@ impl fmt::Display for Check {
 }
 
 /// Carries `caliban doctor` out. It fails when one of the checks does.
-pub(crate) fn doctor(
-    args: &DoctorArgs,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<Code> {
+pub(crate) fn doctor(args: &DoctorArgs, Here { environment, cwd, out }: Here<'_>) -> Result<Code> {
     let mut checks = vec![("git", git(environment)), ("bash", bash(environment))];
     match environment.paths() {
         Ok(paths) => checks.extend([("data", data(&paths)), ("disk", disk(&paths))]),

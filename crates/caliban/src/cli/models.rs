@@ -3,7 +3,7 @@
 //! Asks no provider: what is listed is the catalogue of the program, with its date. Whether a local server runs is tried
 //! with a connection.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use caliban_core::{
     message::Effort,
@@ -16,9 +16,10 @@ use serde::Serialize;
 
 use super::{config::print_json, doctor::connect};
 use crate::{
+    Here,
     report::{Failure, Result},
     settings::{
-        self, Environment, Loaded, Source,
+        self, Loaded, Source,
         provider::{Choice, ProviderEndpoint},
     },
 };
@@ -89,12 +90,7 @@ struct Long {
 }
 
 /// Carries `caliban models` out.
-pub(crate) fn models(
-    args: &ModelsArgs,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<()> {
+pub(crate) fn models(args: &ModelsArgs, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     let loaded = settings::load(environment, cwd, settings::Layer::default())?;
     let part = args.part.as_deref().unwrap_or_default().to_lowercase();
     let models: Vec<Model> = models::all()

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::print_json;
 use crate::{
+    Here,
     report::{Failure, Result},
     settings::{self, Environment, Layer, Paths, Settings},
     trust::{DefinitionKind, Removed, RepoFiles, Trust, TrustStore},
@@ -66,12 +67,7 @@ Examples:
 }
 
 /// Carries `caliban trust` out.
-pub(crate) async fn trust(
-    args: &TrustArgs,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<()> {
+pub(crate) async fn trust(args: &TrustArgs, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     match &args.command {
         None => add(environment, &cwd.join(args.path.as_deref().unwrap_or(Path::new(""))), out).await,
         Some(TrustCommand::List { json }) => list(environment, *json, out),

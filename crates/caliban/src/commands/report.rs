@@ -132,7 +132,6 @@ pub(super) fn memory(context: &[String]) -> Vec<String> {
     context.iter().filter_map(file).collect()
 }
 
-/// The agent types.
 pub(super) fn agents(types: &[Definition]) -> String {
     let mut lines: Vec<String> = types
         .iter()

@@ -33,7 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How the path of a repo looks.
 const REPO: Style = Style::new().bold();
 
-/// The fleet of one repo.
 struct RepoFleet {
     repo: PathBuf,
     base: PathBuf,

@@ -30,7 +30,6 @@ pub(super) struct Numbered {
     pub number: Option<u64>,
     /// Who asks.
     pub agent: AgentId,
-    /// Its label.
     pub label: Option<String>,
     /// The agents above it, the first first, by their labels or ids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -38,7 +37,6 @@ pub(super) struct Numbered {
     /// Its directory.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// What it asks.
     #[serde(flatten)]
     pub ask: AskRecord,
     /// Whether it was shown to somebody before.

@@ -58,7 +58,6 @@ pub(super) enum TakenLine<Q> {
     Early,
     /// Nothing any more: it was an answer to a question that is gone.
     Late,
-    /// This question.
     Question(Q),
 }
 
@@ -74,7 +73,6 @@ impl<Q> OpenQuestions<Q> {
         self.open.push_back(question);
     }
 
-    /// The one that is shown, or is to be shown.
     pub(super) fn shown(&self) -> Option<&Q> {
         self.open.front()
     }

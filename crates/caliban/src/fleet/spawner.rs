@@ -21,7 +21,6 @@ pub(crate) struct FleetSpawner {
 }
 
 impl FleetSpawner {
-    /// For an agent with this setup.
     pub(crate) fn new(environment: Environment, setup: AgentSetup) -> Self {
         Self { environment, setup, parent: None }
     }

@@ -29,7 +29,6 @@ struct Made<'a> {
     budget_micro_usd: Option<u64>,
 }
 
-/// A token as it is listed.
 #[derive(Debug, Serialize)]
 struct ListedToken {
     id: String,

@@ -1,16 +1,16 @@
 //! `caliban sessions compact`: a summary for the model in place of the older part.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use caliban_agent::{Attendance, conversation::Conversation, event::Outcome};
 use caliban_core::setup::AgentSetup;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    Here,
     compose::{ComposeRequest, WantedConversation, compose},
     report::{Code, Failure, Result},
     session_places::FoundSession,
-    settings::Environment,
 };
 
 /// The session's own provider and model make the summary.
@@ -25,12 +25,7 @@ fn as_before(found: &FoundSession) -> Result<AgentSetup> {
     })
 }
 
-pub(super) fn compact(
-    found: &FoundSession,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<Code> {
+pub(super) fn compact(found: &FoundSession, Here { environment, cwd, out }: Here<'_>) -> Result<Code> {
     crate::runtime()?.block_on(async {
         let setup = as_before(found)?;
         let composition = compose(environment, ComposeRequest::here(cwd, &setup, Attendance::Nobody)).await?;

@@ -8,8 +8,6 @@ pub(crate) mod replay;
 mod rm;
 mod show;
 
-use std::{io::Write, path::Path};
-
 use caliban_agent::{
     conversation::Conversation,
     event::{Event, Record},
@@ -18,19 +16,14 @@ use caliban_agent::{
 use caliban_core::usage::Usage;
 
 use crate::{
+    Here,
     cli::sessions::SessionsCommand,
     report::{Code, Failure, Result},
     session_places::{FoundSession, Sessions, Shelf},
-    settings::Environment,
 };
 
 /// Carries a verb out.
-pub(crate) fn sessions(
-    command: &SessionsCommand,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
-) -> Result<Code> {
+pub(crate) fn sessions(command: &SessionsCommand, Here { environment, cwd, out }: Here<'_>) -> Result<Code> {
     let paths = environment.paths()?;
     let root = crate::settings::project_root(cwd)?;
     let sessions = Sessions::new(paths.repo(&root));
@@ -50,7 +43,9 @@ pub(crate) fn sessions(
         SessionsCommand::Show { id, json } => show::show(&find(id)?, *json, out)?,
         SessionsCommand::Replay { id, speed } => replay::replay(&find(id)?, *speed, out)?,
         SessionsCommand::Audit { id, json } => audit::audit(&find(id)?, *json, out)?,
-        SessionsCommand::Compact { id } => return compact::compact(&find(id)?, environment, cwd, out),
+        SessionsCommand::Compact { id } => {
+            return compact::compact(&find(id)?, Here { environment, cwd, out });
+        }
         SessionsCommand::Fork { id, before, json } => {
             fork::fork(&sessions, &sessions.find(id)?, *before, fork::Files::Stay, *json, out)?;
         }
@@ -62,7 +57,6 @@ pub(crate) fn sessions(
     Ok(Code::Done)
 }
 
-/// The records of a session.
 fn records(found: &FoundSession) -> Result<Vec<Record>> {
     transcript::read(&found.directory).map_err(|error| {
         Failure::new(error.to_string()).hint(format!("`caliban sessions rm {}` removes it", found.id))

@@ -23,12 +23,18 @@ pub(crate) enum SettingPlace {
     /// In a file, as a whole.
     File(PathBuf),
     /// At a position in a file, both counted from one.
-    Position { path: PathBuf, line: usize, column: usize },
+    Position {
+        path: PathBuf,
+        line: usize,
+        column: usize,
+    },
     /// On a line of a file, counted from one.
-    Line { path: PathBuf, line: usize },
+    Line {
+        path: PathBuf,
+        line: usize,
+    },
     /// In a variable of the environment.
     Variable(String),
-    /// In a flag.
     Flag(String),
     /// Nowhere in particular.
     Nowhere,

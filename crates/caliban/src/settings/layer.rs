@@ -27,10 +27,12 @@ pub(crate) enum Source {
     /// Nowhere: it is the default.
     Default,
     /// In this file, on this line; line 0 where the format gives none.
-    File { path: PathBuf, line: usize },
+    File {
+        path: PathBuf,
+        line: usize,
+    },
     /// By this variable.
     Environment(String),
-    /// By this flag.
     Flag(String),
 }
 
@@ -49,7 +51,6 @@ impl fmt::Display for Source {
 /// A value and where it was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sourced<T> {
-    /// The value.
     pub value: T,
     /// Where it was set.
     pub source: Source,
@@ -78,7 +79,6 @@ impl Layer {
         Ok(layer)
     }
 
-    /// Sets one value.
     pub(crate) fn set(&mut self, path: &[&str], value: impl Into<Value>, source: Source) {
         let Some((last, parents)) = path.split_last() else { return };
         let mut table = &mut self.table;

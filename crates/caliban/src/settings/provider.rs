@@ -19,7 +19,6 @@ const BY_KEY: [ProviderKind; 4] =
 /// Which provider to use.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Choice {
-    /// This one.
     Use(ModelTarget),
     /// Nothing names one: this local one if it runs, else [`nothing_set`] is the error.
     IfRunning(ModelTarget),

@@ -153,7 +153,6 @@ const TOLD: usize = 12;
 /// How much passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Breadth {
-    /// What is on the list.
     Listed,
     /// All that is no secret.
     AllButSecrets,

@@ -1,19 +1,14 @@
 //! `caliban worktrees list`
 
-use std::io::Write;
+use std::io::Write as _;
 
-use caliban_worktrees::{Presence, Repo, Use};
-use tokio_util::sync::CancellationToken;
+use caliban_worktrees::{Presence, Use};
 
+use super::OpenRepo;
 use crate::report::Result;
 
-pub(super) async fn list(
-    repo: &Repo,
-    json: bool,
-    out: &mut dyn Write,
-    cancel: &CancellationToken,
-) -> Result<()> {
-    let worktrees = repo.list(cancel).await?;
+pub(super) async fn list(OpenRepo { repo, cancel, out }: OpenRepo<'_>, json: bool) -> Result<()> {
+    let worktrees = repo.list(&cancel).await?;
     if json {
         return super::json_line(&worktrees, "created", out);
     }

@@ -13,6 +13,7 @@ use caliban_worktrees::{GitOptions, KeepWorktrees, RemoveOptions, RemoveReport, 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    Here,
     cli::worktrees::{RescueCommand, WorktreesCommand},
     fleet::json::with_instants,
     report::{self, Failure, Result},
@@ -22,33 +23,32 @@ use crate::{
 /// Carries a verb out.
 pub(crate) async fn worktrees(
     command: &WorktreesCommand,
-    environment: &Environment,
-    cwd: &Path,
-    out: &mut dyn Write,
+    Here { environment, cwd, out }: Here<'_>,
 ) -> Result<()> {
     let cancel = CancellationToken::new();
     let repo = Repo::open(cwd, GitOptions::default(), &cancel).await?;
+    let at = OpenRepo { repo, cancel, out };
     match command {
-        WorktreesCommand::List { json } => list::list(&repo, *json, out, &cancel).await,
-        WorktreesCommand::Show { name, json } => show::show(&repo, &slug(name)?, *json, out, &cancel).await,
+        WorktreesCommand::List { json } => list::list(at, *json).await,
+        WorktreesCommand::Show { name, json } => show::show(at, &slug(name)?, *json).await,
         WorktreesCommand::Rm { names } => {
-            let options = options(environment, cwd)?;
             let names = names.iter().map(|name| slug(name)).collect::<Result<Vec<_>, _>>()?;
-            rm::rm(&repo, &names, &options, out, &cancel).await
+            rm::rm(at, &names, &options(environment, cwd)?).await
         }
-        WorktreesCommand::Sweep { dry_run } => {
-            sweep::sweep(&repo, *dry_run, &options(environment, cwd)?, out, &cancel).await
-        }
-        WorktreesCommand::Rescue(RescueCommand::List { json }) => {
-            rescue::list(&repo, *json, out, &cancel).await
-        }
-        WorktreesCommand::Rescue(RescueCommand::Rm { names, json }) => {
-            rescue::rm(&repo, names, *json, out, &cancel).await
-        }
+        WorktreesCommand::Sweep { dry_run } => sweep::sweep(at, *dry_run, &options(environment, cwd)?).await,
+        WorktreesCommand::Rescue(RescueCommand::List { json }) => rescue::list(at, *json).await,
+        WorktreesCommand::Rescue(RescueCommand::Rm { names, json }) => rescue::rm(at, names, *json).await,
         WorktreesCommand::Rescue(RescueCommand::Restore { name, to, rename }) => {
-            rescue::restore(&repo, name, to.as_deref(), rename.as_deref(), out, &cancel).await
+            rescue::restore(at, name, to.as_deref(), rename.as_deref()).await
         }
     }
+}
+
+/// What the verbs work on.
+struct OpenRepo<'a> {
+    repo: Repo,
+    cancel: CancellationToken,
+    out: &'a mut dyn Write,
 }
 
 /// `CALIBAN_KEEP_WORKTREES` and the setting hold for removals by hand too.

@@ -3,21 +3,16 @@
 use std::{io::Write, path::Path};
 
 use caliban_core::inert;
-use caliban_worktrees::{RESCUE_PREFIX, Repo, Rescue, RestoreTo, Restored};
-use tokio_util::sync::CancellationToken;
+use caliban_worktrees::{RESCUE_PREFIX, Rescue, RestoreTo, Restored};
 
+use super::OpenRepo;
 use crate::report::{Failure, Result};
 
 /// The field with the time, in what is printed for programs.
 const TIME: &str = "saved";
 
-pub(super) async fn list(
-    repo: &Repo,
-    json: bool,
-    out: &mut dyn Write,
-    cancel: &CancellationToken,
-) -> Result<()> {
-    let rescues = repo.rescues(cancel).await?;
+pub(super) async fn list(OpenRepo { repo, cancel, out }: OpenRepo<'_>, json: bool) -> Result<()> {
+    let rescues = repo.rescues(&cancel).await?;
     if json {
         return super::json_line(&rescues, TIME, out);
     }
@@ -35,18 +30,16 @@ pub(super) async fn list(
 }
 
 pub(super) async fn restore(
-    repo: &Repo,
+    OpenRepo { repo, cancel, out }: OpenRepo<'_>,
     name: &str,
     to: Option<&Path>,
     rename: Option<&str>,
-    out: &mut dyn Write,
-    cancel: &CancellationToken,
 ) -> Result<()> {
     let target = match to {
         Some(directory) => RestoreTo::Directory(directory.to_owned()),
         None => RestoreTo::Worktree(rename.map(super::slug).transpose()?),
     };
-    match repo.restore(name, target, &|_| {}, cancel).await? {
+    match repo.restore(name, target, &|_| {}, &cancel).await? {
         Restored::Directory(path) => writeln!(out, "Restored the files to {}.", path.display())?,
         Restored::Worktree(worktree) => {
             let created = &worktree.created;
@@ -64,13 +57,11 @@ pub(super) async fn restore(
 
 /// Removes all that are named, or none. Each is found before the first goes: numbers are those of one list.
 pub(super) async fn rm(
-    repo: &Repo,
+    OpenRepo { repo, cancel, out }: OpenRepo<'_>,
     given: &[String],
     json: bool,
-    out: &mut dyn Write,
-    cancel: &CancellationToken,
 ) -> Result<()> {
-    let known = repo.rescues(cancel).await?;
+    let known = repo.rescues(&cancel).await?;
     let mut chosen: Vec<&Rescue> = Vec::new();
     for word in given {
         let Some(found) = find(&known, word) else {
@@ -87,7 +78,7 @@ pub(super) async fn rm(
     let mut removed: Vec<Rescue> = Vec::new();
     let mut failed = None;
     for rescue in chosen {
-        match repo.drop_rescue(&rescue.name, cancel).await {
+        match repo.drop_rescue(&rescue.name, &cancel).await {
             Ok(gone) => {
                 if !json {
                     say(&gone, out)?;

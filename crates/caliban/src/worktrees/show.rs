@@ -1,24 +1,21 @@
 //! `caliban worktrees show`
 
-use std::io::Write;
+use std::io::Write as _;
 
 use caliban_core::{inert, names::Slug};
-use caliban_worktrees::Repo;
-use tokio_util::sync::CancellationToken;
 
+use super::OpenRepo;
 use crate::report::Result;
 
 /// Changes that are listed.
 const SHOWN_CHANGES: usize = 50;
 
 pub(super) async fn show(
-    repo: &Repo,
+    OpenRepo { repo, cancel, out }: OpenRepo<'_>,
     name: &Slug,
     json: bool,
-    out: &mut dyn Write,
-    cancel: &CancellationToken,
 ) -> Result<()> {
-    let found = repo.inspect(name, cancel).await?;
+    let found = repo.inspect(name, &cancel).await?;
     if json {
         return super::json_line(&found, "created", out);
     }

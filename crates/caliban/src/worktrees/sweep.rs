@@ -1,23 +1,21 @@
 //! `caliban worktrees sweep`: every worktree that nobody works in.
 
-use std::{collections::BTreeSet, io::Write};
+use std::{collections::BTreeSet, io::Write as _};
 
 use caliban_core::inert;
-use caliban_worktrees::{RemoveOptions, Repo, SweepMode, Swept};
-use tokio_util::sync::CancellationToken;
+use caliban_worktrees::{RemoveOptions, SweepMode, Swept};
 
+use super::OpenRepo;
 use crate::report::{Failure, Result};
 
 pub(super) async fn sweep(
-    repo: &Repo,
+    OpenRepo { repo, cancel, out }: OpenRepo<'_>,
     dry_run: bool,
     options: &RemoveOptions,
-    out: &mut dyn Write,
-    cancel: &CancellationToken,
 ) -> Result<()> {
     let mode = if dry_run { SweepMode::DryRun } else { SweepMode::Remove };
     // Those that somebody works in are held by a lease, those of registered agents by their directories.
-    let report = repo.sweep(&BTreeSet::new(), mode, options, cancel).await?;
+    let report = repo.sweep(&BTreeSet::new(), mode, options, &cancel).await?;
     if report.orphans.is_empty() && report.leftovers.is_empty() {
         writeln!(out, "Nothing to sweep.")?;
     }

@@ -160,7 +160,6 @@ impl PlainView {
         if hidden > 0 && !is_viewed { SeenCall::Part } else { SeenCall::Whole }
     }
 
-    /// The end of a turn.
     pub(super) fn turn_ended(&mut self, ended: &TurnEndedNotice, out: &mut dyn Write) -> std::io::Result<()> {
         let how = match &ended.outcome {
             Outcome::Done => "done".to_owned(),

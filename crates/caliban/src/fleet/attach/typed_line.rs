@@ -17,7 +17,6 @@ pub(super) enum Typed {
     Nothing,
     /// `/cancel`: stops the turn.
     Cancel,
-    /// `/help`.
     Help,
     /// `/say`: a message, whatever is asked; alone, what was kept.
     Say(Option<String>),

@@ -33,7 +33,6 @@ struct FleetBoard {
 }
 
 impl FleetBoard {
-    /// The row of an agent.
     fn row(&self, key: &AgentKey) -> Result<AgentRow> {
         let rows = self.rows.borrow();
         let of_repo = rows.get(&key.repo).map(Vec::as_slice).unwrap_or_default();
