@@ -50,26 +50,21 @@ impl Params {
 struct Envelope<'a> {
     #[serde(default)]
     jsonrpc: Option<String>,
-    #[serde(default, deserialize_with = "present_id")]
+    #[serde(default, deserialize_with = "present")]
     id: Option<RequestId>,
     #[serde(default)]
     method: Option<String>,
     #[serde(default, borrow)]
     params: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "present_raw")]
+    #[serde(default, borrow, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(default)]
     error: Option<Error>,
 }
 
-/// `"id": null` is an id, an absent one is none.
-fn present_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RequestId>, D::Error> {
-    RequestId::deserialize(deserializer).map(Some)
-}
-
-/// `"result": null` is a result, an absent one is none.
-fn present_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+/// `"id": null` is an id and `"result": null` a result; an absent one is none.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Takes a line apart.

@@ -134,7 +134,7 @@ impl GatewayRequest {
             NotReserved::Ledger(_) => GatewayRefusal::NoLedger(error.to_string()),
         })?;
         for notice in near {
-            (self.gate.tell)(&format!("{}: {notice}", self.token.label));
+            (self.gate.options.tell)(&format!("{}: {notice}", self.token.label));
         }
         let attempt = BudgetAttempt::new(estimate);
         Ok(Metered { purse, reserved, attempt, reader: None, counting: None, _under_way: under_way })
@@ -166,7 +166,7 @@ impl GatewayRequest {
         model: &str,
         reply: &mut GatewayReply,
     ) -> Result<BegunAnswer, ExchangeEnd> {
-        let end = Instant::now() + self.gate.max_wait;
+        let end = Instant::now() + self.gate.options.max_wait;
         loop {
             if let Err(ended) = self.turn(upstream, end, reply).await {
                 metered.release().await;

@@ -111,12 +111,7 @@ pub struct Gateway {
 
 /// What all requests share.
 pub(crate) struct Gate {
-    port: u16,
-    pub(crate) max_wait: Duration,
-    keys: Keys,
-    upstreams: Upstreams,
-    ledger: Box<dyn Fn(&Token) -> MachineLedger + Send + Sync>,
-    pub(crate) tell: Box<dyn Fn(&str) + Send + Sync>,
+    pub(crate) options: GatewayOptions,
     purses: Mutex<HashMap<String, (Purse, Arc<AtomicUsize>)>>,
     /// Requests under way; they outlive their connections until they are settled.
     exchanges: TaskTracker,
@@ -126,9 +121,6 @@ pub(crate) struct Gate {
 
 impl Gateway {
     /// Listens.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub async fn bind(options: GatewayOptions) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { port: options.port, source };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await.map_err(failed)?;
@@ -140,12 +132,7 @@ impl Gateway {
             }
         }
         let gate = Gate {
-            port: address.port(),
-            max_wait: options.max_wait,
-            keys: options.keys,
-            upstreams: options.upstreams,
-            ledger: options.ledger,
-            tell: options.tell,
+            options: GatewayOptions { port: address.port(), ..options },
             purses: Mutex::default(),
             exchanges: TaskTracker::new(),
             cut: CancellationToken::new(),
@@ -230,13 +217,13 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Answer
     let (head, body) = request.into_parts();
     let route = Route::of(&head.method, head.uri.path(), &head.headers);
     let (Route::Ask(protocol) | Route::Free(protocol) | Route::Unknown(protocol)) = route else {
-        return match guard::check_place(&head.headers, gate.port) {
+        return match guard::check_place(&head.headers, gate.options.port) {
             Ok(()) => Response::new(whole("caliban gateway\n".into())),
             Err(refusal) => refusal.answer(Protocol::Responses),
         };
     };
-    let passed =
-        guard::check_place(&head.headers, gate.port).and_then(|()| guard::token(&head.headers, &gate.keys));
+    let passed = guard::check_place(&head.headers, gate.options.port)
+        .and_then(|()| guard::token(&head.headers, &gate.options.keys));
     let token = match passed {
         Ok(token) => token,
         Err(refusal) => return refusal.answer(protocol),
@@ -273,7 +260,7 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Answer
 impl Gate {
     /// Where requests of a protocol go.
     pub(crate) fn upstream(&self, protocol: Protocol, route: Route) -> Result<&Upstream, GatewayRefusal> {
-        let Upstreams { anthropic, responses, chat } = &self.upstreams;
+        let Upstreams { anthropic, responses, chat } = &self.options.upstreams;
         let upstream = match (protocol, route) {
             (Protocol::Anthropic, _) => anthropic,
             // The list of models is that of either.
@@ -288,7 +275,7 @@ impl Gate {
     pub(crate) fn purse(&self, token: &Token) -> (Purse, UnderWay) {
         let mut purses = self.purses.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || {
-            let ledger = (self.ledger)(token);
+            let ledger = (self.options.ledger)(token);
             let label = Some(token.label.clone());
             (Purse::in_ledger(&ledger, &token.account(), label, token.limits(), None), Arc::default())
         };

@@ -67,9 +67,6 @@ pub struct TokenError {
 
 impl Token {
     /// Makes a token that nobody has written down; the text is the secret.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
     pub fn make(new: NewToken) -> io::Result<(Self, String)> {
         let id = random_hex::<4>()?;
         let text = format!("{PREFIX}{id}-{}", random_hex::<32>()?);
@@ -121,9 +118,6 @@ impl Tokens {
     }
 
     /// Makes one and writes it down.
-    ///
-    /// # Errors
-    /// See [`TokenError`].
     pub fn create(&self, new: NewToken) -> Result<(Token, String), TokenError> {
         let made = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
@@ -141,9 +135,6 @@ impl Tokens {
     }
 
     /// All, the newest first.
-    ///
-    /// # Errors
-    /// See [`TokenError`].
     pub fn list(&self) -> Result<Vec<Token>, TokenError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
@@ -158,9 +149,6 @@ impl Tokens {
     }
 
     /// Makes a token void; whether there was one.
-    ///
-    /// # Errors
-    /// See [`TokenError`].
     pub fn remove(&self, id: &str) -> Result<bool, TokenError> {
         match fs::remove_file(self.file(id)) {
             Ok(()) => Ok(true),

@@ -1,25 +1,19 @@
 //! A server at a URL that speaks the older way (2024-11-05): its messages come as events of one stream, which stays open; ours
 //! are posted to the address that the stream names first.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
-use tokio::{
-    sync::oneshot,
-    task::{AbortHandle, JoinHandle},
-};
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
     http::too_large,
-    message::{self, Incoming, MESSAGE_BYTES, RpcError},
+    message::{self, MESSAGE_BYTES},
+    pending::Pending,
     sse::SseParser,
     unrequested::Unrequested,
 };
@@ -43,7 +37,7 @@ struct Outgoing {
 
 #[derive(Default)]
 struct StreamShared {
-    pending: Mutex<HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>>,
+    pending: Pending,
     over: CancellationToken,
 }
 
@@ -91,17 +85,12 @@ impl StreamConnection {
     }
 
     pub(crate) async fn request(&self, id: u64, method: &str, params: &Value) -> Result<Value, McpError> {
-        let (answer, answered) = oneshot::channel();
-        self.shared.pending().insert(id, answer);
-        let _forget = Forget { shared: &self.shared, id };
+        let answer = self.shared.pending.wait(id);
         if self.is_over() {
             return Err(gone());
         }
         self.outgoing.post(message::request(id, method, params)).await?;
-        match answered.await {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(gone()),
-        }
+        Ok(answer.come().await.ok_or_else(gone)??)
     }
 
     /// Best effort.
@@ -126,26 +115,10 @@ impl Drop for StreamConnection {
 }
 
 impl StreamShared {
-    fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Nothing will come any more: everybody who waits is told.
     fn finish(&self) {
         self.over.cancel();
-        self.pending().clear();
-    }
-}
-
-/// Takes a request off the list when its caller is gone.
-struct Forget<'a> {
-    shared: &'a StreamShared,
-    id: u64,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.shared.pending().remove(&self.id);
+        self.pending.clear();
     }
 }
 
@@ -183,25 +156,8 @@ async fn listen(
         for data in waiting.drain(..) {
             // What is no message is of no use to us.
             for incoming in message::read(&data).unwrap_or_default() {
-                match incoming {
-                    Incoming::Answer { id, result } => {
-                        let answer = shared.pending().remove(&id);
-                        if let Some(answer) = answer {
-                            // Its caller may have left just now.
-                            let _best_effort = answer.send(result);
-                        }
-                    }
-                    Incoming::Request { id, method, params } => {
-                        // Not in our way: a further event may be what the server waits for.
-                        let (outgoing, heard) = (outgoing.clone(), Arc::clone(&heard));
-                        tokio::spawn(async move {
-                            let reply = heard.reply(&id, &method, &params).await;
-                            outgoing.tell(reply).await;
-                        });
-                    }
-                    Incoming::Notification { method, params } => heard.take(&method, &params),
-                    Incoming::Other => {}
-                }
+                let outgoing = outgoing.clone();
+                shared.pending.take(incoming, &heard, async move |reply| outgoing.tell(reply).await);
             }
         }
         let Ok(Some(piece)) = response.chunk().await else { break };

@@ -14,6 +14,7 @@ mod http;
 mod http_sse;
 mod message;
 mod names;
+mod pending;
 mod resources;
 mod server;
 mod sse;

@@ -123,10 +123,20 @@ impl ConnectedServer {
         params: &Value,
         cancel: &CancellationToken,
     ) -> Result<Value, McpError> {
-        let limits =
-            || RequestLimits { what: "the request", timeout: self.config.timeout, cancel, progress: &|_| {} };
-        let connection = self.living(cancel).await?;
-        match connection.request(method, params, limits()).await {
+        self.request("the request", method, params, cancel, &|_| {}).await
+    }
+
+    async fn request(
+        &self,
+        what: &'static str,
+        method: &str,
+        params: &Value,
+        cancel: &CancellationToken,
+        progress: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Value, McpError> {
+        let limits = || RequestLimits { what, timeout: self.config.timeout, cancel, progress };
+        match self.living(cancel).await?.request(method, params, limits()).await {
+            // The server refused it before doing anything.
             Err(McpError::SessionOver) => self.living(cancel).await?.request(method, params, limits()).await,
             answer => answer,
         }
@@ -165,16 +175,7 @@ impl ConnectedServer {
         progress: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Value, McpError> {
         let params = json!({"name": tool, "arguments": arguments});
-        let limits = || RequestLimits { what: "the call", timeout: self.config.timeout, cancel, progress };
-        let connection = self.living(cancel).await?;
-        match connection.request("tools/call", &params, limits()).await {
-            // The server refused it before doing anything.
-            Err(McpError::SessionOver) => {
-                let connection = self.living(cancel).await?;
-                connection.request("tools/call", &params, limits()).await
-            }
-            answer => answer,
-        }
+        self.request("the call", "tools/call", &params, cancel, progress).await
     }
 
     /// Ends the session and the process with all that it started.

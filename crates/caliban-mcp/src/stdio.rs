@@ -5,9 +5,8 @@
 //! connection.
 
 use std::{
-    collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,14 +15,15 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{ChildStderr, ChildStdout},
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
-    message::{self, Incoming, MESSAGE_BYTES, RpcError},
+    message::{self, MESSAGE_BYTES},
+    pending::Pending,
     stderr_log::ServerLog,
     unrequested::Unrequested,
 };
@@ -44,7 +44,9 @@ pub(crate) struct StdioConnection {
 struct StdioShared {
     heard_unasked: Arc<Unrequested>,
     program: String,
-    pending: Mutex<PendingReplies>,
+    pending: Pending,
+    /// How the connection ended, once it has.
+    how: Mutex<Option<StdioEnd>>,
     log: ServerLog,
     /// Cancelled when nothing will come any more.
     over: CancellationToken,
@@ -54,13 +56,6 @@ struct StdioShared {
     heard: CancellationToken,
     /// Cancelled when its standard error has been read to the end.
     noted: CancellationToken,
-}
-
-#[derive(Default)]
-struct PendingReplies {
-    waiting: HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>,
-    /// How the connection ended, once it has.
-    end: Option<StdioEnd>,
 }
 
 /// How a connection ended, with the last that the server said.
@@ -94,7 +89,8 @@ impl StdioConnection {
         let shared = Arc::new(StdioShared {
             heard_unasked,
             program,
-            pending: Mutex::default(),
+            pending: Pending::default(),
+            how: Mutex::default(),
             log: ServerLog::default(),
             over: CancellationToken::new(),
             ended: CancellationToken::new(),
@@ -110,21 +106,14 @@ impl StdioConnection {
     }
 
     pub(crate) async fn request(&self, id: u64, method: &str, params: &Value) -> Result<Value, McpError> {
-        let (answer, answered) = oneshot::channel();
-        {
-            let mut pending = self.shared.pending();
-            if let Some(end) = &pending.end {
-                return Err(end.error(&self.shared.program));
-            }
-            pending.waiting.insert(id, answer);
+        let answer = self.shared.pending.wait(id);
+        // Looked at when it waits: an end that comes now forgets it.
+        if self.is_over() {
+            return Err(self.shared.error());
         }
-        let _forget = Forget { shared: &self.shared, id };
         // When the owner of the input is gone, the answer's channel closes too, and says so with a reason.
         let _told_below = self.outgoing.send(message::request(id, method, params)).await;
-        match answered.await {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(self.shared.error()),
-        }
+        Ok(answer.come().await.ok_or_else(|| self.shared.error())??)
     }
 
     /// Best effort: a server that does not read its input is not waited for.
@@ -151,12 +140,12 @@ impl StdioConnection {
 }
 
 impl StdioShared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, PendingReplies> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn how(&self) -> MutexGuard<'_, Option<StdioEnd>> {
+        self.how.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn error(&self) -> McpError {
-        match &self.pending().end {
+        match &*self.how() {
             Some(end) => end.error(&self.program),
             None => McpError::Gone { how: "its connection ended".to_owned() },
         }
@@ -164,25 +153,9 @@ impl StdioShared {
 
     /// Nothing will come any more: everybody who waits is told.
     fn finish(&self, end: StdioEnd) {
-        let mut pending = self.pending();
-        if pending.end.is_none() {
-            pending.end = Some(end);
-        }
-        pending.waiting.clear();
-        drop(pending);
+        self.how().get_or_insert(end);
         self.over.cancel();
-    }
-}
-
-/// Takes a request off the list when its caller is gone.
-struct Forget<'a> {
-    shared: &'a StdioShared,
-    id: u64,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.shared.pending().waiting.remove(&self.id);
+        self.pending.clear();
     }
 }
 
@@ -258,27 +231,12 @@ async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc
             continue;
         };
         for incoming in messages {
-            match incoming {
-                Incoming::Answer { id, result } => {
-                    let waiting = shared.pending().waiting.remove(&id);
-                    if let Some(answer) = waiting {
-                        // Its caller may have left just now.
-                        let _best_effort = answer.send(result);
-                    }
+            let outgoing = outgoing.clone();
+            shared.pending.take(incoming, &shared.heard_unasked, async move |reply| {
+                if outgoing.try_send(reply).is_err() {
+                    tracing::debug!("an answer was not taken by the MCP server");
                 }
-                Incoming::Request { id, method, params } => {
-                    // Not in the way of what comes behind it: a person may have to think.
-                    let (heard, outgoing) = (Arc::clone(&shared.heard_unasked), outgoing.clone());
-                    tokio::spawn(async move {
-                        let reply = heard.reply(&id, &method, &params).await;
-                        if outgoing.try_send(reply).is_err() {
-                            tracing::debug!("an answer was not taken by the MCP server");
-                        }
-                    });
-                }
-                Incoming::Notification { method, params } => shared.heard_unasked.take(&method, &params),
-                Incoming::Other => {}
-            }
+            });
         }
     }
 }
