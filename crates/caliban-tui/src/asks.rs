@@ -16,6 +16,7 @@ use similar::{ChangeTag, TextDiff};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::{
+    composer::is_text,
     text::{Gutter, Row, Wrap, wrap},
     theme::{TextRole, Theme},
 };
@@ -94,10 +95,8 @@ pub(crate) enum Pressed {
     Moved,
     /// It typed something, or means nothing here: the person is not reading.
     Typed,
-    /// It would have allowed the call and does not, for this reason.
-    Refused(Unready),
-    /// "Always" is not offered.
-    NoRule,
+    /// It would have allowed the call and does not, for this reason; whether the waiting begins anew.
+    Refused(&'static str, bool),
 }
 
 /// Where the call is shown: its columns and rows.
@@ -185,8 +184,7 @@ impl Asks {
                 KeyCode::Backspace => {
                     reason.pop();
                 }
-                // AltGr is both.
-                KeyCode::Char(c) if control == alt => reason.push(c),
+                KeyCode::Char(c) if is_text(key) => reason.push(c),
                 _ => {}
             }
             return Pressed::Typed;
@@ -217,9 +215,12 @@ impl Asks {
                 Pressed::Moved
             }
             (KeyCode::Char('y'), Ok(())) => Pressed::Answer(PersonReply::Once),
-            (KeyCode::Char('a'), Ok(())) if open.asked.rules.is_empty() => Pressed::NoRule,
+            (KeyCode::Char('a'), Ok(())) if open.asked.rules.is_empty() => {
+                Pressed::Refused("there is no rule for that: y allows it once", true)
+            }
             (KeyCode::Char('a'), Ok(())) => Pressed::Answer(PersonReply::Always),
-            (KeyCode::Char('y' | 'a'), Err(why)) => Pressed::Refused(why),
+            // The end that is missing is no reason to wait longer.
+            (KeyCode::Char('y' | 'a'), Err(why)) => Pressed::Refused(why.words(), why != Unready::EndUnseen),
             (KeyCode::Char('n'), _) if is_read => Pressed::Answer(PersonReply::No(None)),
             (KeyCode::Char('r'), _) if is_read => {
                 open.reason = Some(String::new());
@@ -232,7 +233,7 @@ impl Asks {
 
 impl Unready {
     /// Why the call is not allowed, for the person who pressed the key.
-    pub(crate) fn words(self) -> &'static str {
+    fn words(self) -> &'static str {
         match self {
             Self::EndUnseen => "first scroll to the end of it (PgDn)",
             Self::TooLong => "it is too long to be shown whole: it can only be refused here",

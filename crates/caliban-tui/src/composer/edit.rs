@@ -1,10 +1,40 @@
 //! Editing: by grapheme, by word, by line. A placeholder is one grapheme.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::Composer;
 
+/// Whether a key types a character. AltGr is Ctrl and Alt at once.
+pub(crate) fn is_text(key: KeyEvent) -> bool {
+    key.modifiers.contains(KeyModifiers::CONTROL) == key.modifiers.contains(KeyModifiers::ALT)
+}
+
 impl Composer {
+    /// A key that edits the text; whether it is one.
+    pub(crate) fn key(&mut self, key: KeyEvent) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        match (key.code, control, alt) {
+            (KeyCode::Char('j'), true, false) => self.insert("\n"),
+            (KeyCode::Left, false, false) | (KeyCode::Char('b'), true, false) => self.left(),
+            (KeyCode::Right, false, false) | (KeyCode::Char('f'), true, false) => self.right(),
+            (KeyCode::Left, ..) | (KeyCode::Char('b'), false, true) => self.word_left(),
+            (KeyCode::Right, ..) | (KeyCode::Char('f'), false, true) => self.word_right(),
+            (KeyCode::Home, ..) | (KeyCode::Char('a'), true, false) => self.home(),
+            (KeyCode::End, ..) | (KeyCode::Char('e'), true, false) => self.end(),
+            (KeyCode::Backspace, false, false) | (KeyCode::Char('h'), true, false) => self.backspace(),
+            (KeyCode::Backspace, ..) | (KeyCode::Char('w'), true, false) => self.kill_word(),
+            (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, false) => self.delete(),
+            (KeyCode::Char('k'), true, false) => self.kill_to_end(),
+            (KeyCode::Char('u'), true, false) => self.kill_to_start(),
+            (KeyCode::Char('y'), true, false) => self.yank(),
+            (KeyCode::Char(c), ..) if is_text(key) => self.insert(c.encode_utf8(&mut [0; 4])),
+            _ => return false,
+        }
+        true
+    }
+
     /// Types a text at the cursor.
     pub(crate) fn insert(&mut self, text: &str) {
         // A mark and its replacement are of the same length, so the cursor stays where it is.

@@ -8,7 +8,7 @@ mod layout;
 
 use std::rc::Rc;
 
-pub(crate) use self::history::ComposerHistory;
+pub(crate) use self::{edit::is_text, history::ComposerHistory};
 
 /// A longer paste stands in the text as one placeholder.
 const PASTE_CHARS: usize = 1_000;

@@ -4,10 +4,8 @@ use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{
-    FleetEffect, FleetOrder, FleetScope, FleetState, Focus, Peek, RowGroup, pages::ScrolledText, view,
-};
-use crate::composer::{Composer, Draft};
+use super::{FleetEffect, FleetScope, FleetState, Focus, Peek, RowGroup, pages::ScrolledText, view};
+use crate::composer::{Composer, Draft, is_text};
 
 impl FleetState {
     pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Vec<FleetEffect> {
@@ -19,7 +17,7 @@ impl FleetState {
             Focus::List => self.list_key(key, now),
             Focus::Filter => self.filter_key(key, now),
             Focus::Dispatch => self.dispatch_key(key, now),
-            Focus::Confirm(_) => self.confirm_key(key),
+            Focus::Confirm(..) => self.confirm_key(key),
             Focus::Peek(_) => self.peek_key(key, now),
             Focus::Asking(_) => self.ask_key(key, now),
             Focus::Page(_) => self.page_key(key, now),
@@ -33,7 +31,7 @@ impl FleetState {
             Focus::Peek(peek) => peek.reply.paste(text),
             Focus::Filter => self.filter.push_str(text.lines().next().unwrap_or_default()),
             // A paste is never a command, and answers nothing.
-            Focus::List | Focus::Confirm(_) | Focus::Asking(_) | Focus::Page(_) => {}
+            Focus::List | Focus::Confirm(..) | Focus::Asking(_) | Focus::Page(_) => {}
         }
     }
 
@@ -86,7 +84,8 @@ impl FleetState {
                 if ends.is_empty() {
                     self.say("it has ended already", now);
                 } else {
-                    self.focus = Focus::Confirm(FleetOrder::Stop(ends));
+                    let question = view::confirmation("end", &ends, "with everything started by it");
+                    self.focus = Focus::Confirm(FleetEffect::Stop(ends), question);
                 }
             }
             KeyCode::Char('r') => {
@@ -98,7 +97,12 @@ impl FleetState {
                     return vec![FleetEffect::Resume(ended)];
                 }
             }
-            KeyCode::Char('R') => self.focus = Focus::Confirm(FleetOrder::Respawn(self.targets())),
+            KeyCode::Char('R') => {
+                let targets = self.targets();
+                let question =
+                    view::confirmation("start anew", &targets, "(the old one goes; its work is kept)");
+                self.focus = Focus::Confirm(FleetEffect::Respawn(targets), question);
+            }
             _ => {}
         }
         Vec::new()
@@ -153,7 +157,7 @@ impl FleetState {
     }
 
     fn confirm_key(&mut self, key: KeyEvent) -> Vec<FleetEffect> {
-        let Focus::Confirm(order) = std::mem::replace(&mut self.focus, Focus::List) else {
+        let Focus::Confirm(order, _) = std::mem::replace(&mut self.focus, Focus::List) else {
             return Vec::new();
         };
         // Anything but a yes is a no.
@@ -161,10 +165,7 @@ impl FleetState {
             return Vec::new();
         }
         self.marked.clear();
-        vec![match order {
-            FleetOrder::Stop(keys) => FleetEffect::Stop(keys),
-            FleetOrder::Respawn(keys) => FleetEffect::Respawn(keys),
-        }]
+        vec![order]
     }
 
     fn dispatch_key(&mut self, key: KeyEvent, now: Instant) -> Vec<FleetEffect> {
@@ -185,7 +186,7 @@ impl FleetState {
                 self.dispatched = Some(draft);
                 return vec![FleetEffect::Dispatch(line)];
             }
-            _ => edit(&mut self.dispatch, key),
+            _ => drop(self.dispatch.key(key)),
         }
         Vec::new()
     }
@@ -234,7 +235,7 @@ impl FleetState {
                 let text = peek.reply.take().whole();
                 return chosen.map(|key| FleetEffect::Reply(key, text)).into_iter().collect();
             }
-            _ => edit(&mut peek.reply, key),
+            _ => drop(peek.reply.key(key)),
         }
         Vec::new()
     }
@@ -271,38 +272,10 @@ impl FleetState {
     }
 }
 
-/// Whether a key types a character. AltGr is Ctrl and Alt at once.
-fn is_text(key: KeyEvent) -> bool {
-    key.modifiers.contains(KeyModifiers::CONTROL) == key.modifiers.contains(KeyModifiers::ALT)
-}
-
 fn is_plain(key: KeyEvent) -> bool {
     !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
 fn is_newline(key: KeyEvent) -> bool {
     key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT)
-}
-
-/// A key that edits a text.
-fn edit(text: &mut Composer, key: KeyEvent) {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    let alt = key.modifiers.contains(KeyModifiers::ALT);
-    match (key.code, control, alt) {
-        (KeyCode::Char('j'), true, false) => text.insert("\n"),
-        (KeyCode::Left, false, false) | (KeyCode::Char('b'), true, false) => text.left(),
-        (KeyCode::Right, false, false) | (KeyCode::Char('f'), true, false) => text.right(),
-        (KeyCode::Left, ..) | (KeyCode::Char('b'), false, true) => text.word_left(),
-        (KeyCode::Right, ..) | (KeyCode::Char('f'), false, true) => text.word_right(),
-        (KeyCode::Home, ..) | (KeyCode::Char('a'), true, false) => text.home(),
-        (KeyCode::End, ..) | (KeyCode::Char('e'), true, false) => text.end(),
-        (KeyCode::Backspace, false, false) | (KeyCode::Char('h'), true, false) => text.backspace(),
-        (KeyCode::Backspace, ..) | (KeyCode::Char('w'), true, false) => text.kill_word(),
-        (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, false) => text.delete(),
-        (KeyCode::Char('k'), true, false) => text.kill_to_end(),
-        (KeyCode::Char('u'), true, false) => text.kill_to_start(),
-        (KeyCode::Char('y'), true, false) => text.yank(),
-        (KeyCode::Char(c), ..) if is_text(key) => text.insert(c.encode_utf8(&mut [0; 4])),
-        _ => {}
-    }
 }

@@ -115,7 +115,7 @@ impl FleetState {
             Focus::List
             | Focus::Filter
             | Focus::Dispatch
-            | Focus::Confirm(_)
+            | Focus::Confirm(..)
             | Focus::Peek(_)
             | Focus::Page(_) => {}
         }

@@ -191,21 +191,14 @@ enum Focus {
     Filter,
     /// The line that starts a new agent.
     Dispatch,
-    /// An order that is carried out after a yes.
-    Confirm(FleetOrder),
+    /// What is done to several agents after a yes, and what is asked before.
+    Confirm(FleetEffect, String),
     /// The last lines of the chosen agent, and a reply to it.
     Peek(Peek),
     /// Questions of agents.
     Asking(Asking),
     /// A text to read: a diff, what a merge would do, the keys.
     Page(ScrolledText),
-}
-
-/// What is done to several agents after a yes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum FleetOrder {
-    Stop(Vec<AgentKey>),
-    Respawn(Vec<AgentKey>),
 }
 
 #[derive(Debug)]

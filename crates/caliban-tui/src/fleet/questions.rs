@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 
 use super::{AgentKey, FleetAsk, FleetEffect, FleetState, Focus, view};
 use crate::{
-    asks::{AskArea, AskedQuestion, Asks, Pressed, Unready},
+    asks::{AskArea, AskedQuestion, Asks, Pressed},
     theme::Theme,
     view::dialog,
 };
@@ -124,16 +124,9 @@ impl FleetState {
             Pressed::Back => self.focus = Focus::List,
             Pressed::Moved => {}
             Pressed::Typed => self.typed = Some(now),
-            Pressed::Refused(why) => {
-                // The end that is missing is no reason to wait longer.
-                if why != Unready::EndUnseen {
-                    self.typed = Some(now);
-                }
-                self.say(why.words(), now);
-            }
-            Pressed::NoRule => {
-                self.typed = Some(now);
-                self.say("there is no rule for that: y allows it once", now);
+            Pressed::Refused(why, waits) => {
+                self.typed = if waits { Some(now) } else { self.typed };
+                self.say(why, now);
             }
         }
         Vec::new()

@@ -10,7 +10,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    FleetOrder, FleetRow, FleetScope, FleetState, Focus, Peek, RowGroup,
+    AgentKey, FleetRow, FleetScope, FleetState, Focus, Peek, RowGroup,
     list::{ListLine, lines},
     pages::ScrolledText,
 };
@@ -19,7 +19,7 @@ use crate::{
     sanitise,
     text::{Gutter, Row, Wrap, cut, wrap},
     theme::{Depth, Ground, TextRole, Theme},
-    view::{dialog, put, rule},
+    view::{composer, dialog, put, rule},
 };
 
 /// Looks that do not matter: only rows are counted.
@@ -58,7 +58,7 @@ pub(super) fn areas(state: &FleetState) -> Areas {
     });
     let most = height.saturating_sub(1 + foot.height + dispatch.height);
     let panel = take(match &state.focus {
-        Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(_) => 0,
+        Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(..) => 0,
         Focus::Page(_) => most,
         Focus::Peek(_) => (most * 2 / 3).max(most.saturating_sub(LIST_ROWS * 3)),
         Focus::Asking(asking) => {
@@ -72,7 +72,7 @@ pub(super) fn areas(state: &FleetState) -> Areas {
 /// A message takes as many rows as it needs, within bounds: a refusal is read whole.
 fn foot_rows(state: &FleetState) -> u16 {
     match (&state.focus, &state.toast) {
-        (Focus::Filter | Focus::Confirm(_), _) | (_, None) => 1,
+        (Focus::Filter | Focus::Confirm(..), _) | (_, None) => 1,
         (_, Some((text, _))) => {
             let rows = page_rows(&(TextRole::Warn, sanitise::line(text)), state.size.0.into(), PLAIN).len();
             u16::try_from(rows).unwrap_or(u16::MAX).clamp(1, FOOT_ROWS)
@@ -81,12 +81,8 @@ fn foot_rows(state: &FleetState) -> u16 {
 }
 
 fn typed_rows(text: &Composer, width: u16) -> u16 {
-    let rows = text.lay(typed_columns(width)).rows.len().min(TYPED_ROWS);
+    let rows = text.lay(composer::columns(width)).rows.len().min(TYPED_ROWS);
     u16::try_from(rows).unwrap_or(1)
-}
-
-fn typed_columns(width: u16) -> usize {
-    usize::from(width.saturating_sub(3)).max(1)
 }
 
 /// How many of a page's last lines fit on a screen of this size.
@@ -128,7 +124,7 @@ impl FleetState {
                 self.draw_page(page, areas.panel, buffer);
                 None
             }
-            Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(_) => None,
+            Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(..) => None,
         };
         let in_dispatch = self.draw_dispatch(areas.dispatch, buffer);
         let in_foot = self.draw_foot(areas.foot, buffer);
@@ -305,24 +301,8 @@ impl FleetState {
         area: Rect,
         buffer: &mut Buffer,
     ) -> Position {
-        let laid = text.lay(typed_columns(area.width));
-        let room = usize::from(area.height).max(1);
-        let (column, row) = laid.cursor;
-        let first = (row + 1).saturating_sub(room);
-        for ((number, line), y) in laid.rows.iter().enumerate().skip(first).zip(area.y..area.bottom()) {
-            let mark = if number == 0 { mark } else { "  " };
-            let mut spans =
-                vec![Span::styled(mark, self.theme.style(TextRole::Accent)), Span::raw(line.as_str())];
-            if text.text().is_empty() {
-                let hint = cut(hint, usize::from(area.width).saturating_sub(mark.len()));
-                spans.push(Span::styled(hint, self.theme.style(TextRole::Dim)));
-            }
-            put(buffer, area, y, &Line::from(spans));
-        }
-        let x = u16::try_from(column + mark.len()).unwrap_or(u16::MAX);
-        let below = u16::try_from(row - first).unwrap_or_default();
-        let last = area.bottom().saturating_sub(1);
-        Position::new(x.min(area.right().saturating_sub(1)), (area.y + below).min(last))
+        let hint = cut(hint, usize::from(area.width).saturating_sub(mark.len()));
+        composer::draw_text(text, (mark, TextRole::Accent), &hint, self.theme, area, buffer)
     }
 
     fn draw_foot(&self, area: Rect, buffer: &mut Buffer) -> Position {
@@ -334,7 +314,7 @@ impl FleetState {
                 cursor.x = u16::try_from(text.width()).unwrap_or(u16::MAX).min(area.width.saturating_sub(1));
                 (text, TextRole::Text)
             }
-            (Focus::Confirm(order), _) => (confirmation(order), TextRole::Warn),
+            (Focus::Confirm(_, question), _) => (question.clone(), TextRole::Warn),
             (_, Some((text, _))) => (sanitise::line(text), TextRole::Warn),
             (Focus::List, None) => {
                 let keys = "? keys  Enter open  p peek  n next who needs you  y its question  x stop";
@@ -364,12 +344,8 @@ fn spaced(repo: &str, id: &str) -> String {
     if repo.is_empty() { format!(" {id}") } else { id.to_owned() }
 }
 
-fn confirmation(order: &FleetOrder) -> String {
-    let (verb, keys, what) = match order {
-        FleetOrder::Stop(keys) => ("end", keys, "with everything started by it"),
-        FleetOrder::Respawn(keys) => ("start anew", keys, "(the old one goes; its work is kept)"),
-    };
-    let who = match keys.as_slice() {
+pub(super) fn confirmation(verb: &str, keys: &[AgentKey], what: &str) -> String {
+    let who = match keys {
         [one] => format!("agent {}", one.id),
         several => {
             let ids: Vec<&str> = several.iter().take(4).map(|key| key.id.as_str()).collect();

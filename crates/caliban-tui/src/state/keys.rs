@@ -6,7 +6,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::{Focus, PopupKind, ScreenState};
 use crate::{
-    asks::{AskArea, Pressed, Unready},
+    asks::{AskArea, Pressed},
+    composer::is_text,
     events::ScreenEffect,
     view::composer_columns,
 };
@@ -96,13 +97,9 @@ impl ScreenState {
             return Vec::new();
         }
         if !self.composer.is_blank() {
-            let text = self.composer.draft().whole();
-            self.composer.discard();
-            self.say("cleared; ↑ brings it back", now);
-            return vec![ScreenEffect::Remember(text)];
+            return self.clear_draft(now);
         }
-        let is_twice = self.leaving.is_some_and(|before| now.saturating_duration_since(before) < TWICE);
-        if is_twice {
+        if is_within(TWICE, self.leaving, now) {
             return vec![ScreenEffect::Quit];
         }
         self.leaving = Some(now);
@@ -120,14 +117,21 @@ impl ScreenState {
 
     /// Ctrl+D: leaves; twice where that would end work.
     fn leave(&mut self, now: Instant) -> Vec<ScreenEffect> {
-        let is_twice = self.leaving.is_some_and(|before| now.saturating_duration_since(before) < TWICE);
         let ends_work = self.turn.is_running() && self.facts.attached.is_none();
-        if ends_work && !is_twice {
+        if ends_work && !is_within(TWICE, self.leaving, now) {
             self.leaving = Some(now);
             self.say("the agent is at work: Ctrl+D again ends it and leaves", now);
             return Vec::new();
         }
         vec![ScreenEffect::Quit]
+    }
+
+    /// The draft goes into the history.
+    fn clear_draft(&mut self, now: Instant) -> Vec<ScreenEffect> {
+        let text = self.composer.draft().whole();
+        self.composer.discard();
+        self.say("cleared; ↑ brings it back", now);
+        vec![ScreenEffect::Remember(text)]
     }
 
     fn interrupt(&mut self) -> Vec<ScreenEffect> {
@@ -228,11 +232,10 @@ impl ScreenState {
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
         let columns = composer_columns(self.size.0);
         match (key.code, control, alt) {
-            (KeyCode::Enter, ..) if alt || shift || control => self.type_text("\n", now),
-            (KeyCode::Char('j'), true, _) => self.type_text("\n", now),
+            (KeyCode::Enter, ..) if alt || shift || control => self.composer.insert("\n"),
             (KeyCode::Enter, ..) if self.composer.before_cursor().ends_with('\\') => {
                 self.composer.backspace();
-                self.type_text("\n", now);
+                self.composer.insert("\n");
             }
             (KeyCode::Enter, ..) => {
                 self.typed = Some(now);
@@ -258,25 +261,7 @@ impl ScreenState {
                     self.composer.end();
                 }
             }
-            (KeyCode::Left, true, _) | (KeyCode::Left, _, true) | (KeyCode::Char('b'), _, true) => {
-                self.composer.word_left();
-            }
-            (KeyCode::Right, true, _) | (KeyCode::Right, _, true) | (KeyCode::Char('f'), _, true) => {
-                self.composer.word_right();
-            }
-            (KeyCode::Left, ..) | (KeyCode::Char('b'), true, _) => self.composer.left(),
-            (KeyCode::Right, ..) | (KeyCode::Char('f'), true, _) => self.composer.right(),
-            (KeyCode::Home, ..) | (KeyCode::Char('a'), true, _) => self.composer.home(),
-            (KeyCode::End, ..) | (KeyCode::Char('e'), true, _) => self.composer.end(),
-            (KeyCode::Backspace, true, _) | (KeyCode::Backspace, _, true) | (KeyCode::Char('w'), true, _) => {
-                self.composer.kill_word();
-            }
-            (KeyCode::Backspace, ..) | (KeyCode::Char('h'), true, _) => self.composer.backspace(),
             (KeyCode::Char('d'), true, _) if self.composer.text().is_empty() => return self.leave(now),
-            (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, _) => self.composer.delete(),
-            (KeyCode::Char('k'), true, _) => self.composer.kill_to_end(),
-            (KeyCode::Char('u'), true, _) => self.composer.kill_to_start(),
-            (KeyCode::Char('y'), true, _) => self.composer.yank(),
             (KeyCode::Char('r'), true, _) => {
                 self.search_history(String::new(), now);
                 return Vec::new();
@@ -295,19 +280,11 @@ impl ScreenState {
                     self.say("put aside; Ctrl+S on an empty line takes it back", now);
                 }
             }
-            (KeyCode::Char(c), ..) if is_text(key) => {
-                self.type_text(c.encode_utf8(&mut [0; 4]), now);
-                return self.refresh_popup();
-            }
+            _ if self.composer.key(key) => {}
             _ => return Vec::new(),
         }
         self.typed = Some(now);
         self.refresh_popup()
-    }
-
-    fn type_text(&mut self, text: &str, now: Instant) {
-        self.typed = Some(now);
-        self.composer.insert(text);
     }
 
     /// Esc: interrupts; twice on an idle screen: clears the draft into the history, or goes back to an earlier prompt.
@@ -319,8 +296,7 @@ impl ScreenState {
             self.say("interrupting; what is queued stays", now);
             return self.interrupt();
         }
-        let is_twice =
-            self.escaped.take().is_some_and(|before| now.saturating_duration_since(before) < ESC_TWICE);
+        let is_twice = is_within(ESC_TWICE, self.escaped.take(), now);
         if is_twice && self.composer.is_blank() {
             if self.can_rewind() {
                 return vec![ScreenEffect::ListPrompts];
@@ -329,10 +305,7 @@ impl ScreenState {
             return Vec::new();
         }
         if is_twice {
-            let text = self.composer.draft().whole();
-            self.composer.discard();
-            self.say("cleared; ↑ brings it back", now);
-            return vec![ScreenEffect::Remember(text)];
+            return self.clear_draft(now);
         }
         if self.composer.is_blank() && self.can_rewind() {
             self.say("Esc again goes back to an earlier prompt", now);
@@ -356,25 +329,15 @@ impl ScreenState {
             Pressed::Back => self.focus_composer(),
             Pressed::Moved => {}
             Pressed::Typed => self.typed = Some(now),
-            // The end that is missing is no reason to wait longer.
-            Pressed::Refused(why @ Unready::EndUnseen) => self.say(why.words(), now),
-            Pressed::Refused(why) => {
-                self.say(why.words(), now);
-                self.typed = Some(now);
-            }
-            Pressed::NoRule => {
-                self.say("there is no rule for that: y allows it once", now);
-                self.typed = Some(now);
+            Pressed::Refused(why, waits) => {
+                self.typed = if waits { Some(now) } else { self.typed };
+                self.say(why, now);
             }
         }
         Vec::new()
     }
 }
 
-/// Whether a key types a character.
-fn is_text(key: KeyEvent) -> bool {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    let alt = key.modifiers.contains(KeyModifiers::ALT);
-    // AltGr is both.
-    control == alt
+fn is_within(time: Duration, before: Option<Instant>, now: Instant) -> bool {
+    before.is_some_and(|before| now.saturating_duration_since(before) < time)
 }

@@ -8,8 +8,9 @@ use ratatui::{
 
 use super::{put, rule};
 use crate::{
+    composer::Composer,
     state::{Focus, ScreenState},
-    theme::TextRole,
+    theme::{TextRole, Theme},
 };
 
 /// Before the text.
@@ -34,33 +35,43 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) -> Posi
     }
     let theme = state.theme;
     let has_focus = state.focus == Focus::Composer;
-    let style = theme.style(if has_focus { TextRole::Accent } else { TextRole::Dim });
+    let role = if has_focus { TextRole::Accent } else { TextRole::Dim };
     let words = match (&state.title, state.composer.has_stash()) {
         (Some(title), true) => format!("{title} · a draft is put aside (Ctrl+S)"),
         (Some(title), false) => title.clone(),
         (None, true) => "a draft is put aside (Ctrl+S)".to_owned(),
         (None, false) => String::new(),
     };
-    rule(buffer, area, area.y, &words, style);
-    let laid = state.composer.lay(columns(area.width));
-    let room = usize::from(area.height.saturating_sub(1)).max(1);
+    rule(buffer, area, area.y, &words, theme.style(role));
+    let hint =
+        if state.turn.is_running() { "Enter steers, Tab queues, Esc interrupts" } else { "what shall I do?" };
+    let text = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    draw_text(&state.composer, (MARK, role), hint, theme, text, buffer)
+}
+
+/// Draws a text that is typed, or a hint where nothing is; where the cursor is.
+pub(crate) fn draw_text(
+    text: &Composer,
+    (mark, role): (&'static str, TextRole),
+    hint: &str,
+    theme: Theme,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Position {
+    let laid = text.lay(columns(area.width));
+    let room = usize::from(area.height).max(1);
     let (column, row) = laid.cursor;
     let first = (row + 1).saturating_sub(room);
-    let y = area.y + 1;
-    for ((number, text), y) in laid.rows.iter().enumerate().skip(first).take(room).zip(y..area.bottom()) {
-        let mark = if number == 0 { MARK } else { "  " };
-        let mut spans = vec![Span::styled(mark, style), Span::raw(text.as_str())];
-        if number == 0 && state.composer.text().is_empty() {
-            let hint = if state.turn.is_running() {
-                "Enter steers, Tab queues, Esc interrupts"
-            } else {
-                "what shall I do?"
-            };
+    for ((number, line), y) in laid.rows.iter().enumerate().skip(first).zip(area.y..area.bottom()) {
+        let mark = if number == 0 { mark } else { "  " };
+        let mut spans = vec![Span::styled(mark, theme.style(role)), Span::raw(line.as_str())];
+        if text.text().is_empty() {
             spans.push(Span::styled(hint, theme.style(TextRole::Dim)));
         }
         put(buffer, area, y, &Line::from(spans));
     }
-    let x = u16::try_from(column + MARK.len()).unwrap_or(u16::MAX);
+    let x = u16::try_from(column + mark.len()).unwrap_or(u16::MAX);
     let below = u16::try_from(row - first).unwrap_or_default();
-    Position::new(x.min(area.right().saturating_sub(1)), (y + below).min(area.bottom().saturating_sub(1)))
+    let last = area.bottom().saturating_sub(1);
+    Position::new(x.min(area.right().saturating_sub(1)), (area.y + below).min(last))
 }

@@ -1,6 +1,6 @@
 //! The state as a screen. Pure: the same state gives the same cells.
 
-mod composer;
+pub(crate) mod composer;
 pub(crate) mod dialog;
 mod popup;
 mod sidebar;
