@@ -1,7 +1,5 @@
 //! `caliban agents types`: the kinds of sub-agents that a call can name.
 
-use std::io::Write;
-
 use caliban_core::inert;
 
 use crate::{

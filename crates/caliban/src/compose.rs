@@ -127,11 +127,10 @@ pub(crate) struct ComposeRequest<'a> {
 impl<'a> ComposeRequest<'a> {
     /// An agent in the user's own directory, for a command that somebody waits for.
     pub(crate) fn here(cwd: &'a Path, setup: &'a AgentSetup, attendance: Attendance) -> Self {
-        let missing = Path::new("");
         Self {
             cwd,
             worktree: None,
-            missing,
+            missing: Path::new(""),
             setup,
             attendance,
             patience: Patience::Short,
@@ -146,20 +145,8 @@ impl<'a> ComposeRequest<'a> {
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'_>) -> Result<Composition> {
-    let ComposeRequest {
-        cwd,
-        worktree,
-        missing,
-        setup,
-        attendance,
-        patience,
-        after_turn,
-        mcp_servers,
-        editor,
-        fleet_agent,
-        files,
-    } = request;
-    let loaded = crate::settings::load_with(environment, cwd, setup.into(), files)?;
+    let ComposeRequest { cwd, setup, attendance, patience, fleet_agent, .. } = request;
+    let loaded = crate::settings::load_with(environment, cwd, setup.into(), request.files)?;
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
@@ -194,9 +181,9 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let helper = own_program()?;
     let fences = fences(&loaded, &env, helper.clone(), fleet_agent.is_some())?;
     let redactor = Redactor::new(secrets(environment, settings));
-    let tree = worktree.map(canonical).transpose()?;
+    let tree = request.worktree.map(canonical).transpose()?;
     let root = match &tree {
-        Some(tree) => same_place(tree, cwd, missing, &loaded.root)?,
+        Some(tree) => same_place(tree, cwd, request.missing, &loaded.root)?,
         None => canonical(cwd)?,
     };
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
@@ -221,7 +208,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         search: search(settings),
         detach: detach_place(&loaded.paths.repo(&loaded.root)),
         http: caliban_http::ClientOptions { proxy: environment.proxy(), ..Default::default() },
-        editor,
+        editor: request.editor,
     };
     notes.extend(problems);
     notes.extend(hook_problems(settings));
@@ -302,7 +289,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         observers,
     };
     let mut configs = mcp::configured(settings, &workspace, mcp_fence.as_ref());
-    configs.extend(mcp::brought(mcp_servers, &workspace, mcp_fence.as_ref()));
+    configs.extend(mcp::brought(request.mcp_servers, &workspace, mcp_fence.as_ref()));
     let questions = Questions::default();
     let elicit = questions.elicit(attendance);
     let (servers, without) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
@@ -311,24 +298,21 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         // One that crashed has seen nothing.
         blueprint.surroundings.git = glance.await.unwrap_or_default();
     }
-    let repo_dir = loaded.paths.repo(&loaded.root);
-    let background = settings.background_agents.limits();
-    let fleet = settings.fleet.clone();
     Ok(Composition {
         blueprint,
         workspace,
         tools,
         role,
-        repo_dir,
+        repo_dir: loaded.paths.repo(&loaded.root),
         notes,
-        fleet,
-        background,
+        fleet: settings.fleet.clone(),
+        background: settings.background_agents.limits(),
         commands,
         skills,
         form: None,
         servers,
         questions,
-        after_turn,
+        after_turn: request.after_turn,
     })
 }
 

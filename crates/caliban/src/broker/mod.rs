@@ -16,7 +16,10 @@ use std::path::Path;
 
 use caliban_store::{
     StoreUrl,
-    broker::{ADMINISTRATOR, AgentId, Broker, BrokerError, IdPrefix, Session, SessionId, Speaker},
+    broker::{
+        ADMINISTRATOR, Agent, AgentId, AgentKind, Broker, BrokerError, IdPrefix, Session, SessionId, Speaker,
+        Task,
+    },
 };
 
 pub(crate) use identity::{Identity, leave_for_good};
@@ -46,11 +49,11 @@ enum SenderRole {
 }
 
 impl SenderRole {
-    fn of(id: AgentId, kind: caliban_store::broker::AgentKind, session: &Session) -> Self {
+    fn of(id: AgentId, kind: AgentKind, session: &Session) -> Self {
         match kind {
-            caliban_store::broker::AgentKind::Administrator => Self::Administrator,
-            caliban_store::broker::AgentKind::User if session.director == Some(id) => Self::Director,
-            caliban_store::broker::AgentKind::User => Self::Agent,
+            AgentKind::Administrator => Self::Administrator,
+            AgentKind::User if session.director == Some(id) => Self::Director,
+            AgentKind::User => Self::Agent,
         }
     }
 
@@ -60,6 +63,22 @@ impl SenderRole {
             Self::Director => "director",
             Self::Agent => "agent",
         }
+    }
+}
+
+/// Who sent a message, if the session still knows, and what they are there.
+async fn sender(
+    broker: &mut Broker,
+    session: &Session,
+    task: &Task,
+) -> Result<(Option<Agent>, SenderRole), BrokerError> {
+    match broker.member(session.id, &task.from.into()).await {
+        Ok(sender) => {
+            let role = SenderRole::of(sender.id, sender.kind, session);
+            Ok((Some(sender), role))
+        }
+        Err(BrokerError::NotAMember { .. }) => Ok((None, SenderRole::Agent)),
+        Err(error) => Err(error),
     }
 }
 

@@ -254,14 +254,7 @@ impl Round {
             MessageStanding::New => {}
         }
         let session = self.identity.session.clone();
-        let sender = match self.broker().await?.member(session.id, &task.from.into()).await {
-            Ok(sender) => Some(sender),
-            Err(BrokerError::NotAMember { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        let role = sender
-            .as_ref()
-            .map_or(SenderRole::Agent, |sender| SenderRole::of(sender.id, sender.kind, &session));
+        let (sender, role) = super::sender(self.broker().await?, &session, task).await?;
         if !self.ledger.admits(role) {
             if !std::mem::replace(&mut self.is_holding, true) {
                 crate::report::note(

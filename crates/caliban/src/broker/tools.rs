@@ -10,8 +10,8 @@ use caliban_core::{access::Access, inert, message::ToolSpec, redact::Redactor};
 use caliban_store::{
     Stamp,
     broker::{
-        Agent, Broker, BrokerError, IdPrefix, MailboxScope, NewBroadcast, NewMessage, PollQuery, Session,
-        Task, TaskState,
+        Agent, Broker, BrokerError, IdPrefix, MailboxScope, NewBroadcast, NewMessage, PollQuery, Task,
+        TaskState,
     },
 };
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
@@ -77,26 +77,6 @@ struct BrokerToolInput {
     text: Option<String>,
     id: Option<String>,
     offset: Option<Value>,
-}
-
-/// Why a call failed.
-enum BrokerToolRefusal {
-    /// The connection is as it was.
-    Said(String),
-    /// The store failed.
-    Store(String),
-}
-
-impl From<BrokerError> for BrokerToolRefusal {
-    fn from(error: BrokerError) -> Self {
-        match error {
-            BrokerError::Store(error) => Self::Store(error.to_string()),
-            BrokerError::Ambiguous { given, candidates } => {
-                Self::Said(format!("'{given}' could be any of these: {}", candidates.join(", ")))
-            }
-            other => Self::Said(other.to_string()),
-        }
-    }
 }
 
 /// What they are called.
@@ -233,20 +213,21 @@ impl BrokerTools {
             BrokerCall::Show { id, offset } => self.show(&mut broker, &id, offset).await,
             BrokerCall::Ack { id } => self.ack(&mut broker, &id).await,
         };
-        match result {
-            Ok(output) => {
-                *slot = Some(broker);
-                output
+        let words = match result {
+            Err(BrokerError::Store(error)) => {
+                return ToolOutput::error(format!("the broker's store: {error}"));
             }
-            Err(BrokerToolRefusal::Said(words)) => {
-                *slot = Some(broker);
-                ToolOutput::error(words)
+            Ok(output) => Ok(output),
+            Err(BrokerError::Ambiguous { given, candidates }) => {
+                Err(format!("'{given}' could be any of these: {}", candidates.join(", ")))
             }
-            Err(BrokerToolRefusal::Store(words)) => ToolOutput::error(format!("the broker's store: {words}")),
-        }
+            Err(other) => Err(other.to_string()),
+        };
+        *slot = Some(broker);
+        words.unwrap_or_else(ToolOutput::error)
     }
 
-    async fn agents(&self, broker: &mut Broker) -> Result<ToolOutput, BrokerToolRefusal> {
+    async fn agents(&self, broker: &mut Broker) -> Result<ToolOutput, BrokerError> {
         let session = &self.identity.session;
         let agents = broker.agents(session.id).await?;
         let mut text = String::new();
@@ -264,11 +245,14 @@ impl BrokerTools {
         Ok(ToolOutput::text(text, format!("{} agents", agents.len())))
     }
 
-    async fn send(&self, broker: &mut Broker, to: &str, text: &str) -> Result<ToolOutput, BrokerToolRefusal> {
+    async fn send(&self, broker: &mut Broker, to: &str, text: &str) -> Result<ToolOutput, BrokerError> {
         let (session, me) = (self.identity.session.id, self.identity.me.id);
-        let to = recipient(broker.agents(session).await?, to)?;
+        let to = match recipient(broker.agents(session).await?, to) {
+            Ok(to) => to,
+            Err(words) => return Ok(ToolOutput::error(words)),
+        };
         if to == me.into() {
-            return Err(BrokerToolRefusal::Said("that is you; nothing was sent".to_owned()));
+            return Ok(ToolOutput::error("that is you; nothing was sent"));
         }
         let text = self.redactor.redact(text).into_owned();
         let sent =
@@ -278,7 +262,7 @@ impl BrokerTools {
         Ok(ToolOutput::text(words, format!("sent to {name}")))
     }
 
-    async fn broadcast(&self, broker: &mut Broker, text: &str) -> Result<ToolOutput, BrokerToolRefusal> {
+    async fn broadcast(&self, broker: &mut Broker, text: &str) -> Result<ToolOutput, BrokerError> {
         let (session, from) = (self.identity.session.id, self.identity.me.id.into());
         let text = self.redactor.redact(text).into_owned();
         let sent = broker.broadcast(&NewBroadcast { session, from, text, id: None }, Stamp::now()).await?;
@@ -288,7 +272,7 @@ impl BrokerTools {
         Ok(ToolOutput::text(format!("{summary}: {}", names.join(", ")), summary))
     }
 
-    async fn inbox(&self, broker: &mut Broker) -> Result<ToolOutput, BrokerToolRefusal> {
+    async fn inbox(&self, broker: &mut Broker) -> Result<ToolOutput, BrokerError> {
         let query = PollQuery {
             agent: self.identity.me.id,
             scope: MailboxScope::Open,
@@ -315,11 +299,11 @@ impl BrokerTools {
         broker: &mut Broker,
         id: &IdPrefix,
         offset: usize,
-    ) -> Result<ToolOutput, BrokerToolRefusal> {
+    ) -> Result<ToolOutput, BrokerError> {
         let task = broker.task(self.identity.session.id, id).await?;
         let me = |id| id == self.identity.me.id || self.identity.former.contains(&id);
         if !me(task.from) && !me(task.context) {
-            return Err(BrokerToolRefusal::Said(format!("message {} is not yours", task.id)));
+            return Ok(ToolOutput::error(format!("message {} is not yours", task.id)));
         }
         let state = match task.state {
             TaskState::InputRequired => "its recipient has not heard it yet".to_owned(),
@@ -330,55 +314,34 @@ impl BrokerTools {
         Ok(ToolOutput::text(text, state))
     }
 
-    async fn ack(&self, broker: &mut Broker, id: &IdPrefix) -> Result<ToolOutput, BrokerToolRefusal> {
+    async fn ack(&self, broker: &mut Broker, id: &IdPrefix) -> Result<ToolOutput, BrokerError> {
         let (session, me) = (self.identity.session.id, self.identity.me.id);
         match broker.ack(session, &me.into(), id, Stamp::now()).await {
             Ok(task) => Ok(ToolOutput::text(format!("message {} is acknowledged", task.id), "acknowledged")),
             Err(BrokerError::CannotAck(TaskState::Completed)) => {
                 Ok(ToolOutput::text("it is acknowledged already", "acknowledged already"))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
-    async fn framed(
-        &self,
-        broker: &mut Broker,
-        task: &Task,
-        offset: usize,
-    ) -> Result<String, BrokerToolRefusal> {
-        let session: &Session = &self.identity.session;
-        let sender = match broker.member(session.id, &task.from.into()).await {
-            Ok(sender) => Some(sender),
-            Err(BrokerError::NotAMember { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        let role = sender
-            .as_ref()
-            .map_or(SenderRole::Agent, |sender| SenderRole::of(sender.id, sender.kind, session));
+    async fn framed(&self, broker: &mut Broker, task: &Task, offset: usize) -> Result<String, BrokerError> {
+        let (sender, role) = super::sender(broker, &self.identity.session, task).await?;
         Ok(frame::message(task, sender.as_ref(), role, offset))
     }
 }
 
 /// Who is meant: a name that one active agent has, or an id.
-fn recipient(agents: Vec<Agent>, to: &str) -> Result<IdPrefix, BrokerToolRefusal> {
+fn recipient(agents: Vec<Agent>, to: &str) -> Result<IdPrefix, String> {
     let to = to.trim();
     let named: Vec<&Agent> = agents.iter().filter(|agent| agent.name == to).collect();
     match named[..] {
         [agent] => Ok(agent.id.into()),
-        [] => IdPrefix::parse(to).map_err(|_| {
-            BrokerToolRefusal::Said(format!(
-                "no agent is called {}; BrokerAgents lists them",
-                inert::quoted(to)
-            ))
-        }),
+        [] => IdPrefix::parse(to)
+            .map_err(|_| format!("no agent is called {}; BrokerAgents lists them", inert::quoted(to))),
         _ => {
             let ids: Vec<String> = named.iter().map(|agent| agent.id.to_string()).collect();
-            Err(BrokerToolRefusal::Said(format!(
-                "several agents are called {}: {}",
-                inert::quoted(to),
-                ids.join(", ")
-            )))
+            Err(format!("several agents are called {}: {}", inert::quoted(to), ids.join(", ")))
         }
     }
 }

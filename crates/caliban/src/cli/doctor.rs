@@ -4,7 +4,6 @@
 
 use std::{
     fmt,
-    io::Write,
     net::{TcpStream, ToSocketAddrs as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,

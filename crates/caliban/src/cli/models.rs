@@ -3,8 +3,6 @@
 //! Asks no provider: what is listed is the catalogue of the program, with its date. Whether a local server runs is tried
 //! with a connection.
 
-use std::io::Write;
-
 use caliban_core::{
     message::Effort,
     models::{self, Thinking},

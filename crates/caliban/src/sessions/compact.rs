@@ -1,7 +1,5 @@
 //! `caliban sessions compact`: a summary for the model in place of the older part.
 
-use std::io::Write;
-
 use caliban_agent::{Attendance, conversation::Conversation, event::Outcome};
 use caliban_core::setup::AgentSetup;
 use tokio_util::sync::CancellationToken;

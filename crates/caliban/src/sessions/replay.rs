@@ -169,20 +169,25 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
         Event::Background { text, .. } => writeln!(out, "{}", inert::line(text)),
         Event::Note { text } => writeln!(out, "note: {}", inert::line(text)),
         Event::TurnEnded { outcome, usage, turns, .. } => {
-            let how = match outcome {
-                Outcome::Done => "done".to_owned(),
-                Outcome::Failed { error, .. } => format!("failed: {}", inert::line(error)),
-                Outcome::TurnLimit { limit } => {
-                    format!("stopped at the limit of {}", crate::fleet::turns((*limit).into()))
-                }
-                Outcome::Budget { limit } => format!("stopped: {}", inert::line(limit)),
-                Outcome::Cancelled => "interrupted".to_owned(),
-            };
+            let how = inert::line(&outcome_in_words(outcome)).into_owned();
             let turns = crate::fleet::turns((*turns).into());
             writeln!(out, "\n-- {how}; {turns}, {} tokens in all --", usage.total())
         }
         // Told by the reader, which knows what else runs.
         Event::CallStarted { .. } | Event::CallEnded { .. } => Ok(()),
+    }
+}
+
+/// How a turn ended.
+pub(crate) fn outcome_in_words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::Failed { error, .. } => format!("failed: {error}"),
+        Outcome::TurnLimit { limit } => {
+            format!("stopped at the limit of {}", crate::fleet::turns((*limit).into()))
+        }
+        Outcome::Budget { limit } => format!("stopped: {limit}"),
+        Outcome::Cancelled => "interrupted".to_owned(),
     }
 }
 

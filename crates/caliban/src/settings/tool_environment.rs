@@ -18,127 +18,31 @@ use super::{Loaded, Settings, environment::Environment, values::Secret};
 use crate::trust::Trust;
 
 /// Names that commands get. Sockets of agents and daemons (ssh, docker, tmux, dbus) are left out on purpose.
-const NAMES: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "PWD",
-    "LANG",
-    "LANGUAGE",
-    "TERM",
-    "COLORTERM",
-    "TZ",
-    "TMPDIR",
-    "EDITOR",
-    "PAGER",
-    "NO_COLOR",
-    "FORCE_COLOR",
-    "CLICOLOR",
-    "CI",
-    "HOSTNAME",
-    "LD_LIBRARY_PATH",
-    "LIBRARY_PATH",
-    "CPATH",
-    "PKG_CONFIG_PATH",
-    "MANPATH",
-    "CC",
-    "CXX",
-    "CFLAGS",
-    "CXXFLAGS",
-    "LDFLAGS",
-    "MAKEFLAGS",
-    "RUSTFLAGS",
-    "RUST_BACKTRACE",
-    "RUST_LOG",
-    "RUSTC_WRAPPER",
-    "GOPATH",
-    "GOROOT",
-    "GOFLAGS",
-    "GOPROXY",
-    "GOCACHE",
-    "GOMODCACHE",
-    "GOTOOLCHAIN",
-    "JAVA_HOME",
-    "MAVEN_HOME",
-    "GRADLE_HOME",
-    "GRADLE_USER_HOME",
-    "ANDROID_HOME",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-    "PIP_INDEX_URL",
-    "GEM_HOME",
-    "GEM_PATH",
-    "DOTNET_ROOT",
-    "PNPM_HOME",
-    "BUN_INSTALL",
-    "DENO_DIR",
-    "NVM_DIR",
-    "VOLTA_HOME",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NIX_SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "SOURCE_DATE_EPOCH",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-];
+const NAMES: &str = "
+    PATH HOME USER LOGNAME SHELL PWD LANG LANGUAGE TERM COLORTERM TZ TMPDIR EDITOR PAGER
+    NO_COLOR FORCE_COLOR CLICOLOR CI HOSTNAME LD_LIBRARY_PATH LIBRARY_PATH CPATH PKG_CONFIG_PATH MANPATH
+    CC CXX CFLAGS CXXFLAGS LDFLAGS MAKEFLAGS RUSTFLAGS RUST_BACKTRACE RUST_LOG RUSTC_WRAPPER
+    GOPATH GOROOT GOFLAGS GOPROXY GOCACHE GOMODCACHE GOTOOLCHAIN
+    JAVA_HOME MAVEN_HOME GRADLE_HOME GRADLE_USER_HOME ANDROID_HOME
+    VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PIP_INDEX_URL GEM_HOME GEM_PATH DOTNET_ROOT
+    PNPM_HOME BUN_INSTALL DENO_DIR NVM_DIR VOLTA_HOME
+    HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy
+    SSL_CERT_FILE SSL_CERT_DIR NIX_SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE
+    SOURCE_DATE_EPOCH DISPLAY WAYLAND_DISPLAY";
 
 /// Beginnings of names that commands get.
-const PREFIXES: &[&str] = &[
-    "LC_",
-    "XDG_",
-    "CARGO_",
-    "RUSTUP_",
-    "NODE_",
-    "NPM_CONFIG_",
-    "npm_config_",
-    "PYTHON",
-    "PYENV_",
-    "UV_",
-    "RBENV_",
-    "CMAKE_",
-    "NIX_",
-];
+const PREFIXES: &str =
+    "LC_ XDG_ CARGO_ RUSTUP_ NODE_ NPM_CONFIG_ npm_config_ PYTHON PYENV_ UV_ RBENV_ CMAKE_ NIX_";
 
 /// Variables of git that name an identity or a configuration file; others could point git elsewhere.
-const GIT_NAMES: &[&str] = &[
-    "GIT_AUTHOR_NAME",
-    "GIT_AUTHOR_EMAIL",
-    "GIT_COMMITTER_NAME",
-    "GIT_COMMITTER_EMAIL",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_TERMINAL_PROMPT",
-];
+const GIT_NAMES: &str = "
+    GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_CONFIG_GLOBAL
+    GIT_CONFIG_NOSYSTEM GIT_CEILING_DIRECTORIES GIT_TERMINAL_PROMPT";
 
 /// Never passed on by themselves: what lets a process act in somebody's name, or changes what every shell and git does.
-const HELD: &[&str] = &[
-    "SSH_AUTH_SOCK",
-    "SSH_AGENT_PID",
-    "GPG_AGENT_INFO",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DOCKER_HOST",
-    "TMUX",
-    "TMUX_PANE",
-    "BASH_ENV",
-    "ENV",
-    "PROMPT_COMMAND",
-    "LD_PRELOAD",
-    "LD_AUDIT",
-];
+const HELD: &str = "
+    SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS DOCKER_HOST TMUX TMUX_PANE
+    BASH_ENV ENV PROMPT_COMMAND LD_PRELOAD LD_AUDIT";
 
 /// Beginnings of names of the same kind, and of our own.
 const HELD_PREFIXES: &[&str] = &["GIT_", "CALIBAN", "CAFLEET", "BASH_FUNC_", "DYLD_", "SUDO_"];
@@ -268,15 +172,15 @@ fn passes(name: &str, value: &str, more: &[String], breadth: Breadth) -> bool {
     if more.iter().any(|allowed| allowed == name) {
         return true;
     }
-    let listed = NAMES.contains(&name)
-        || GIT_NAMES.contains(&name)
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let is_one_of = |names: &str| names.split_whitespace().any(|one| one == name);
+    let listed = is_one_of(NAMES)
+        || is_one_of(GIT_NAMES)
+        || PREFIXES.split_whitespace().any(|prefix| name.starts_with(prefix))
         || more
             .iter()
             .any(|allowed| allowed.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix)));
-    let is_held = || {
-        HELD.contains(&name) || HELD_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name == HIDDEN
-    };
+    let is_held =
+        || is_one_of(HELD) || HELD_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name == HIDDEN;
     let is_broad = breadth == Breadth::AllButSecrets && !is_held() && secret_parts(name, value).is_empty();
     (listed || is_broad) && !is_secret_name(name)
 }

@@ -93,19 +93,12 @@ pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let runtime = match crate::runtime() {
-        Ok(runtime) => runtime,
-        Err(failure) => {
-            failure.show();
-            return ExitCode::FAILURE;
-        }
-    };
-    let worked = runtime.block_on(async {
+    let worked = async {
         let worked = work(&order).await;
         crate::telemetry::flush().await;
         worked
-    });
-    match worked {
+    };
+    match crate::runtime().and_then(|runtime| runtime.block_on(worked)) {
         Ok(WorkerEnd::Finished) => ExitCode::SUCCESS,
         Ok(WorkerEnd::Hibernated) => ExitCode::from(u8::try_from(records::HIBERNATED).unwrap_or(u8::MAX)),
         Err(failure) => {
@@ -331,17 +324,13 @@ async fn prepare(
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let (cwd, missing) = isolation::ground(spec);
     let request = ComposeRequest {
-        cwd,
         worktree,
         missing,
-        setup: &setup,
-        attendance: Attendance::Somebody,
         patience: Patience::Long,
         after_turn: spec.after_turn,
-        mcp_servers: &[],
-        editor: None,
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
         files,
+        ..ComposeRequest::here(cwd, &setup, Attendance::Somebody)
     };
     let mut composition = compose(environment, request).await?;
     status.redact(composition.blueprint.redactor.clone());

@@ -161,16 +161,18 @@ impl StatusFile {
                 self.now.waiting_for = None;
                 self.now.activity = Some(waiting_for_room(path));
             }
-            FeedEntry::Waiting(Wait::RateLimit(pause)) => {
-                self.now.waiting_for = Some(Waiting::RateLimit { until: pause.until_ms });
-                self.now.activity = Some(inert::line(&pause.reason).into_owned());
-            }
-            FeedEntry::Waiting(Wait::Outage(pause) | Wait::Retry(pause)) => {
-                self.now.waiting_for = Some(Waiting::Model { until: pause.until_ms });
-                self.now.activity = Some(inert::line(&pause.reason).into_owned());
-            }
-            FeedEntry::Waiting(Wait::QuietHours(pause)) => {
-                self.now.waiting_for = Some(Waiting::QuietHours { until: pause.until_ms });
+            FeedEntry::Waiting(
+                wait @ (Wait::RateLimit(pause)
+                | Wait::Outage(pause)
+                | Wait::Retry(pause)
+                | Wait::QuietHours(pause)),
+            ) => {
+                let until = pause.until_ms;
+                self.now.waiting_for = Some(match wait {
+                    Wait::RateLimit(_) => Waiting::RateLimit { until },
+                    Wait::QuietHours(_) => Waiting::QuietHours { until },
+                    _ => Waiting::Model { until },
+                });
                 self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
             FeedEntry::Text(_) | FeedEntry::Thinking(_) | FeedEntry::ToolUse { .. } => {
@@ -255,12 +257,9 @@ impl StatusFile {
         for ask in open {
             let old = before.iter().find(|old| old.id == ask.id);
             let known = self.listed.iter().find(|(known, _)| known == ask);
-            let ListedAsk { what, mut call, digest } =
-                known.map_or_else(|| listed(ask), |(_, it)| it.clone());
-            shown.push((
-                ask.clone(),
-                ListedAsk { what: what.clone(), call: call.clone(), digest: digest.clone() },
-            ));
+            let it = known.map_or_else(|| listed(ask), |(_, it)| it.clone());
+            shown.push((ask.clone(), it.clone()));
+            let ListedAsk { what, mut call, digest } = it;
             match room.checked_sub(call.len()) {
                 Some(left) => room = left,
                 // The transcript has it whole.

@@ -1,7 +1,5 @@
 //! `caliban worktrees list`
 
-use std::io::Write as _;
-
 use caliban_worktrees::{Presence, Use};
 
 use super::OpenRepo;

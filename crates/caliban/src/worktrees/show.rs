@@ -1,7 +1,5 @@
 //! `caliban worktrees show`
 
-use std::io::Write as _;
-
 use caliban_core::{inert, names::Slug};
 
 use super::OpenRepo;

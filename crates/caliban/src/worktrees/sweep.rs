@@ -1,6 +1,6 @@
 //! `caliban worktrees sweep`: every worktree that nobody works in.
 
-use std::{collections::BTreeSet, io::Write as _};
+use std::collections::BTreeSet;
 
 use caliban_core::inert;
 use caliban_worktrees::{RemoveOptions, SweepMode, Swept};

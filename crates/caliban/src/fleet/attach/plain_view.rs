@@ -13,8 +13,9 @@ use caliban_acp::{
         ToolCallUpdateFields,
     },
 };
-use caliban_agent::event::Outcome;
 use caliban_core::inert;
+
+use crate::sessions::replay::outcome_in_words;
 
 const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
@@ -161,15 +162,7 @@ impl PlainView {
     }
 
     pub(super) fn turn_ended(&mut self, ended: &TurnEndedNotice, out: &mut dyn Write) -> std::io::Result<()> {
-        let how = match &ended.outcome {
-            Outcome::Done => "done".to_owned(),
-            Outcome::Failed { error, .. } => format!("failed: {error}"),
-            Outcome::TurnLimit { limit } => {
-                format!("stopped at the limit of {}", crate::fleet::turns((*limit).into()))
-            }
-            Outcome::Budget { limit } => format!("stopped: {limit}"),
-            Outcome::Cancelled => "interrupted".to_owned(),
-        };
+        let how = outcome_in_words(&ended.outcome);
         self.line(DIM, &format!("-- turn over: {how} --"), out)
     }
 
