@@ -284,23 +284,15 @@ impl FleetState {
 
     /// Takes what happened; what is to be done.
     pub fn update(&mut self, event: FleetEvent, now: Instant) -> Vec<FleetEffect> {
-        let effects = match event {
-            FleetEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
-            FleetEvent::Key(key) => self.key(key, now),
-            FleetEvent::Paste(text) => {
-                self.paste(&text, now);
-                Vec::new()
-            }
-            FleetEvent::Resize(columns, rows) => {
-                self.size = (columns, rows);
-                Vec::new()
-            }
-            FleetEvent::Rows(rows) => self.take_rows(rows, now),
-            other => {
-                self.answered(other, now);
-                Vec::new()
-            }
-        };
+        let mut effects = Vec::new();
+        match event {
+            FleetEvent::Key(key) if key.kind == KeyEventKind::Release => {}
+            FleetEvent::Key(key) => effects = self.key(key, now),
+            FleetEvent::Paste(text) => self.paste(&text, now),
+            FleetEvent::Resize(columns, rows) => self.size = (columns, rows),
+            FleetEvent::Rows(rows) => effects = self.take_rows(rows, now),
+            other => self.answered(other, now),
+        }
         self.keep_in_sight();
         effects
     }
@@ -347,9 +339,7 @@ impl FleetState {
             }
             FleetEvent::Ground(ground) => self.theme.ground = ground,
             FleetEvent::Tick => {
-                if self.toast.as_ref().is_some_and(|(_, until)| now >= *until) {
-                    self.toast = None;
-                }
+                self.toast.take_if(|(_, until)| now >= *until);
             }
             FleetEvent::Key(_) | FleetEvent::Paste(_) | FleetEvent::Resize(..) | FleetEvent::Rows(_) => {}
         }

@@ -48,15 +48,10 @@ pub(super) struct Link {
 /// What came of a request.
 #[expect(clippy::large_enum_variant, reason = "short-lived, one for each request")]
 enum RequestResult {
-    Opened(Result<SessionOpened, ClientError>),
+    /// The session, its modes, and what else is said of it.
+    Opened(Result<(String, Option<SessionModeState>, Option<Meta>), ClientError>),
     Event(AgentEvent),
     Nothing,
-}
-
-struct SessionOpened {
-    session: String,
-    modes: Option<SessionModeState>,
-    meta: Option<Meta>,
 }
 
 impl Link {
@@ -98,16 +93,13 @@ impl Link {
             }
             RequestResult::Opened(match open {
                 SessionChoice::New => {
-                    client.new_session(&cwd, Vec::new()).await.map(|answer| SessionOpened {
-                        session: answer.session_id.to_string(),
-                        modes: answer.modes,
-                        meta: answer.meta,
-                    })
+                    let answer = client.new_session(&cwd, Vec::new()).await;
+                    answer.map(|answer| (answer.session_id.to_string(), answer.modes, answer.meta))
                 }
-                SessionChoice::Load(session) => client
-                    .load_session(&session, &cwd)
-                    .await
-                    .map(|answer| SessionOpened { session, modes: answer.modes, meta: answer.meta }),
+                SessionChoice::Load(session) => {
+                    let answer = client.load_session(&session, &cwd).await;
+                    answer.map(|answer| (session, answer.modes, answer.meta))
+                }
             })
         });
     }
@@ -233,12 +225,12 @@ impl Link {
     fn done(&mut self, generation: u64, job: RequestResult) -> Option<AgentEvent> {
         let is_current = generation == self.generation;
         match job {
-            RequestResult::Opened(Ok(opened)) if is_current => {
-                let field = |name: &str| extension::field(opened.meta.as_ref(), name);
+            RequestResult::Opened(Ok((session, modes, meta))) if is_current => {
+                let field = |name: &str| extension::field(meta.as_ref(), name);
                 let is_running = field("running").and_then(Value::as_bool).unwrap_or(false);
                 let model = field("model").and_then(Value::as_str).map(str::to_owned);
-                self.session = Some(opened.session);
-                Some(AgentEvent::Opened { modes: opened.modes, is_running, model })
+                self.session = Some(session);
+                Some(AgentEvent::Opened { modes, is_running, model })
             }
             RequestResult::Opened(Err(error)) if is_current => {
                 self.session = None;

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use caliban_acp::extension::field;
 use caliban_acp::v1::{
     AvailableCommandInput, ContentBlock, ContentChunk, Meta, NoticeSeverity, PlanEntryStatus, SessionUpdate,
     ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind,
@@ -71,7 +72,6 @@ impl ScreenState {
             }
             AgentEvent::Update(update) => match other_session(&update) {
                 Some((session, draft, text)) => {
-                    self.take_queue_back();
                     self.start_over();
                     self.told_when_open = Some(text);
                     self.composer.put_before(crate::composer::Draft::of(&draft));
@@ -190,6 +190,7 @@ impl ScreenState {
 
     /// Another session takes the place of this one.
     pub(super) fn start_over(&mut self) {
+        self.take_queue_back();
         self.conversation = Conversation::default();
         self.turn.reset();
         self.asks.clear();
@@ -275,7 +276,7 @@ impl ScreenState {
             }
             SessionUpdate::CurrentModeUpdate(mode) => self.mode = Some(mode.current_mode_id.to_string()),
             SessionUpdate::SessionInfoUpdate(info) => {
-                let word = |name: &str| word(info.meta.as_ref(), name)?.as_str().map(sanitise::line);
+                let word = |name: &str| field(info.meta.as_ref(), name)?.as_str().map(sanitise::line);
                 self.model = word("model").or(self.model.take());
                 self.effort = word("effort").or(self.effort.take());
                 self.title = info.title.take().map(|title| sanitise::line(&title)).or(self.title.take());
@@ -290,24 +291,24 @@ impl ScreenState {
 
     fn user(&mut self, chunk: &ContentChunk) {
         let author =
-            word(chunk.meta.as_ref(), "author").and_then(|author| author.as_str().map(str::to_owned));
+            field(chunk.meta.as_ref(), "author").and_then(|author| author.as_str().map(str::to_owned));
         self.push(CellKind::User(User::new(&text_of(&chunk.content), author.as_deref())));
     }
 
     fn assistant(&mut self, chunk: &ContentChunk) {
         let text = text_of(&chunk.content);
         let meta = chunk.meta.as_ref();
-        if ["restart", "budget", "turn_limit", "failed"].iter().any(|name| word(meta, name).is_some()) {
+        if ["restart", "budget", "turn_limit", "failed"].iter().any(|name| field(meta, name).is_some()) {
             return self.notice(Weight::Warning, text.trim(), "");
         }
         let id = chunk.message_id.as_ref().map(|id| id.0.to_string());
         let open =
-            if word(meta, "command").is_some() { None } else { self.conversation.answer_mut(id.as_deref()) };
+            if field(meta, "command").is_some() { None } else { self.conversation.answer_mut(id.as_deref()) };
         match open {
             Some(cell) => cell.push(&text),
             None => {
                 // What a command says has lines, not paragraphs.
-                let is_command = word(meta, "command").is_some();
+                let is_command = field(meta, "command").is_some();
                 let text = if is_command { text.replace('\n', "  \n") } else { text };
                 let mut cell = Assistant::new(id.as_deref());
                 cell.push(&text);
@@ -407,14 +408,14 @@ impl Conversation {
 /// What a notice says is waited for; none when it is about something else.
 fn waiting(meta: Option<&Meta>, title: &str) -> Option<String> {
     let is_wait =
-        word(meta, "wait").is_some() || title.starts_with("waiting ") || title.contains("disk full");
+        field(meta, "wait").is_some() || title.starts_with("waiting ") || title.contains("disk full");
     is_wait.then(|| title.to_owned())
 }
 
 /// The session that the client shall go on with, what to write there, and what is said about it.
 fn other_session(update: &SessionUpdate) -> Option<(String, String, String)> {
     let SessionUpdate::AgentMessageChunk(chunk) = update else { return None };
-    let load = word(chunk.meta.as_ref(), caliban_acp::extension::LOAD)?;
+    let load = field(chunk.meta.as_ref(), caliban_acp::extension::LOAD)?;
     let field = |name: &str| load.get(name)?.as_str().map(str::to_owned);
     Some((field("session")?, field("draft").unwrap_or_default(), text_of(&chunk.content)))
 }
@@ -422,12 +423,7 @@ fn other_session(update: &SessionUpdate) -> Option<(String, String, String)> {
 /// Whether the session goes on elsewhere.
 fn is_farewell(update: &SessionUpdate) -> bool {
     let SessionUpdate::AgentMessageChunk(chunk) = update else { return false };
-    word(chunk.meta.as_ref(), caliban_acp::extension::LEAVE).is_some()
-}
-
-/// Our own word in `_meta`.
-fn word<'m>(meta: Option<&'m Meta>, name: &str) -> Option<&'m Value> {
-    meta?.get("caliban")?.get(name)
+    field(chunk.meta.as_ref(), caliban_acp::extension::LEAVE).is_some()
 }
 
 /// Whether a chunk is the program's word, not the model's.

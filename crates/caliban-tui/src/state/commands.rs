@@ -67,8 +67,7 @@ impl ScreenState {
             // The agent names its own when the session opens.
             if self.commands.is_empty() && !self.is_gone && !self.is_without {
                 self.early = Some(text);
-                self.say("it is carried out as soon as the session is open", now);
-                return Some(Vec::new());
+                return Some(self.only_say("it is carried out as soon as the session is open", now));
             }
             let near = known
                 .iter()
@@ -77,8 +76,8 @@ impl ScreenState {
                 .min_by_key(|(distance, _)| *distance);
             let hint =
                 near.map_or("/help lists them".to_owned(), |(_, near)| format!("did you mean /{near}?"));
-            self.say(format!("there is no command /{name}; {hint} Nothing was sent."), now);
-            return Some(Vec::new());
+            let text = format!("there is no command /{name}; {hint} Nothing was sent.");
+            return Some(self.only_say(text, now));
         }
         if !self.is_own(&name) {
             // The agent's own: sent like a message, with the name as it is.
@@ -97,17 +96,12 @@ impl ScreenState {
 
     fn own_command(&mut self, name: &str, rest: &str, now: Instant) -> Vec<ScreenEffect> {
         match name {
-            "help" => {
-                self.popup = Some(Popup::help(&self.known_commands()));
-                Vec::new()
-            }
+            "help" => self.open(Popup::help(&self.known_commands())),
             "new" | "clear" => {
-                self.take_queue_back();
                 self.start_over();
                 vec![ScreenEffect::New]
             }
             "resume" if !rest.is_empty() => {
-                self.take_queue_back();
                 self.start_over();
                 vec![ScreenEffect::Load(rest.to_owned())]
             }
@@ -116,15 +110,13 @@ impl ScreenState {
             "mode" if rest.is_empty() => {
                 let modes: Vec<String> =
                     self.modes.iter().map(|mode| format!("{}: {}", mode.id, mode.about)).collect();
-                self.popup = Some(Popup::text("Permission modes (Shift+Tab changes)", modes));
-                Vec::new()
+                self.open(Popup::text("Permission modes (Shift+Tab changes)", modes))
             }
             "mode" => match self.modes.iter().find(|mode| mode.id == rest) {
                 Some(mode) => vec![ScreenEffect::SetMode(mode.id.clone())],
                 None => {
                     let modes: Vec<&str> = self.modes.iter().map(|mode| mode.id.as_str()).collect();
-                    self.say(format!("there is no mode {rest}; there are {}", modes.join(", ")), now);
-                    Vec::new()
+                    self.only_say(format!("there is no mode {rest}; there are {}", modes.join(", ")), now)
                 }
             },
             "todo" => {
@@ -133,10 +125,7 @@ impl ScreenState {
             }
             "copy" => match self.last_answer() {
                 Some(text) => vec![ScreenEffect::Copy(text)],
-                None => {
-                    self.say("there is no answer yet", now);
-                    Vec::new()
-                }
+                None => self.only_say("there is no answer yet", now),
             },
             "export" => {
                 let file = if rest.is_empty() { "conversation.md" } else { rest };
@@ -148,10 +137,7 @@ impl ScreenState {
                 let ground = match rest {
                     "light" => Ground::Light,
                     "dark" => Ground::Dark,
-                    _ => {
-                        self.say("/theme light or /theme dark", now);
-                        return Vec::new();
-                    }
+                    _ => return self.only_say("/theme light or /theme dark", now),
                 };
                 self.theme = Theme { ground, ..self.theme };
                 vec![ScreenEffect::Repaint]
@@ -164,18 +150,16 @@ impl ScreenState {
                     self.say(how, now);
                     vec![ScreenEffect::Mouse(is_on)]
                 }
-                _ => {
-                    self.say("/mouse on or /mouse off", now);
-                    Vec::new()
-                }
+                _ => self.only_say("/mouse on or /mouse off", now),
             },
-            "cost" => {
-                let lines = crate::view::spent(self);
-                self.popup = Some(Popup::text("This session", lines));
-                Vec::new()
-            }
+            "cost" => self.open(Popup::text("This session", crate::view::spent(self))),
             _ => vec![ScreenEffect::Quit],
         }
+    }
+
+    pub(super) fn open(&mut self, popup: Popup) -> Vec<ScreenEffect> {
+        self.popup = Some(popup);
+        Vec::new()
     }
 
     pub(super) fn toggle_todo(&mut self, now: Instant) {
@@ -193,16 +177,14 @@ impl ScreenState {
     /// The conversation in the terminal's own scrollback, where it is anyway without the alternate screen.
     pub(super) fn print(&mut self, now: Instant) -> Vec<ScreenEffect> {
         if !self.look.is_alternate {
-            self.say("it is in the scrollback already", now);
-            return Vec::new();
+            return self.only_say("it is in the scrollback already", now);
         }
         self.shown_elsewhere(ScreenEffect::Print, now)
     }
 
     fn shown_elsewhere(&mut self, shown: fn(String) -> ScreenEffect, now: Instant) -> Vec<ScreenEffect> {
         if self.conversation.is_empty() {
-            self.say("nothing was said yet", now);
-            return Vec::new();
+            return self.only_say("nothing was said yet", now);
         }
         vec![shown(self.exported())]
     }

@@ -55,36 +55,24 @@ impl ScreenState {
             (KeyCode::Char('a'), false, true) => return vec![ScreenEffect::Fleet],
             (KeyCode::Char('l'), true, _) => return vec![ScreenEffect::Repaint],
             (KeyCode::Char('z'), true, _) => return vec![ScreenEffect::Suspend],
-            (KeyCode::Char('o'), true, _) => {
-                self.expand(now);
-                return Vec::new();
-            }
-            (KeyCode::Char('t'), true, _) => {
-                self.toggle_todo(now);
-                return Vec::new();
-            }
+            (KeyCode::Char('o'), true, _) => self.expand(now),
+            (KeyCode::Char('t'), true, _) => self.toggle_todo(now),
             (KeyCode::BackTab, ..) => return self.next_mode(now),
             (KeyCode::PageUp | KeyCode::PageDown, ..) if self.focus == Focus::Composer => {
                 let rows = self.conversation_size().rows.saturating_sub(2).max(1);
                 self.scroll(rows, key.code == KeyCode::PageDown);
-                return Vec::new();
             }
-            (KeyCode::Home, true, _) => {
-                let size = self.conversation_size();
-                self.conversation.scroll_to_start(size);
-                return Vec::new();
+            (KeyCode::Home, true, _) => self.conversation.scroll_to_start(self.conversation_size()),
+            (KeyCode::End, true, _) => self.conversation.follow(),
+            _ => {
+                return match self.focus {
+                    Focus::Ask => self.ask_key(key, now),
+                    Focus::Composer if self.popup.is_some() => self.popup_key(key, now),
+                    Focus::Composer => self.composer_key(key, now),
+                };
             }
-            (KeyCode::End, true, _) => {
-                self.conversation.follow();
-                return Vec::new();
-            }
-            _ => {}
         }
-        match self.focus {
-            Focus::Ask => self.ask_key(key, now),
-            Focus::Composer if self.popup.is_some() => self.popup_key(key, now),
-            Focus::Composer => self.composer_key(key, now),
-        }
+        Vec::new()
     }
 
     /// Ctrl+C: interrupts, then clears the draft into the history, then leaves.
@@ -111,8 +99,7 @@ impl ScreenState {
             self.say("interrupting; Ctrl+C again leaves", now);
             return self.interrupt();
         }
-        self.say("Ctrl+C again leaves", now);
-        Vec::new()
+        self.only_say("Ctrl+C again leaves", now)
     }
 
     /// Ctrl+D: leaves; twice where that would end work.
@@ -120,8 +107,7 @@ impl ScreenState {
         let ends_work = self.turn.is_running() && self.facts.attached.is_none();
         if ends_work && !is_within(TWICE, self.leaving, now) {
             self.leaving = Some(now);
-            self.say("the agent is at work: Ctrl+D again ends it and leaves", now);
-            return Vec::new();
+            return self.only_say("the agent is at work: Ctrl+D again ends it and leaves", now);
         }
         vec![ScreenEffect::Quit]
     }
@@ -199,7 +185,7 @@ impl ScreenState {
                         }
                         _ => return Vec::new(),
                     }
-                    self.search_history(query, now);
+                    return self.search_history(query, now);
                 }
                 // What is typed goes on in the composer.
                 PopupKind::Text | PopupKind::Sessions | PopupKind::Prompts => {
@@ -262,10 +248,7 @@ impl ScreenState {
                 }
             }
             (KeyCode::Char('d'), true, _) if self.composer.text().is_empty() => return self.leave(now),
-            (KeyCode::Char('r'), true, _) => {
-                self.search_history(String::new(), now);
-                return Vec::new();
-            }
+            (KeyCode::Char('r'), true, _) => return self.search_history(String::new(), now),
             (KeyCode::Char('g'), true, _) => return vec![ScreenEffect::Edit(self.composer.draft().whole())],
             (KeyCode::Char('v'), true, _) => {
                 self.typed = Some(now);
@@ -301,8 +284,7 @@ impl ScreenState {
             if self.can_rewind() {
                 return vec![ScreenEffect::ListPrompts];
             }
-            self.say("there is nothing to go back to here", now);
-            return Vec::new();
+            return self.only_say("there is nothing to go back to here", now);
         }
         if is_twice {
             return self.clear_draft(now);

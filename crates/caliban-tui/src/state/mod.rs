@@ -218,36 +218,26 @@ impl ScreenState {
     /// Takes what happened; what is to be done.
     pub fn update(&mut self, event: ScreenEvent, now: Instant) -> Vec<ScreenEffect> {
         match event {
-            ScreenEvent::Key(key) => self.key(key, now),
-            ScreenEvent::Paste(text) => self.paste(&text, now),
+            ScreenEvent::Key(key) => return self.key(key, now),
+            ScreenEvent::Paste(text) => return self.paste(&text, now),
+            ScreenEvent::Mouse(action, x, y) => return self.mouse(action, x, y),
+            ScreenEvent::Agent(event) => return self.agent(event, now),
             ScreenEvent::Wheel(notches) => {
                 let rows = usize::from(notches.unsigned_abs()) * usize::from(self.look.wheel_rows);
                 self.scroll(rows, notches > 0);
-                Vec::new()
             }
-            ScreenEvent::Mouse(action, x, y) => self.mouse(action, x, y),
             ScreenEvent::Resize(columns, rows) => {
                 // It is in places of the old layout.
                 self.selection = self.selection.filter(|_| columns == self.size.0);
                 self.size = (columns, rows);
-                Vec::new()
             }
-            ScreenEvent::Focus(has_focus) => {
-                self.is_unfocused = !has_focus;
-                Vec::new()
-            }
-            ScreenEvent::Ground(ground) => {
-                self.theme.ground = ground;
-                Vec::new()
-            }
+            ScreenEvent::Focus(has_focus) => self.is_unfocused = !has_focus,
+            ScreenEvent::Ground(ground) => self.theme.ground = ground,
             ScreenEvent::Tick => {
-                if self.toast.as_ref().is_some_and(|(_, until)| now >= *until) {
-                    self.toast = None;
-                }
-                Vec::new()
+                self.toast.take_if(|(_, until)| now >= *until);
             }
-            ScreenEvent::Agent(event) => self.agent(event, now),
         }
+        Vec::new()
     }
 
     /// What the window of the terminal is called: what this is about, and whether it works or needs the person.
@@ -278,15 +268,17 @@ impl ScreenState {
 
     /// The rows that will not change any more, each once: they go into the terminal's own scrollback.
     pub(crate) fn print_settled(&mut self) -> Vec<crate::text::Row> {
-        let size = Size { columns: self.size.0.into(), rows: self.size.1.into(), theme: self.theme };
-        self.conversation
-            .print_settled(self.is_open && !self.turn.is_running() && self.shell.running.is_none(), size)
+        let is_at_rest = self.is_open && !self.turn.is_running() && self.shell.running.is_none();
+        self.conversation.print_settled(is_at_rest, self.whole_size())
     }
 
     /// Everything that is not printed yet.
     pub(crate) fn print_rest(&mut self) -> Vec<crate::text::Row> {
-        let size = Size { columns: self.size.0.into(), rows: self.size.1.into(), theme: self.theme };
-        self.conversation.print_settled(true, size)
+        self.conversation.print_settled(true, self.whole_size())
+    }
+
+    fn whole_size(&self) -> Size {
+        Size { columns: self.size.0.into(), rows: self.size.1.into(), theme: self.theme }
     }
 
     /// How high the live area is below what is printed, on a terminal of this height: at most a third of it, unless
@@ -295,8 +287,8 @@ impl ScreenState {
         self.size.1 = rows;
         let areas = areas(self);
         let others = rows - areas.conversation.height;
-        let size = Size { columns: self.size.0.into(), rows: rows.into(), theme: self.theme };
-        let unprinted = u16::try_from(self.conversation.unprinted_rows(size)).unwrap_or(u16::MAX);
+        let unprinted = self.conversation.unprinted_rows(self.whole_size());
+        let unprinted = u16::try_from(unprinted).unwrap_or(u16::MAX);
         let most = if self.popup.is_some() || self.focus == Focus::Ask { rows } else { rows / 3 };
         others.saturating_add(unprinted).min(most.max(others)).min(rows.saturating_sub(1)).max(1)
     }
@@ -335,6 +327,12 @@ impl ScreenState {
 
     pub(crate) fn say(&mut self, text: impl Into<String>, now: Instant) {
         self.toast = Some((text.into(), now + TOAST));
+    }
+
+    /// Says something, and nothing is to be done.
+    fn only_say(&mut self, text: impl Into<String>, now: Instant) -> Vec<ScreenEffect> {
+        self.say(text, now);
+        Vec::new()
     }
 
     /// The size that the conversation is drawn for.

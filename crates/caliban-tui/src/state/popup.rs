@@ -134,7 +134,7 @@ impl ScreenState {
     }
 
     /// Ctrl+R.
-    pub(super) fn search_history(&mut self, query: String, now: Instant) {
+    pub(super) fn search_history(&mut self, query: String, now: Instant) -> Vec<ScreenEffect> {
         let entries = self.composer.history.newest_first();
         let items: Vec<(String, String)> = entries
             .enumerate()
@@ -143,10 +143,10 @@ impl ScreenState {
             .take(OFFERED)
             .collect();
         if items.is_empty() && query.is_empty() {
-            return self.say("nothing was written before", now);
+            return self.only_say("nothing was written before", now);
         }
         let title = format!("history: {query}▏ Enter takes it");
-        self.popup = Some(Popup { kind: PopupKind::History(query), title, items, chosen: 0 });
+        self.open(Popup { kind: PopupKind::History(query), title, items, chosen: 0 })
     }
 
     pub(super) fn show_sessions(&mut self, sessions: &[SessionInfo], now: Instant) {
@@ -216,7 +216,6 @@ impl ScreenState {
                 vec![ScreenEffect::Prompt(format!("/rewind {value}"))]
             }
             PopupKind::Sessions => {
-                self.take_queue_back();
                 self.start_over();
                 vec![ScreenEffect::Load(value.clone())]
             }

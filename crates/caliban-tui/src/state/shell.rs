@@ -28,13 +28,11 @@ impl ScreenState {
         let text = self.composer.draft().whole();
         let command = text.trim().strip_prefix('!')?.trim().to_owned();
         if command.is_empty() {
-            self.say("a command goes behind the !: !git status", now);
-            return Some(Vec::new());
+            return Some(self.only_say("a command goes behind the !: !git status", now));
         }
         if let Some(running) = &self.shell.running {
             let text = format!("!{running} is still running: Esc ends it");
-            self.say(text, now);
-            return Some(Vec::new());
+            return Some(self.only_say(text, now));
         }
         self.composer.discard();
         self.popup = None;

@@ -19,14 +19,12 @@ impl ScreenState {
             return effects;
         }
         if self.is_gone {
-            self.say("the agent is gone: nothing was sent", now);
-            return Vec::new();
+            return self.only_say("the agent is gone: nothing was sent", now);
         }
         let draft = self.composer.take();
         if !self.is_open {
             self.queue.push(draft);
-            self.say("it is sent as soon as the session is open", now);
-            return Vec::new();
+            return self.only_say("it is sent as soon as the session is open", now);
         }
         self.send(vec![draft], now)
     }
