@@ -5,16 +5,8 @@ use http::HeaderMap;
 use http::header::CONNECTION;
 
 /// Headers of one connection, not of a message (RFC 9110).
-const HOP_BY_HOP: [&str; 8] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const HOP_BY_HOP: &str =
+    "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade";
 /// Headers of a request that are made anew: what is asked for, how long it is, and in which form the answer may come. Usage is
 /// read from the answer, so it must not be compressed.
 const REPLACED: [&str; 5] = ["host", "content-length", "accept-encoding", "expect", "cookie"];
@@ -23,10 +15,7 @@ const REPLACED: [&str; 5] = ["host", "content-length", "accept-encoding", "expec
 pub(crate) fn of_request(headers: &HeaderMap) -> Vec<(&str, &str)> {
     let named = named(headers);
     let stays = |name: &str| {
-        HOP_BY_HOP.contains(&name)
-            || REPLACED.contains(&name)
-            || KEY_HEADERS.contains(&name)
-            || named.iter().any(|known| known == name)
+        REPLACED.contains(&name) || KEY_HEADERS.contains(&name) || named.iter().any(|known| known == name)
     };
     headers
         .iter()
@@ -41,17 +30,18 @@ pub(crate) fn of_answer(headers: &HeaderMap) -> HeaderMap {
     let named = named(headers);
     let mut all = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
-        if !HOP_BY_HOP.contains(&name.as_str()) && !named.iter().any(|known| known == name.as_str()) {
+        if !named.iter().any(|known| known == name.as_str()) {
             all.append(name, value.clone());
         }
     }
     all
 }
 
-/// What `Connection` says is of the connection.
+/// What is of the connection, always or because `Connection` says so.
 fn named(headers: &HeaderMap) -> Vec<String> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    lists.flat_map(|list| list.split(',').map(|name| name.trim().to_ascii_lowercase())).collect()
+    let said = lists.flat_map(|list| list.split(',').map(|name| name.trim().to_ascii_lowercase()));
+    said.chain(HOP_BY_HOP.split(' ').map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

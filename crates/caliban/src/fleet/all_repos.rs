@@ -68,8 +68,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> 
             let daemon = *told_by == ToldBy::Daemon;
             all.extend(rows.iter().map(|row| There { repo, daemon, agent: ShownAgent::new(row, now) }));
         }
-        json_line(&all, out)?;
-        return Ok(Code::Done);
+        return json_line(&all, out).map(|()| Code::Done);
     }
     for line in lines(&fleets, now, list::width()) {
         writeln!(out, "{line}")?;
@@ -93,8 +92,7 @@ pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write
             .iter()
             .flat_map(|(repo, open)| open.iter().map(move |asked| AskedThere { repo, asked }))
             .collect();
-        json_line(&all, out)?;
-        return Ok(Code::Done);
+        return json_line(&all, out).map(|()| Code::Done);
     }
     if asked.is_empty() {
         writeln!(out, "Nobody asks anything.")?;

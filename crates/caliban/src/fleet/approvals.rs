@@ -32,8 +32,7 @@ pub(super) async fn approvals(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut
         open = vec![one];
     }
     if args.json {
-        json_line(&open, out)?;
-        return Ok(Code::Done);
+        return json_line(&open, out).map(|()| Code::Done);
     }
     if open.is_empty() {
         writeln!(out, "Nobody asks anything.")?;

@@ -21,17 +21,7 @@ use crate::{
 };
 
 /// Beginnings of names that settings and providers read, beside what tools get.
-const PREFIXES: [&str; 9] = [
-    "CAFLEET_",
-    "CALIBAN_",
-    "ANTHROPIC_",
-    "OPENAI_",
-    "GOOGLE_",
-    "GEMINI_",
-    "OPENROUTER_",
-    "OLLAMA_",
-    "OTEL_",
-];
+const PREFIXES: &str = "CAFLEET_ CALIBAN_ ANTHROPIC_ OPENAI_ GOOGLE_ GEMINI_ OPENROUTER_ OLLAMA_ OTEL_";
 
 /// Names that would be wrong in another process.
 const DROPPED: [&str; 8] =
@@ -73,7 +63,7 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
         let needed = tools.contains(name)
             || keys.contains(name)
             || named.contains(name)
-            || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            || PREFIXES.split_whitespace().any(|prefix| name.starts_with(prefix));
         if !needed || DROPPED.contains(&name) {
             continue;
         }

@@ -55,8 +55,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
             agent: ShownAgent::new(row, now),
             left_running: of(row, &left).map(|record| jobs::ListedJob::new(record, &jobs)).collect(),
         };
-        json_line(&rows.iter().map(listed).collect::<Vec<_>>(), out)?;
-        return Ok(Code::Done);
+        return json_line(&rows.iter().map(listed).collect::<Vec<_>>(), out).map(|()| Code::Done);
     }
     for line in table(&rows, now, width()) {
         writeln!(out, "{line}")?;

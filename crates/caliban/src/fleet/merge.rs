@@ -125,8 +125,7 @@ fn cancelled_by_signals() -> Result<CancellationToken> {
 
 fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Write) -> Result<Code> {
     if json {
-        json_line(merged, out)?;
-        return Ok(Code::Done);
+        return json_line(merged, out).map(|()| Code::Done);
     }
     let Merged { branch, into, .. } = merged;
     let verb = match merged.how {

@@ -41,8 +41,7 @@ pub(super) async fn respawn(fleet: &Fleet<'_>, args: &RespawnArgs, out: &mut dyn
 
 fn show(made: &Respawned, json: bool, out: &mut dyn Write) -> Result<Code> {
     if json {
-        json_line(made, out)?;
-        return Ok(Code::Done);
+        return json_line(made, out).map(|()| Code::Done);
     }
     writeln!(out, "{}", made.id)?;
     out.flush()?;

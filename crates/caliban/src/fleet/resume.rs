@@ -64,8 +64,7 @@ pub(super) async fn resume(fleet: &Fleet<'_>, args: &ResumeArgs, out: &mut dyn W
     say_who_is_not_followed(&mut client, &row, &now).await;
     let row = now;
     if args.json {
-        json_line(&ShownAgent::new(&row, caliban_contract::wall_ms()), out)?;
-        return Ok(Code::Done);
+        return json_line(&ShownAgent::new(&row, caliban_contract::wall_ms()), out).map(|()| Code::Done);
     }
     writeln!(out, "{}", row.id)?;
     out.flush()?;

@@ -101,8 +101,7 @@ pub(super) async fn make(
     let request = ScheduleRequest { name, every, overlap, spec, secrets: caller.secrets, program };
     let row = client.schedule(&request).await?;
     if json {
-        json_line(&row, out)?;
-        return Ok(Code::Done);
+        return json_line(&row, out).map(|()| Code::Done);
     }
     writeln!(out, "{}", row.name)?;
     out.flush()?;
@@ -134,8 +133,7 @@ async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code
     let planned: Vec<&AgentRow> = agents.iter().filter(is_planned).collect();
     if json {
         let planned = planned.into_iter().map(|row| row::ShownAgent::new(row, now)).collect();
-        json_line(&ListedSchedule { schedules: &schedules, planned }, out)?;
-        return Ok(Code::Done);
+        return json_line(&ListedSchedule { schedules: &schedules, planned }, out).map(|()| Code::Done);
     }
     if schedules.is_empty() && planned.is_empty() {
         writeln!(

@@ -212,8 +212,7 @@ async fn broker_session(
 
 fn show(spawned: &SpawnReport, json: bool, out: &mut dyn Write) -> Result<Code> {
     if json {
-        json_line(spawned, out)?;
-        return Ok(Code::Done);
+        return json_line(spawned, out).map(|()| Code::Done);
     }
     writeln!(out, "{}", spawned.id)?;
     out.flush()?;
