@@ -56,7 +56,7 @@ pub(crate) fn takes_terminal(cli: &Cli, environment: &Environment) -> bool {
 /// Whether this command line opens the screen.
 pub(crate) fn is_wanted(cli: &Cli, environment: &Environment) -> bool {
     let run = &cli.run;
-    let is_plain = run.plain || run.verbose || run.is_print() || run.output_format != OutputFormat::Text;
+    let is_plain = run.plain || run.verbose || run.is_print() || run.output_format() != OutputFormat::Text;
     !is_plain && is_possible(environment)
 }
 

@@ -34,6 +34,9 @@ pub(crate) struct RunFlags {
     /// With --bg: read the prompt from this file; - is stdin
     #[arg(long, value_name = "FILE", requires = "bg")]
     pub prompt_file: Option<PathBuf>,
+    /// Print JSON: the answer, as --output-format json does, or with --bg the new agent
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
     /// How the answer is printed
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
@@ -67,6 +70,10 @@ pub(crate) struct RunFlags {
 }
 
 impl RunFlags {
+    pub(crate) fn output_format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.output_format }
+    }
+
     /// The prompt, wherever it stands.
     pub(crate) fn prompt(&self) -> Option<&str> {
         let behind = self.print.as_ref().or(self.bg.as_ref());

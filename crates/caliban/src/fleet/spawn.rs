@@ -89,7 +89,7 @@ pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) 
     let append = cli.run.system_prompt_append.as_deref();
     let task =
         SpawnTask { prompt, typed: cli.run.prompt(), task: &cli.task, agent: &cli.agent, append, key: None };
-    spawn(fleet, &task, false, out).await
+    spawn(fleet, &task, cli.run.json, out).await
 }
 
 async fn spawn(fleet: &Fleet<'_>, task: &SpawnTask<'_>, json: bool, out: &mut dyn Write) -> Result<Code> {

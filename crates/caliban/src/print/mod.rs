@@ -50,7 +50,7 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
     let prompt = prompt(cli)?;
     // Without -p there is a person: they can be asked, and the run is theirs to watch.
     let is_attended = !cli.run.is_print()
-        && cli.run.output_format == OutputFormat::Text
+        && cli.run.output_format() == OutputFormat::Text
         && std::io::stdin().is_terminal()
         && std::io::stderr().is_terminal();
     let attendance = if is_attended { Attendance::Somebody } else { Attendance::Nobody };
@@ -218,7 +218,7 @@ fn show(printer: &mut dyn Printer, entry: &FeedEntry) {
 }
 
 fn printer(cli: &Cli, agent: &Agent) -> Box<dyn Printer> {
-    match cli.run.output_format {
+    match cli.run.output_format() {
         OutputFormat::Text => Box::new(text::TextPrinter::new(cli.run.verbose)),
         OutputFormat::Json => Box::new(json::Json::new(agent.kit())),
         OutputFormat::StreamJson => Box::new(json::StreamJson::new(agent.kit())),

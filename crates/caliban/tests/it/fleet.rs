@@ -138,6 +138,18 @@ fn f01_agents_spawn_is_the_same_and_takes_a_prompt_from_a_file() {
 }
 
 #[test]
+fn f01_with_json_bg_prints_the_new_agent_and_p_its_answer() {
+    let fleet = Fleet::new(script![text("one").on_first("the task"), text("two").on_first("another task")]);
+    let run = |args: [&str; 3]| fleet.place.caliban().args(args).output();
+    let made: Value = run(["--bg", "the task", "--json"]).ok().json();
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(made["branch"], format!("caliban/{id}"));
+    fleet.run(["agents", "wait", id]).ok();
+    let answer: Value = run(["-p", "another task", "--json"]).ok().json();
+    assert_eq!(answer["result"], "two", "{answer:#}");
+}
+
+#[test]
 fn f02_s11_a_background_helper_of_an_agent_becomes_one_of_the_fleet() {
     let fleet = Fleet::new(script![
         tool("AgentTool", json!({"prompt": "the helper's task", "background": true, "label": "helper"}))
