@@ -7,11 +7,14 @@ use caliban_core::{fence::Profile, mode::Mode};
 
 use crate::{
     command_pattern::{CommandPattern, Fit},
-    path::{normalise, resolve},
+    path::{as_given_and_real, normalise, resolve},
     policy::{Effect, Fencing, FileAccess, Judge, by_rule, unattended},
-    read_only,
+    read_only::{self, Reading},
     rule::{Covers, Rule},
-    shell::{Analysis, FileUse, ParsedCommand, WrapperTrust, analyse, dialect::Dialect, word::Word},
+    shell::{
+        Analysis, FileUse, ParsedCommand, WrapperTrust, analyse, dialect::Dialect, word::Word,
+        wrappers::SHELLS,
+    },
     verdict::Verdict,
 };
 
@@ -23,18 +26,14 @@ impl Judge<'_> {
             Covers::Command(pattern) => pattern.is_everything(),
             _ => false,
         };
-        for effect in [Effect::Deny, Effect::Ask] {
-            if let Some(rule) = self.rules(effect).find(|rule| everything(&rule.rule)) {
-                return by_rule(rule);
-            }
+        if let Some(rule) = self.forbidding().find(|rule| everything(&rule.rule)) {
+            return by_rule(rule);
         }
         let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
         let analysis = analyse(line, cwd, &self.policy.home, Dialect::here());
         let holds = self.policy.fencing.holds();
         // Objects of git are not masked: where something must not be read, a command of git that may show it is asked about.
-        let hides = [Effect::Deny, Effect::Ask]
-            .into_iter()
-            .any(|effect| self.rules(effect).any(|rule| matches!(rule.rule.covers, Covers::Read(_))));
+        let hides = self.forbidding().any(|rule| matches!(rule.rule.covers, Covers::Read(_)));
         let git_changes = (self.policy.fencing == Fencing::HoldsGit && !hides) || !changes_git(&analysis);
         let mode = self.policy.mode;
         let edits = mode == Mode::AcceptEdits || (mode == Mode::Default && self.policy.worktree.is_some());
@@ -42,22 +41,20 @@ impl Judge<'_> {
             judge: self,
             line,
             blanket,
-            variables: analysis.sets_variables(),
-            assigns: analysis.assigns(),
-            reading: match (holds, outside.is_some()) {
-                (true, true) => Reads::Never,
-                (true, false) => Reads::Fenced,
-                (false, _) => Reads::Plain,
-            },
+            assigns: analysis.all().any(|part| part.assigns),
+            shall_leave: holds && outside.is_some(),
             editing: holds && edits && outside.is_none() && git_changes,
-            fenced: true,
+            fenced: holds && outside.is_none(),
             relies: Cell::new(false),
             ruled: Cell::new(false),
         };
-        let verdict = line.analysis(&analysis);
+        let mut verdict = line.analysis(&analysis);
+        if line.fenced && line.fence(&analysis) == Profile::None {
+            line.fenced = false;
+            verdict = line.analysis(&analysis);
+        }
+        // Only now: what is not plain beside a command that a rule names may need the edit fence.
         let fence = line.fence(&analysis);
-        line.fenced = fence != Profile::None;
-        let verdict = if line.fenced { verdict } else { line.analysis(&analysis) };
         let verdict = verdict.unwrap_or_else(|| Verdict::allow("it runs nothing")).within(fence);
         match (verdict, outside.filter(|_| holds)) {
             (Verdict::Ask { why, suggestions }, Some(reason)) => {
@@ -75,12 +72,10 @@ pub(crate) struct CommandLine<'a> {
     line: &'a str,
     /// The rule that allows all commands, when there is one.
     blanket: Option<Verdict>,
-    /// Whether variables are set that a reading command may act on.
-    variables: bool,
-    /// Whether it sets any, but for those that only change output.
+    /// Whether it sets variables, but for those that only change output.
     assigns: bool,
-    /// What a command gets that only reads.
-    reading: Reads,
+    /// Whether it shall run outside of the fence that there is: then nothing is allowed because it only reads.
+    shall_leave: bool,
     /// Whether a command that nobody has looked at may run in the edit fence.
     editing: bool,
     /// Whether the whole line runs in a fence.
@@ -89,17 +84,6 @@ pub(crate) struct CommandLine<'a> {
     relies: Cell<bool>,
     /// Whether some command is allowed by a rule, or by the mode that allows all.
     ruled: Cell<bool>,
-}
-
-/// What becomes of a command that is known to read only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reads {
-    /// It is allowed, in a fence.
-    Fenced,
-    /// It is allowed if it is one of a few plain ones.
-    Plain,
-    /// It is asked about: it shall run outside of the fence.
-    Never,
 }
 
 impl CommandLine<'_> {
@@ -117,13 +101,13 @@ impl CommandLine<'_> {
     /// The fence of the whole line, once its commands were judged. A rule is somebody's word: what it allows runs as the
     /// user, with the commands around it that only read.
     fn fence(&self, analysis: &Analysis) -> Profile {
-        if self.judge.policy.fencing == Fencing::Missing {
-            Profile::None
-        } else if self.relies.get() {
+        let writes =
+            || analysis.all().any(|part| part.files.iter().any(|file| matches!(file, FileUse::Write(_))));
+        if self.relies.get() {
             Profile::Edit
-        } else if self.ruled.get() || self.reading == Reads::Never {
+        } else if !self.judge.policy.fencing.holds() || self.ruled.get() || self.shall_leave {
             Profile::None
-        } else if self.judge.policy.mode != Mode::Plan && writes(analysis) {
+        } else if self.judge.policy.mode != Mode::Plan && writes() {
             Profile::Edit
         } else {
             Profile::Read
@@ -152,11 +136,11 @@ impl CommandLine<'_> {
     }
 
     /// Reading a file. In the edit fence the system can be read, and what is not shown is not there; only for the home
-    /// directory somebody is asked, because that is where it is missed.
+    /// directory somebody is asked, because that is where it is missed, and where no rule could allow it.
     fn read(&self, path: &Path) -> Verdict {
         match self.judge.path("Read", FileAccess::Read, path) {
-            Verdict::Ask { .. }
-                if self.editing && !self.judge.is_home(path) && !self.judge.is_ruled(path) =>
+            Verdict::Ask { suggestions, .. }
+                if self.editing && !suggestions.is_empty() && !self.judge.is_home(path) =>
             {
                 self.relied_on()
             }
@@ -166,60 +150,34 @@ impl CommandLine<'_> {
 
     /// What deny and ask rules say about a command and all that it runs.
     fn forbidden(&self, run: &ParsedCommand) -> Option<Verdict> {
-        let mut found: Option<Verdict> = None;
-        let mut add = |verdict: Verdict| {
-            found = Some(match found.take() {
-                Some(before) => before.and(verdict),
-                None => verdict,
-            });
-        };
-        for effect in [Effect::Deny, Effect::Ask] {
-            for rule in self.judge.rules(effect) {
-                let Covers::Command(pattern) = &rule.rule.covers else { continue };
-                let passed_on = || pattern.stands_among(&run.words) && read_only::reads(run).is_none();
-                let script =
-                    script_of(&run.words).map_or(Fit::No, |words| self.fit_widely(pattern, run, words));
-                match self.fit_widely(pattern, run, &run.words).max(script) {
-                    Fit::No if passed_on() => add(Verdict::ask(
-                        format!("it may run what {} ({}) is about", rule.rule, rule.source),
-                        Vec::new(),
-                    )),
-                    Fit::Yes => add(by_rule(rule)),
-                    Fit::Maybe => add(Verdict::ask(
-                        format!("it may be what {} ({}) is about", rule.rule, rule.source),
-                        Vec::new(),
-                    )),
-                    Fit::No => {}
-                }
+        let mut found = Vec::new();
+        for rule in self.judge.forbidding() {
+            let Covers::Command(pattern) = &rule.rule.covers else { continue };
+            let passed_on = || pattern.stands_among(&run.words) && read_only::reads(run).is_none();
+            let script = script_of(&run.words).map_or(Fit::No, |words| self.fit_widely(pattern, run, words));
+            let may = |does: &str| {
+                Verdict::ask(
+                    format!("it may {does} what {} ({}) is about", rule.rule, rule.source),
+                    Vec::new(),
+                )
+            };
+            match self.fit_widely(pattern, run, &run.words).max(script) {
+                Fit::Yes => found.push(by_rule(rule)),
+                Fit::Maybe => found.push(may("be")),
+                Fit::No if passed_on() => found.push(may("run")),
+                Fit::No => {}
             }
         }
         // In a fence the files of these rules are masked or cannot be changed: only what is named is refused right away.
-        self.mentioned(run, &mut |verdict| {
-            if !self.fenced || matches!(verdict, Verdict::Deny { .. }) {
-                add(verdict);
-            }
-        });
-        if let Some(verdict) = self.shown_by_git(run) {
-            add(verdict);
+        let is_denied = |verdict: &Verdict| matches!(verdict, Verdict::Deny { .. });
+        found.extend(self.mentioned(run).into_iter().filter(|verdict| !self.fenced || is_denied(verdict)));
+        found.extend(self.shown_by_git(run));
+        for inner in run.inner.iter().map(|inner| &inner.analysis) {
+            found.extend(inner.runs.iter().filter_map(|run| self.forbidden(run)));
+            found.extend(inner.files.iter().map(|file| self.file(file)).filter(is_denied));
+            found.extend(inner.doubts.iter().filter(|_| self.fears()).map(|why| self.doubt(why)));
         }
-        if let Some(inner) = &run.inner {
-            for run in &inner.analysis.runs {
-                if let Some(verdict) = self.forbidden(run) {
-                    add(verdict);
-                }
-            }
-            for file in &inner.analysis.files {
-                if let denied @ Verdict::Deny { .. } = self.file(file) {
-                    add(denied);
-                }
-            }
-            for why in &inner.analysis.doubts {
-                if self.fears() {
-                    add(self.doubt(why));
-                }
-            }
-        }
-        found
+        found.into_iter().reduce(Verdict::and)
     }
 
     /// A rule that names a program by its path is about that file, wherever the command runs and through whatever link it is
@@ -230,17 +188,14 @@ impl CommandLine<'_> {
         let is_path = name.contains('/') || words.len() != run.words.len();
         let (Some(directories), true) = (&run.directories, is_path && fit != Fit::Yes) else { return fit };
         let policy = self.judge.policy;
-        let places = directories.iter().flat_map(|directory| {
-            let path = directory.join(name);
-            [Some(normalise(&path)), resolve(&path)]
-        });
-        let named = places.flatten().map(|place| {
+        let places = directories.iter().flat_map(|directory| as_given_and_real(&directory.join(name)));
+        let named = places.map(|place| {
             let name = Word::Literal(place.to_string_lossy().into_owned());
             [std::slice::from_ref(&name), arguments].concat()
         });
-        let bases: Vec<&Path> =
-            [Some(policy.root.as_path()), policy.worktree.as_deref()].into_iter().flatten().collect();
-        let absolute: Vec<CommandPattern> = bases.iter().filter_map(|base| pattern.below(base)).collect();
+        let bases = [Some(policy.root.as_path()), policy.worktree.as_deref()];
+        let absolute: Vec<CommandPattern> =
+            bases.into_iter().flatten().filter_map(|base| pattern.below(base)).collect();
         named.fold(fit, |fit, words| {
             absolute.iter().map(|pattern| pattern.fit_widely(&words)).fold(fit, Fit::max)
         })
@@ -248,20 +203,16 @@ impl CommandLine<'_> {
 
     /// Whether some rule could be evaded by what is not understood.
     fn fears(&self) -> bool {
-        [Effect::Deny, Effect::Ask].into_iter().any(|effect| {
-            self.judge.rules(effect).any(|rule| {
-                matches!(rule.rule.covers, Covers::Command(_) | Covers::Read(_) | Covers::Edit(_))
-            })
-        })
+        let can_be =
+            |covers: &Covers| matches!(covers, Covers::Command(_) | Covers::Read(_) | Covers::Edit(_));
+        self.judge.forbidding().any(|rule| can_be(&rule.rule.covers))
     }
 
     fn doubt(&self, why: &str) -> Verdict {
-        for effect in [Effect::Deny, Effect::Ask] {
-            for rule in self.judge.rules(effect) {
-                if matches!(&rule.rule.covers, Covers::Command(pattern) if pattern.stands_in(self.line)) {
-                    return by_rule(rule);
-                }
-            }
+        let stands =
+            |covers: &Covers| matches!(covers, Covers::Command(pattern) if pattern.stands_in(self.line));
+        if let Some(rule) = self.judge.forbidding().find(|rule| stands(&rule.rule.covers)) {
+            return by_rule(rule);
         }
         if self.judge.policy.mode == Mode::Plan {
             return Verdict::deny(format!("plan mode changes nothing, and this cannot be judged: {why}"));
@@ -312,16 +263,22 @@ impl CommandLine<'_> {
                 return verdict;
             }
         }
-        let free = run.words[0].literal() == Some("export") || !self.variables;
-        let free = match self.reading {
-            // Whatever variables and file names (`: > ./--pre=sh; rg x *`) make of it, it can change nothing.
-            Reads::Fenced if self.fenced => true,
-            Reads::Fenced | Reads::Plain => free && read_only::is_plain(run),
-            Reads::Never => false,
+        // In a fence it can change nothing, whatever variables and file names (`: > ./--pre=sh; rg x *`) make of it.
+        let holds = self.judge.policy.fencing.holds();
+        let is_set = self.assigns && run.words[0].literal() != Some("export");
+        let is_free = |reading: &Reading| match (self.fenced, holds) {
+            (true, _) => true,
+            (false, true) => !self.shall_leave && (reading.is_plain || reading.only_prints),
+            (false, false) => reading.is_plain && !is_set,
         };
-        if let Some(files) = read_only::reads(run).filter(|_| free) {
-            let reads = files.iter().map(|path| self.read(path));
-            return reads.fold(Verdict::allow("a command that only reads"), Verdict::and);
+        if let Some(reading) = read_only::reads(run).filter(is_free) {
+            // It may write, or read what only the edit fence has: the agent's own temporary files.
+            let why = if self.editing && !(reading.is_sure && reading.is_known) {
+                self.relied_on()
+            } else {
+                Verdict::allow("a command that only reads")
+            };
+            return reading.files.iter().map(|path| self.read(path)).fold(why, Verdict::and);
         }
         if let Some(inner) = run
             .inner
@@ -337,13 +294,7 @@ impl CommandLine<'_> {
         if self.editing {
             return self.relied_on();
         }
-        match run.words[0].literal() {
-            Some(name) if !name.is_empty() => Verdict::ask(
-                format!("runs {}", shown(&run.words)),
-                suggestion(&run.words).into_iter().collect(),
-            ),
-            _ => Verdict::ask(format!("runs {}", shown(&run.words)), Vec::new()),
-        }
+        Verdict::ask(format!("runs {}", shown(&run.words)), suggestion(run).into_iter().collect())
     }
 }
 
@@ -370,22 +321,7 @@ fn script_of(words: &[Word]) -> Option<&[Word]> {
     if matches!(name, "busybox" | "toybox") {
         return script_of(words.get(1..)?);
     }
-    if !matches!(
-        name,
-        "sh" | "bash"
-            | "rbash"
-            | "dash"
-            | "ash"
-            | "zsh"
-            | "ksh"
-            | "mksh"
-            | "yash"
-            | "fish"
-            | "csh"
-            | "tcsh"
-            | "source"
-            | "."
-    ) {
+    if !SHELLS.contains(&name) && !matches!(name, "source" | ".") {
         return None;
     }
     let at = words
@@ -395,22 +331,12 @@ fn script_of(words: &[Word]) -> Option<&[Word]> {
     words.get(at + 1..)
 }
 
-/// Whether a line may write a file by a redirection.
-fn writes(analysis: &Analysis) -> bool {
-    analysis.files.iter().any(|file| matches!(file, FileUse::Write(_))) || inner(analysis).any(writes)
-}
-
 /// Whether it has a command of git that does not only read: `.git` cannot be changed in a fence, so the rules decide.
 fn changes_git(analysis: &Analysis) -> bool {
-    let git = |run: &ParsedCommand| {
+    analysis.all().flat_map(|part| &part.runs).any(|run| {
         let name = run.words[0].literal().unwrap_or_default();
         name.rsplit('/').next() == Some("git") && read_only::reads(run).is_none()
-    };
-    analysis.runs.iter().any(git) || inner(analysis).any(changes_git)
-}
-
-fn inner(analysis: &Analysis) -> impl Iterator<Item = &Analysis> {
-    analysis.runs.iter().filter_map(|run| run.inner.as_ref()).map(|inner| &inner.analysis)
+    })
 }
 
 /// Programs whose first argument says what they do.
@@ -441,137 +367,22 @@ const WITH_SUBCOMMANDS: &[&str] = &[
     "make",
     "just",
 ];
-/// Programs that can do anything, run others, or reach other machines: only the exact words are suggested.
+/// Programs that can do anything, run others, or reach other machines, besides wrappers and shells: only the exact words are suggested.
 const ANYTHING: &[&str] = &[
-    "bash",
-    "sh",
-    "dash",
-    "ash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "yash",
-    "fish",
-    "csh",
-    "tcsh",
-    "busybox",
-    "toybox",
-    "eval",
-    "exec",
-    "source",
-    ".",
-    "command",
-    "builtin",
-    "trap",
-    "alias",
-    "sudo",
-    "su",
-    "doas",
-    "pkexec",
-    "runuser",
-    "env",
-    "xargs",
-    "parallel",
-    "nohup",
-    "setsid",
-    "timeout",
-    "time",
-    "nice",
-    "ionice",
-    "stdbuf",
-    "taskset",
-    "chrt",
-    "chroot",
-    "unshare",
-    "nsenter",
-    "flock",
-    "strace",
-    "ltrace",
-    "gdb",
-    "lldb",
-    "watch",
-    "entr",
-    "script",
-    "expect",
-    "find",
-    "fd",
-    "fdfind",
-    "rm",
-    "dd",
-    "tee",
-    "cp",
-    "mv",
-    "ln",
-    "install",
-    "chmod",
-    "chown",
-    "python",
-    "pypy",
-    "ipython",
-    "perl",
-    "ruby",
-    "irb",
-    "node",
-    "tsx",
-    "ts-node",
-    "lua",
-    "luajit",
-    "php",
-    "tclsh",
-    "julia",
-    "Rscript",
-    "R",
-    "osascript",
-    "pwsh",
-    "ssh",
-    "scp",
-    "sftp",
-    "rsync",
-    "telnet",
-    "nc",
-    "ncat",
-    "socat",
-    "curl",
-    "wget",
-    "awk",
-    "gawk",
-    "mawk",
-    "nawk",
-    "sed",
-    "ed",
-    "ex",
-    "vi",
-    "vim",
-    "nvim",
-    "view",
-    "emacs",
-    "nano",
-    "less",
-    "more",
-    "man",
-    "tar",
-    "zip",
-    "unzip",
-    "crontab",
-    "at",
-    "batch",
-    "systemd-run",
-    "npx",
-    "bunx",
-    "uvx",
-    "pipx",
-    "tmux",
-    "screen",
+    "command", "gdb", "lldb", "expect", "find", "fd", "fdfind", "rm", "dd", "tee", "cp", "mv", "ln",
+    "install", "chmod", "chown", "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "tsx",
+    "ts-node", "lua", "luajit", "php", "tclsh", "julia", "Rscript", "R", "pwsh", "ssh", "scp", "sftp",
+    "rsync", "telnet", "nc", "ncat", "socat", "curl", "wget", "awk", "gawk", "mawk", "nawk", "sed", "ed",
+    "ex", "vi", "vim", "nvim", "view", "emacs", "nano", "less", "more", "man", "tar", "zip", "unzip",
+    "crontab", "at", "batch", "npx", "bunx", "uvx", "pipx",
 ];
 
 /// A rule that would allow commands of this kind; none where the only one would allow others too.
-fn suggestion(words: &[Word]) -> Option<String> {
+fn suggestion(run: &ParsedCommand) -> Option<String> {
+    let words = &run.words;
     let plain = |word: &Word| {
-        word.literal()
-            .filter(|text| {
-                !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_-./:=+@%,~".contains(c))
-            })
-            .map(str::to_owned)
+        let is_plain = |c: char| c.is_alphanumeric() || "_-./:=+@%,~".contains(c);
+        word.literal().filter(|text| !text.is_empty() && text.chars().all(is_plain)).map(str::to_owned)
     };
     let name = plain(&words[0])?;
     // `/bin/sh` is `sh`, `python3.12` is `python`.
@@ -582,7 +393,8 @@ fn suggestion(words: &[Word]) -> Option<String> {
     };
     let options_first = WITH_SUBCOMMANDS.contains(&base)
         && words.get(1).is_some_and(|word| word.literal().is_none_or(|text| text.starts_with('-')));
-    if ANYTHING.contains(&base) || options_first {
+    let is_any = run.inner.is_some() || SHELLS.contains(&base) || ANYTHING.contains(&base);
+    if is_any || options_first {
         let all = words.iter().map(plain).collect::<Option<Vec<_>>>()?;
         return Some(format!("Bash({})", all.join(" ")));
     }

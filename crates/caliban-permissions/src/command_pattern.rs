@@ -53,14 +53,13 @@ impl CommandPattern {
     /// Whether an allow rule is about these words. `stays` tells whether a path is below a directory, links followed: of
     /// `build/*` neither `build/../x` nor what a link in `build` leads out to is a part.
     pub(crate) fn allows(&self, words: &[Word], stays: &dyn Fn(&str, &str) -> bool) -> bool {
-        let narrow = |pattern: &str, text: &str| match pattern.split_once('*') {
+        let narrow = |pattern: &str, text: &str| {
             // A pattern that names no place; `*.txt` is no path that leads elsewhere, either.
-            Some(_) if !pattern.contains('/') => true,
-            Some((fixed, _)) => {
-                let end = fixed.rfind('/').map_or(0, |at| at + 1);
-                path_starts(fixed).all(|at| stays(fixed.get(at..end).unwrap_or_default(), &text[at..]))
-            }
-            None => true,
+            let Some((fixed, _)) = pattern.split_once('*').filter(|_| pattern.contains('/')) else {
+                return true;
+            };
+            let end = fixed.rfind('/').map_or(0, |at| at + 1);
+            path_starts(fixed).all(|at| stays(fixed.get(at..end).unwrap_or_default(), &text[at..]))
         };
         fit(&self.words, words, &|pattern, word| match word {
             Word::Literal(text) if wildcard(pattern, text) && narrow(pattern, text) => Fit::Yes,
@@ -266,25 +265,17 @@ fn in_order(name: &str, rule: &[&String], words: &[Word]) -> Fit {
 }
 
 /// Whether the word behind an option belongs to it.
-enum Value {
+pub(crate) enum Value {
     None,
     Next,
     Perhaps,
 }
 
-fn value(name: &str, option: &str) -> Value {
+pub(crate) fn value(name: &str, option: &str) -> Value {
     let (valued, flags): (&[&str], &[&str]) = match name {
         "git" => (
             &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"],
-            &[
-                "-p",
-                "-P",
-                "--paginate",
-                "--bare",
-                "--literal-pathspecs",
-                "--glob-pathspecs",
-                "--icase-pathspecs",
-            ],
+            &["-p", "-P", "--paginate", "--bare"],
         ),
         "cargo" => (
             &["-C", "--config", "-Z", "--color"],
@@ -292,19 +283,7 @@ fn value(name: &str, option: &str) -> Value {
         ),
         "npm" | "pnpm" | "yarn" => (
             &["--prefix", "-C", "--dir", "--cwd", "-w", "--workspace", "--filter"],
-            &[
-                "-s",
-                "--silent",
-                "-q",
-                "--quiet",
-                "--verbose",
-                "-g",
-                "--global",
-                "-f",
-                "--force",
-                "--json",
-                "-y",
-            ],
+            &["-s", "--silent", "-q", "--quiet", "--verbose", "-g", "-f", "--json", "-y"],
         ),
         "docker" | "kubectl" => (&["-H", "--host", "--context", "-n", "--namespace", "--kubeconfig"], &[]),
         _ => (&[], &[]),
@@ -367,6 +346,11 @@ mod tests {
             ("git push *", "git p*", Fit::Maybe),
             ("git push origin", "git p* origin", Fit::Maybe),
             ("git push origin", "git p* other", Fit::No),
+            ("git push *", "git --odd $x", Fit::Maybe),
+            ("git push *", "git -C x p*", Fit::Maybe),
+            ("git push *", "git -p -C x push", Fit::Yes),
+            ("git push origin", "git -p push origin", Fit::Yes),
+            ("git push origin", "git -p push other", Fit::No),
             ("cargo test *", "cargo --color always test", Fit::Yes),
             ("cargo test *", "cargo -q test", Fit::Yes),
             ("cargo test *", "cargo --odd always test", Fit::Maybe),

@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
+    fs::FileType,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -9,13 +11,13 @@ use std::{
 use caliban_core::access::Access;
 
 use crate::{
-    policy::{Effect, Judge, Policy, SourcedRule},
+    policy::{Judge, Policy, SourcedRule},
     protected::protected_in,
     rule::Covers,
 };
 
 /// How many names are looked at. Behind more of them a rule could not be held.
-const MOST: usize = 100_000;
+pub(crate) const MOST: usize = 100_000;
 
 /// What a fence has to do for the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,13 +45,18 @@ impl Policy {
                 }
             }
         }
-        let (reads, edits) = (rules(&judge, is_read), rules(&judge, is_edit));
+        let (reads, edits) = (judge.about_files(Covers::is_read), judge.about_files(Covers::is_edit));
         if reads.is_empty() && edits.is_empty() {
             return Ok(held);
         }
         let starts = starts(self, reads.iter().chain(&edits));
         let is_about =
             |rules: &[&SourcedRule], path: &Path| rules.iter().any(|rule| judge.matches(&rule.rule, path));
+        let too_many = |TooMany| {
+            format!(
+                "there are more than {MOST} files, and Read and Edit rules could not be held for all of them"
+            )
+        };
         let mut linked = BTreeSet::new();
         walk(&starts, |path, kind| {
             if is_about(&reads, path) {
@@ -65,7 +72,8 @@ impl Policy {
                 held.fixed.push(path.to_owned());
             }
             Deeper::Yes
-        })?;
+        })
+        .map_err(too_many)?;
         if !linked.is_empty() {
             // The same file by another name.
             walk(&starts, |path, kind| {
@@ -74,7 +82,8 @@ impl Policy {
                     held.masks.push(path.to_owned());
                 }
                 Deeper::Yes
-            })?;
+            })
+            .map_err(too_many)?;
             held.masks.sort();
             held.masks.dedup();
         }
@@ -92,19 +101,6 @@ impl Policy {
         }
         watched
     }
-}
-
-fn is_read(rule: &SourcedRule) -> bool {
-    matches!(rule.rule.covers, Covers::Read(_))
-}
-
-fn is_edit(rule: &SourcedRule) -> bool {
-    matches!(rule.rule.covers, Covers::Edit(_))
-}
-
-fn rules<'a>(judge: &Judge<'a>, wanted: fn(&SourcedRule) -> bool) -> Vec<&'a SourcedRule> {
-    let effects = [Effect::Deny, Effect::Ask].into_iter();
-    effects.flat_map(|effect| judge.rules(effect)).filter(|rule| wanted(rule)).collect()
 }
 
 /// The trees in which files can be that the rules are about.
@@ -131,34 +127,44 @@ fn starts<'a>(policy: &Policy, rules: impl Iterator<Item = &'a &'a SourcedRule>)
 
 /// Whether a walk goes on below a directory.
 #[derive(PartialEq, Eq)]
-enum Deeper {
+pub(crate) enum Deeper {
     Yes,
     No,
+    /// Nowhere.
+    Stop,
 }
 
-fn walk(starts: &[PathBuf], mut look: impl FnMut(&Path, std::fs::FileType) -> Deeper) -> Result<(), String> {
+/// There are more names than [`MOST`].
+pub(crate) struct TooMany;
+
+/// Looks at these places and at all that is in them, but for what is in git's.
+pub(crate) fn walk(
+    starts: &[PathBuf],
+    mut look: impl FnMut(&Path, FileType) -> Deeper,
+) -> Result<(), TooMany> {
     let mut seen = 0;
     let mut open = Vec::new();
-    for start in starts {
-        let Ok(found) = start.symlink_metadata() else { continue };
-        if look(start, found.file_type()) == Deeper::Yes && found.is_dir() {
-            open.push(start.clone());
-        }
-    }
-    while let Some(directory) = open.pop() {
-        for entry in directory.read_dir().into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > MOST {
-                return Err(format!(
-                    "there are more than {MOST} files, and Read and Edit rules could not be held for all of them"
-                ));
-            }
-            let Ok(kind) = entry.file_type() else { continue };
-            let path = entry.path();
-            if look(&path, kind) == Deeper::Yes && kind.is_dir() && entry.file_name() != ".git" {
-                open.push(path);
+    let found =
+        starts.iter().filter_map(|start| Some((start.clone(), start.symlink_metadata().ok()?.file_type())));
+    let mut next: Vec<(PathBuf, FileType)> = found.collect();
+    loop {
+        for (path, kind) in next {
+            let is_gits = path.file_name() == Some(OsStr::new(".git")) && !starts.contains(&path);
+            match look(&path, kind) {
+                Deeper::Yes if kind.is_dir() && !is_gits => open.push(path),
+                Deeper::Yes | Deeper::No => {}
+                Deeper::Stop => return Ok(()),
             }
         }
+        let Some(directory) = open.pop() else { return Ok(()) };
+        let entries = directory.read_dir().into_iter().flatten().flatten();
+        next = entries
+            .filter_map(|entry| Some((entry.path(), entry.file_type().ok()?)))
+            .take(MOST + 1)
+            .collect();
+        seen += next.len();
+        if seen > MOST {
+            return Err(TooMany);
+        }
     }
-    Ok(())
 }

@@ -5,7 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::shell::{ParsedCommand, word::Word};
+use crate::{
+    command_pattern::{Value, value},
+    shell::{ParsedCommand, word::Word},
+};
 
 /// What a command shows the contents of.
 #[derive(Debug)]
@@ -57,14 +60,12 @@ pub(crate) fn shown(run: &ParsedCommand) -> Option<ShownContents> {
     let command = loop {
         let (first, rest) = words.split_first()?;
         match first.literal() {
-            Some("-C" | "--git-dir" | "--work-tree" | "--namespace") => {
-                moved = true;
-                words = rest.get(1..)?;
-            }
-            Some("-c" | "--config-env" | "--exec-path" | "--attr-source") => words = rest.get(1..)?,
             Some(option) if option.starts_with('-') => {
-                moved |= option.contains('=');
-                words = rest;
+                // Another repository, or another place in it.
+                moved |= option.contains('=')
+                    || matches!(option, "-C" | "--git-dir" | "--work-tree" | "--namespace");
+                let has_value = option == "--attr-source" || matches!(value("git", option), Value::Next);
+                words = if has_value { rest.get(1..)? } else { rest };
             }
             // A computed word is a matter of the rules about commands.
             other => {
@@ -148,16 +149,6 @@ const SHOWS_NOTHING: &[&str] = &[
     "--left-right",
     "--max-count",
     "--merges",
-    "--no-abbrev",
-    "--no-abbrev-commit",
-    "--no-color",
-    "--no-commit-id",
-    "--no-decorate",
-    "--no-ext-diff",
-    "--no-merges",
-    "--no-notes",
-    "--no-renames",
-    "--no-textconv",
     "--oneline",
     "--parents",
     "--pretty",
@@ -190,6 +181,8 @@ fn shows_nothing(option: &str) -> bool {
     let name = option.split('=').next().unwrap_or(option);
     let is_count = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     is_summary(option)
+        // What turns something off.
+        || name.starts_with("--no-")
         || SHOWS_NOTHING.contains(&name)
         || option.strip_prefix('-').is_some_and(|rest| is_count(rest.strip_prefix('n').unwrap_or(rest)))
 }

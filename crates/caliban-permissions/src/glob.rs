@@ -1,30 +1,31 @@
 //! The files that a shell's pattern stands for.
 //!
-//! Rather too many than too few: `[…]` stands for anything, `?` for a character of any encoding. A pattern that
-//! fits nothing stays as it is written, and is found too, as it fits itself.
+//! Rather too many than too few: `?` and `[…]` stand for anything, and so does a quoted `*`. A pattern that fits nothing stays as it is
+//! written, and is found too, as it fits itself.
 
 use std::path::{Path, PathBuf};
+
+use crate::command_pattern::wildcard;
 
 /// The files that a pattern stands for now; nothing when there are too many, or when one would be an option.
 pub(crate) fn expand(directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
     const MOST: usize = 2_000;
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { directory.to_owned() }];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
-        let pieces = pieces(part);
-        if let [GlobPiece::Text(plain)] = pieces.as_slice() {
-            found.iter_mut().for_each(|path| path.push(plain));
+        let stars = with_stars(part);
+        if !stars.contains('*') {
+            found.iter_mut().for_each(|path| path.push(&stars));
             continue;
         }
-        let hidden = matches!(pieces.first(), Some(GlobPiece::Text(text)) if text.starts_with('.'));
         let mut next = Vec::new();
         for path in found {
             for entry in path.read_dir().into_iter().flatten().flatten() {
                 let name = entry.file_name();
-                let name = name.as_encoded_bytes();
-                if (name.starts_with(b".") && !hidden) || !fits(&pieces, name) {
+                let name = name.to_string_lossy();
+                if (name.starts_with('.') && !stars.starts_with('.')) || !wildcard(&stars, &name) {
                     continue;
                 }
-                if name.starts_with(b"-") || next.len() > MOST {
+                if name.starts_with('-') || next.len() > MOST {
                     return None;
                 }
                 next.push(entry.path());
@@ -35,75 +36,24 @@ pub(crate) fn expand(directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum GlobPiece {
-    Text(String),
-    /// `?`
-    One,
-    /// `*`, `[…]`
-    Any,
-}
-
-fn pieces(part: &str) -> Vec<GlobPiece> {
-    let mut pieces = Vec::new();
-    let mut text = String::new();
+/// The pattern with `*` for all that is not written out.
+fn with_stars(part: &str) -> String {
+    let mut stars = String::new();
     // Classes and quotes decide where a bracket ends. Take the last `]` that could end it, so that nothing is missed.
     let last = part.rfind(']');
     let mut chars = part.char_indices();
     while let Some((at, c)) = chars.next() {
-        let special = match c {
-            '?' => GlobPiece::One,
-            '*' => GlobPiece::Any,
+        match c {
+            '?' => stars.push('*'),
             '[' if last.is_some_and(|last| last > at) => {
                 chars.by_ref().find(|(at, _)| Some(*at) == last);
-                GlobPiece::Any
+                stars.push('*');
             }
-            '\\' => {
-                text.extend(chars.next().map(|(_, c)| c));
-                continue;
-            }
-            c => {
-                text.push(c);
-                continue;
-            }
-        };
-        if !text.is_empty() {
-            pieces.push(GlobPiece::Text(std::mem::take(&mut text)));
-        }
-        if special != GlobPiece::Any || pieces.last() != Some(&GlobPiece::Any) {
-            pieces.push(special);
+            '\\' => stars.extend(chars.next().map(|(_, c)| c)),
+            c => stars.push(c),
         }
     }
-    if !text.is_empty() {
-        pieces.push(GlobPiece::Text(text));
-    }
-    pieces
-}
-
-/// The positions in the name that can be reached after each piece. Keeping all of them avoids backtracking.
-fn fits(pieces: &[GlobPiece], name: &[u8]) -> bool {
-    /// The most bytes that one character has.
-    const WIDEST: usize = 4;
-    let mut reached = vec![false; name.len() + 1];
-    reached[0] = true;
-    for piece in pieces {
-        let mut next = vec![false; name.len() + 1];
-        for at in (0..=name.len()).filter(|&at| reached[at]) {
-            match piece {
-                GlobPiece::Text(text) if name[at..].starts_with(text.as_bytes()) => {
-                    next[at + text.len()] = true
-                }
-                GlobPiece::Text(_) => {}
-                GlobPiece::One => next.iter_mut().skip(at + 1).take(WIDEST).for_each(|end| *end = true),
-                GlobPiece::Any => {
-                    next.iter_mut().skip(at).for_each(|end| *end = true);
-                    break;
-                }
-            }
-        }
-        reached = next;
-    }
-    reached[name.len()]
+    stars
 }
 
 #[cfg(test)]
@@ -124,12 +74,11 @@ mod tests {
             ("**", "x"),
         ];
         for (pattern, name) in fitting {
-            assert!(fits(&pieces(pattern), name.as_bytes()), "{pattern} {name}");
+            assert!(wildcard(&with_stars(pattern), name), "{pattern} {name}");
         }
-        let other =
-            [("*.rs", "a.rc"), ("a?c", "ac"), ("a\\*[b]", "axb"), ("a[b", "ab"), ("?", ""), ("*?", "")];
+        let other = [("*.rs", "a.rc"), ("a?c", "ab"), ("a\\*[b]", "xb"), ("a[b", "ab"), ("?.c", ".h")];
         for (pattern, name) in other {
-            assert!(!fits(&pieces(pattern), name.as_bytes()), "{pattern} {name}");
+            assert!(!wildcard(&with_stars(pattern), name), "{pattern} {name}");
         }
     }
     #[test]

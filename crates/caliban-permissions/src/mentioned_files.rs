@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     command::CommandLine,
+    fenced::{Deeper, MOST, walk},
     git,
     glob::expand,
-    path::{normalise, resolve},
-    policy::{Effect, SourcedRule, by_rule},
-    read_only,
+    path::{as_given_and_real, resolve},
+    policy::{SourcedRule, by_rule},
+    read_only::{self, Operands},
     rule::Covers,
     shell::{ParsedCommand, word::Word},
     verdict::Verdict,
@@ -29,48 +30,37 @@ const READERS: &[&str] = &[
 
 impl CommandLine<'_> {
     /// What rules about files say about the words of a command.
-    pub(crate) fn mentioned(&self, run: &ParsedCommand, add: &mut impl FnMut(Verdict)) {
-        let effects = [Effect::Deny, Effect::Ask].into_iter().flat_map(|effect| self.judge.rules(effect));
-        let (reads, edits): (Vec<_>, Vec<_>) = effects
-            .filter(|rule| matches!(rule.rule.covers, Covers::Read(_) | Covers::Edit(_)))
-            .partition(|rule| matches!(rule.rule.covers, Covers::Read(_)));
+    pub(crate) fn mentioned(&self, run: &ParsedCommand) -> Vec<Verdict> {
+        let (reads, edits) =
+            (self.judge.about_files(Covers::is_read), self.judge.about_files(Covers::is_edit));
         if reads.is_empty() && edits.is_empty() {
-            return;
+            return Vec::new();
         }
+        let mut found = Vec::new();
         let spoken = self.spoken_of(run);
         let matches = |rule: &SourcedRule| spoken.iter().any(|path| self.judge.matches(&rule.rule, path));
-        if read_only::reads(run).is_none() {
+        if !read_only::reads(run).is_some_and(|reading| reading.is_sure) {
             for rule in edits.iter().filter(|rule| speaks_of(rule, run) || matches(rule)) {
                 let why = format!("it may change what {} ({}) protects", rule.rule, rule.source);
-                add(Verdict::ask(why, Vec::new()));
+                found.push(Verdict::ask(why, Vec::new()));
             }
         }
-        for rule in reads.iter().filter(|rule| matches(rule)) {
-            add(by_rule(rule));
-        }
+        found.extend(reads.iter().filter(|rule| matches(rule)).map(|rule| by_rule(rule)));
         if let Some(first) = reads.first() {
-            self.computed(run, &reads, first, add);
-            let held = |path: &Path| reads.iter().copied().find(|rule| self.judge.matches(&rule.rule, path));
-            for (tree, hidden) in trees(run) {
-                if let Some(verdict) = self.tree(&tree, hidden, &held, first) {
-                    add(verdict);
-                }
-            }
+            self.computed(run, &reads, first, &mut found);
+            found.extend(trees(run).iter().filter_map(|(tree, hidden)| self.tree(tree, *hidden, &reads)));
         }
+        found
     }
 
     /// What rules about files say about a command of git that shows content. Git keeps it in objects, which no mask covers.
     pub(crate) fn shown_by_git(&self, run: &ParsedCommand) -> Option<Verdict> {
         let shown = git::shown(run)?;
-        let rules: Vec<_> = [Effect::Deny, Effect::Ask]
-            .into_iter()
-            .flat_map(|effect| self.judge.rules(effect))
-            .filter(|rule| matches!(rule.rule.covers, Covers::Read(_)))
-            .collect();
-        let first = *rules.first()?;
-        let held = |path: &Path| rules.iter().copied().find(|rule| self.judge.matches(&rule.rule, path));
-        let covers = |path: &Path| self.tree(path, Hidden::Too, &held, first).is_some();
-        shown.may_hold(&|path| held(path).is_some(), &covers).then(|| {
+        let rules = self.judge.about_files(Covers::is_read);
+        let first = rules.first()?;
+        let about = |path: &Path| rules.iter().any(|rule| self.judge.matches(&rule.rule, path));
+        let covers = |path: &Path| self.tree(path, Hidden::Too, &rules).is_some();
+        shown.may_hold(&about, &covers).then(|| {
             let why = format!(
                 "git may show what {} ({}) is about (better: name the paths that are wanted behind `--`)",
                 first.rule, first.source
@@ -85,29 +75,25 @@ impl CommandLine<'_> {
         run: &ParsedCommand,
         rules: &[&SourcedRule],
         first: &SourcedRule,
-        add: &mut impl FnMut(Verdict),
+        found: &mut Vec<Verdict>,
     ) {
+        let named = |text: &str| rules.iter().find(|rule| stands_in(rule, text)).map(|rule| by_rule(rule));
+        let is_lost = run.directories.is_none();
         let mut unknown = false;
         for word in run.words.iter().skip(1) {
-            let text = match word {
-                Word::Computed(text) => text,
+            match word {
                 // Nobody knows from where it is taken.
-                Word::Literal(text) if run.directories.is_none() && !text.starts_with('/') => {
-                    if let Some(rule) = rules.iter().find(|rule| stands_in(rule, text)) {
-                        add(by_rule(rule));
-                    }
-                    continue;
-                }
+                Word::Literal(text) if is_lost && !text.starts_with('/') => found.extend(named(text)),
+                Word::Literal(_) => {}
                 Word::Glob(pattern) => {
-                    unknown |= run.directories.is_none();
-                    unknown |= places(run, self.root()).iter().any(|place| expand(place, pattern).is_none());
-                    continue;
+                    let mut places = places(run, self.root()).into_iter();
+                    unknown |= is_lost || places.any(|place| expand(&place, pattern).is_none());
                 }
-                Word::Literal(_) => continue,
-            };
-            match rules.iter().find(|rule| stands_in(rule, text)) {
-                Some(rule) => add(by_rule(rule)),
-                None => unknown = true,
+                Word::Computed(text) => {
+                    let named = named(text);
+                    unknown |= named.is_none();
+                    found.extend(named);
+                }
             }
         }
         if unknown && name(run).is_some_and(|name| READERS.contains(&name)) {
@@ -115,54 +101,34 @@ impl CommandLine<'_> {
                 "what it reads is known only when it runs, and {} ({}) forbids some",
                 first.rule, first.source
             );
-            add(Verdict::ask(why, Vec::new()));
+            found.push(Verdict::ask(why, Vec::new()));
         }
     }
 
     /// Nothing when no rule is about anything in the tree.
-    fn tree<'r>(
-        &self,
-        tree: &Path,
-        hidden: Hidden,
-        held: &impl Fn(&Path) -> Option<&'r SourcedRule>,
-        first: &SourcedRule,
-    ) -> Option<Verdict> {
-        /// How many names are looked at. A tree with more names counts as holding the file.
-        const MOST: usize = 100_000;
-        let mut seen = 0;
-        let mut open = vec![resolve(tree)?];
-        while let Some(directory) = open.pop() {
-            for entry in directory.read_dir().into_iter().flatten().flatten() {
-                seen += 1;
-                if seen > MOST {
-                    let why = format!(
-                        "it reads more than {MOST} files, and {} ({}) forbids some",
-                        first.rule, first.source
-                    );
-                    return Some(Verdict::ask(why, Vec::new()));
-                }
-                let name = entry.file_name();
-                let skipped = hidden == Hidden::Skipped && name.as_encoded_bytes().starts_with(b".");
-                if skipped || name == ".git" {
-                    continue;
-                }
-                let path = entry.path();
-                if let Some(rule) = held(&path) {
-                    let why = format!(
-                        "it reads all of {}, and with it {}, which {} ({}) is about",
-                        tree.display(),
-                        path.display(),
-                        rule.rule,
-                        rule.source
-                    );
-                    return Some(Verdict::ask(why, Vec::new()));
-                }
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    open.push(path);
-                }
+    fn tree(&self, tree: &Path, hidden: Hidden, rules: &[&SourcedRule]) -> Option<Verdict> {
+        let mut found = None;
+        let start = resolve(tree)?;
+        let walked = walk(std::slice::from_ref(&start), |path, _| {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            let is_skipped = name == b".git" || (hidden == Hidden::Skipped && name.starts_with(b"."));
+            if is_skipped && path != start {
+                return Deeper::No;
             }
-        }
-        None
+            let Some(rule) = rules.iter().find(|rule| self.judge.matches(&rule.rule, path)) else {
+                return Deeper::Yes;
+            };
+            let (tree, path) = (tree.display(), path.display());
+            let about = format!("{path}, which {} ({}) is about", rule.rule, rule.source);
+            found = Some(format!("it reads all of {tree}, and with it {about}"));
+            Deeper::Stop
+        });
+        let too_many = || {
+            let first = rules.first()?;
+            let why = format!("{} ({}) forbids some", first.rule, first.source);
+            walked.is_err().then(|| format!("it reads more than {MOST} files, and {why}"))
+        };
+        found.or_else(too_many).map(|why| Verdict::ask(why, Vec::new()))
     }
 
     fn root(&self) -> &Path {
@@ -194,7 +160,7 @@ impl CommandLine<'_> {
                 }
             }
         }
-        named.iter().flat_map(|path| [Some(normalise(path)), resolve(path)]).flatten().collect()
+        named.iter().flat_map(|path| as_given_and_real(path)).collect()
     }
 }
 
@@ -251,21 +217,12 @@ fn trees(run: &ParsedCommand) -> Vec<(PathBuf, Hidden)> {
         "rg" | "ag" if !letter("u.") && !long(&["--hidden", "--unrestricted"]) => Hidden::Skipped,
         _ => Hidden::Too,
     };
-    let given = letter("ef") || long(&["--regexp", "--file"]);
-    let operands =
-        run.words.iter().skip(1).filter(|word| word.literal().is_none_or(|text| !text.starts_with('-')));
-    let operands: Vec<&Word> = operands.skip(usize::from(searches && !given)).collect();
+    let operands = if searches { Operands::PatternThenPlaces } else { Operands::Files };
     let mut trees = Vec::new();
     for directory in run.directories.iter().flatten() {
-        let mut named = Vec::new();
-        for operand in &operands {
-            match operand {
-                Word::Literal(text) => named.push(directory.join(text)),
-                Word::Glob(pattern) => named.extend(expand(directory, pattern).into_iter().flatten()),
-                Word::Computed(_) => {}
-            }
-        }
-        let there: Vec<PathBuf> = named.into_iter().filter(|path| path.exists()).collect();
+        let here = std::slice::from_ref(directory);
+        let (mut there, _) = read_only::files(&read_only::named(name, operands, &run.words[1..]), here);
+        there.retain(|path| path.exists());
         if there.is_empty() && searches {
             trees.push(directory.clone());
         }

@@ -3,7 +3,6 @@
 //! Reading links is the only thing in this crate that looks at the file system; nothing is ever changed.
 
 use std::{
-    collections::VecDeque,
     ffi::OsString,
     path::{Component, Path, PathBuf},
 };
@@ -30,47 +29,34 @@ pub fn normalise(path: &Path) -> PathBuf {
 pub fn resolve(path: &Path) -> Option<PathBuf> {
     /// As many as the kernel follows.
     const MAX_LINKS: usize = 40;
+    let parts = |path: &Path| {
+        let parts = path.components().rev().map(|part| part.as_os_str().to_owned());
+        parts.collect::<Vec<OsString>>()
+    };
     let mut links = 0;
     let mut done = PathBuf::new();
-    let mut todo = components(path);
-    while let Some(part) = todo.pop_front() {
-        match part {
-            PathPart::Root(root) => done = root,
-            PathPart::Up => {
-                done.pop();
+    let mut todo = parts(path);
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            done.pop();
+        } else if part != "." {
+            // The root takes the place of all before it.
+            done.push(part);
+            let Ok(target) = done.read_link() else { continue };
+            links += 1;
+            if links > MAX_LINKS {
+                return None;
             }
-            PathPart::Name(name) => {
-                done.push(name);
-                let Ok(target) = done.read_link() else { continue };
-                links += 1;
-                if links > MAX_LINKS {
-                    return None;
-                }
-                done.pop();
-                for part in components(&target).into_iter().rev() {
-                    todo.push_front(part);
-                }
-            }
+            done.pop();
+            todo.extend(parts(&target));
         }
     }
     Some(done)
 }
 
-enum PathPart {
-    Root(PathBuf),
-    Up,
-    Name(OsString),
-}
-
-fn components(path: &Path) -> VecDeque<PathPart> {
-    path.components()
-        .filter_map(|component| match component {
-            Component::Prefix(_) | Component::RootDir => Some(PathPart::Root(PathBuf::from("/"))),
-            Component::CurDir => None,
-            Component::ParentDir => Some(PathPart::Up),
-            Component::Normal(name) => Some(PathPart::Name(name.to_owned())),
-        })
-        .collect()
+/// A path as it is given, and where it leads.
+pub(crate) fn as_given_and_real(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    [Some(normalise(path)), resolve(path)].into_iter().flatten()
 }
 
 /// A path pattern of a rule, as in `.gitignore`:

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     command_pattern::wildcard,
-    inherit::{Stored, in_both},
-    path::{Bases, Reading, normalise, resolve},
+    inherit::in_both,
+    path::{Bases, PathPattern, Reading, as_given_and_real, normalise, resolve},
     protected::protected_name,
-    rule::{Covers, Rule},
+    rule::{Covers, Rule, plain_host},
     verdict::Verdict,
 };
 
@@ -35,7 +35,8 @@ pub enum Effect {
 }
 
 /// A rule with its effect and where it was written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SourcedRule {
     /// What it does.
     pub effect: Effect,
@@ -45,14 +46,14 @@ pub struct SourcedRule {
     pub source: String,
 }
 
-/// All that decides about the calls of one agent.
+/// All that decides about the calls of one agent. As text it goes to a process of its own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Of all layers; their order does not matter.
-    pub rules: Vec<SourcedRule>,
     /// What holds where no rule does.
     pub mode: Mode,
+    /// Of all layers; their order does not matter.
+    pub rules: Vec<SourcedRule>,
     /// The project's directory, absolute. Relative patterns start here.
     pub root: PathBuf,
     /// Further directories that count as inside the project.
@@ -65,8 +66,10 @@ pub struct Policy {
     /// for writing, while `root` can still be read. Relative patterns start here too.
     pub worktree: Option<PathBuf>,
     /// Whether what is allowed without a person's word can be fenced. Not part of what one agent hands to another.
+    #[serde(skip)]
     pub fencing: Fencing,
     /// The only tools of the agent and of every agent that it starts; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
 }
 
@@ -115,9 +118,10 @@ impl Policy {
 }
 
 /// Whether commands can be fenced on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fencing {
     /// They can. A verdict that counts on it names the fence.
+    #[default]
     Holds,
     /// They can, and git in a fence has a git directory of its own to change.
     HoldsGit,
@@ -152,8 +156,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn new(policy: &'a Policy) -> Self {
         let own = policy.worktree.as_ref().unwrap_or(&policy.root);
         let both = |paths: Vec<&PathBuf>| -> Vec<PathBuf> {
-            let plain = paths.iter().map(|path| normalise(path));
-            let mut all: Vec<PathBuf> = plain.chain(paths.iter().filter_map(|path| resolve(path))).collect();
+            let mut all: Vec<PathBuf> = paths.into_iter().flat_map(|path| as_given_and_real(path)).collect();
             all.sort();
             all.dedup();
             all
@@ -162,12 +165,7 @@ impl<'a> Judge<'a> {
         let extra = both(policy.extra_dirs.iter().collect());
         Self {
             policy,
-            readable: project
-                .iter()
-                .chain(&extra)
-                .cloned()
-                .chain(both(policy.read_dirs.iter().collect()))
-                .collect(),
+            readable: [&project[..], &extra, &both(policy.read_dirs.iter().collect())].concat(),
             writable: both(vec![own]).into_iter().chain(extra).collect(),
             home: both(vec![&policy.home]),
             project,
@@ -175,120 +173,93 @@ impl<'a> Judge<'a> {
     }
 
     fn access(&self, tool: &str, access: &Access) -> Verdict {
-        let by_name = |rule: &Rule| match &rule.covers {
-            Covers::Everything => true,
-            Covers::Tool(name) => name == tool,
-            Covers::Mcp(name) => tool.starts_with("mcp__") && fits_mcp(name, tool),
+        match access {
+            Access::Read(path) => return self.path(tool, FileAccess::Read, path),
+            Access::Write(path) => return self.path(tool, FileAccess::Write, path),
+            Access::Command { line, cwd, outside } => return self.line(tool, line, cwd, outside.as_deref()),
+            _ => {}
+        }
+        let covers = |rule: &SourcedRule| match (&rule.rule.covers, access) {
+            // What outlives the agent needs a rule of its own.
+            (covers, Access::Detach { .. }) if rule.effect == Effect::Allow => {
+                matches!(covers, Covers::Tool(name) if name == DETACH)
+            }
+            (Covers::Everything, _) => true,
+            (Covers::Tool(name), _) => name == tool || Some(name.as_str()) == usual_tool(access),
+            (Covers::Mcp(pattern), Access::Mcp { server, tool: name, .. }) => {
+                fits_mcp(pattern, &mcp_name(server, name)) || fits_mcp(pattern, tool)
+            }
+            (Covers::Mcp(pattern), _) => fits_mcp(pattern, tool),
+            (Covers::Domain(domain), Access::Fetch { host, .. }) => wildcard(domain, &plain_host(host)),
             _ => false,
         };
-        match access {
-            Access::Read(path) => self.path(tool, FileAccess::Read, path),
-            Access::Write(path) => self.path(tool, FileAccess::Write, path),
-            Access::Command { line, cwd, outside } => self.line(tool, line, cwd, outside.as_deref()),
-            Access::Fetch { host, .. } => {
-                let covers = |rule: &Rule| match &rule.covers {
-                    Covers::Domain(domain) => domain.matches(host),
-                    Covers::Tool(name) => name == tool || name == "WebFetch",
-                    _ => by_name(rule),
-                };
-                self.by_rules(covers).unwrap_or_else(|| match self.policy.mode {
-                    Mode::Unattended => unattended(),
-                    _ => {
-                        Verdict::ask(format!("fetches from {host}"), vec![format!("WebFetch(domain:{host})")])
-                    }
-                })
-            }
-            Access::Mcp { server, tool: name, read_only } => {
-                let full = format!("mcp__{server}__{name}");
-                let covers = |rule: &Rule| match &rule.covers {
-                    Covers::Mcp(pattern) => fits_mcp(pattern, &full) || fits_mcp(pattern, tool),
-                    _ => by_name(rule),
-                };
-                let ruled = self.by_rules(covers);
-                if self.policy.mode == Mode::Plan
-                    && !read_only
-                    && !matches!(ruled, Some(Verdict::Deny { .. }))
-                {
-                    return Verdict::deny("plan mode changes nothing");
-                }
-                ruled.unwrap_or_else(|| match self.policy.mode {
-                    Mode::Unattended => unattended(),
-                    _ => Verdict::ask(format!("calls {name} of the MCP server {server}"), vec![full.clone()]),
-                })
-            }
-            // No mode allows it: what outlives the agent needs a rule or an answer of its own.
-            Access::Detach { line } => {
-                let named = |rule: &Rule| matches!(&rule.covers, Covers::Tool(name) if name == DETACH);
-                let ruled = [Effect::Deny, Effect::Ask].into_iter().find_map(|effect| {
-                    self.rules(effect).find(|rule| named(&rule.rule) || by_name(&rule.rule)).map(by_rule)
-                });
-                let ruled =
-                    ruled.or_else(|| self.rules(Effect::Allow).find(|rule| named(&rule.rule)).map(by_rule));
-                match (self.policy.mode, ruled) {
-                    (Mode::Plan, _) => Verdict::deny("plan mode changes nothing"),
-                    (_, Some(ruled)) => ruled,
-                    (_, None) => {
-                        let line = caliban_core::inert::line(line);
-                        let short: String = line.chars().take(QUOTED_CHARACTERS).collect();
-                        Verdict::ask(
-                            format!("leaves `{short}` running when the agent has ended"),
-                            vec![DETACH.to_owned()],
-                        )
-                    }
-                }
-            }
-            Access::Agent => {
-                let covers = |rule: &Rule| {
-                    matches!(&rule.covers, Covers::Tool(name) if name == "AgentTool") || by_name(rule)
-                };
-                self.by_rules(covers)
-                    .unwrap_or_else(|| Verdict::allow("what an agent does is judged call by call"))
-            }
-            Access::Nothing => self
-                .by_rules(by_name)
-                .unwrap_or_else(|| Verdict::allow("it touches nothing but the conversation")),
+        let ruled = self.forbidding().chain(self.rules(Effect::Allow)).find(|rule| covers(rule)).map(by_rule);
+        let mode = self.policy.mode;
+        let changes = matches!(access, Access::Detach { .. } | Access::Mcp { read_only: false, .. });
+        match ruled {
+            Some(denied @ Verdict::Deny { .. }) => denied,
+            _ if mode == Mode::Plan && changes => Verdict::deny("plan mode changes nothing"),
+            Some(ruled) => ruled,
+            None => self.unruled(access),
         }
     }
 
-    /// The rules alone: nothing when none covers it.
-    fn by_rules(&self, covers: impl Fn(&Rule) -> bool) -> Option<Verdict> {
-        [Effect::Deny, Effect::Ask, Effect::Allow].into_iter().find_map(|effect| {
-            let rule = self.rules(effect).find(|rule| covers(&rule.rule))?;
-            Some(by_rule(rule))
-        })
+    /// What the mode says about a call that no rule covers. None allows what outlives the agent.
+    fn unruled(&self, access: &Access) -> Verdict {
+        let ask = |why: String, rule: String| match self.policy.mode {
+            Mode::Unattended => unattended(),
+            _ => Verdict::ask(why, vec![rule]),
+        };
+        match access {
+            Access::Fetch { host, .. } => {
+                ask(format!("fetches from {host}"), format!("WebFetch(domain:{host})"))
+            }
+            Access::Mcp { server, tool, .. } => {
+                ask(format!("calls {tool} of the MCP server {server}"), mcp_name(server, tool))
+            }
+            Access::Detach { line } => {
+                let short: String = caliban_core::inert::line(line).chars().take(QUOTED_CHARACTERS).collect();
+                let why = format!("leaves `{short}` running when the agent has ended");
+                Verdict::ask(why, vec![DETACH.to_owned()])
+            }
+            Access::Agent => Verdict::allow("what an agent does is judged call by call"),
+            _ => Verdict::allow("it touches nothing but the conversation"),
+        }
     }
 
-    pub(crate) fn rules(&self, effect: Effect) -> impl Iterator<Item = &'a SourcedRule> {
+    /// The rules that deny, then those that ask.
+    pub(crate) fn forbidding(&self) -> impl Iterator<Item = &'a SourcedRule> + use<'a> {
+        self.rules(Effect::Deny).chain(self.rules(Effect::Ask))
+    }
+
+    /// Those of them that are about files.
+    pub(crate) fn about_files(&self, kind: fn(&Covers) -> bool) -> Vec<&'a SourcedRule> {
+        self.forbidding().filter(|rule| kind(&rule.rule.covers)).collect()
+    }
+
+    pub(crate) fn rules(&self, effect: Effect) -> impl Iterator<Item = &'a SourcedRule> + use<'a> {
         self.policy.rules.iter().filter(move |rule| rule.effect == effect)
     }
 
     /// The path as given and where it leads: the stricter answer holds.
     pub(crate) fn path(&self, tool: &str, access: FileAccess, path: &Path) -> Verdict {
         let given = normalise(path);
-        if through_proc(&given) {
-            // What it leads to is the command's own, not ours.
-            return self.plain_path(tool, access, &given).and(Verdict::ask(
-                format!("{}: only the command knows where that leads", path.display()),
-                Vec::new(),
-            ));
-        }
-        let Some(real) = resolve(path) else {
-            return self
-                .plain_path(tool, access, &given)
-                .and(Verdict::ask(format!("{}: its links go in a circle", path.display()), Vec::new()));
+        // What a path through a process leads to is the command's own, not ours.
+        let is_own = through_proc(&given);
+        let Some(real) = resolve(path).filter(|_| !is_own) else {
+            let why =
+                if is_own { "only the command knows where that leads" } else { "its links go in a circle" };
+            let ask = Verdict::ask(format!("{}: {why}", path.display()), Vec::new());
+            return self.plain_path(tool, access, &given).and(ask);
         };
         let verdict = self.plain_path(tool, access, &real);
         if given == real { verdict } else { self.plain_path(tool, access, &given).and(verdict) }
     }
 
     fn plain_path(&self, tool: &str, access: FileAccess, path: &Path) -> Verdict {
-        for effect in [Effect::Deny, Effect::Ask] {
-            if let Some(rule) = self
-                .rules(effect)
-                .find(|rule| self.covers_path(&rule.rule, tool, access, path, Reading::Wide))
-            {
-                return by_rule(rule);
-            }
+        let covers = |rule: &&SourcedRule| self.covers_path(&rule.rule, tool, access, path, Reading::Wide);
+        if let Some(rule) = self.forbidding().find(covers) {
+            return by_rule(rule);
         }
         let mode = self.policy.mode;
         if mode == Mode::Plan && access == FileAccess::Write {
@@ -307,27 +278,22 @@ impl<'a> Judge<'a> {
             return by_rule(rule);
         }
         let shown = path.display();
+        let ask =
+            |why: String, rule: &str, pattern: String| Verdict::ask(why, vec![format!("{rule}({pattern})")]);
         match (access, mode, protected) {
             (_, Mode::Unattended, _) => unattended(),
             (FileAccess::Read, _, _) if inside(&self.readable) => Verdict::allow("reads inside the project"),
-            (FileAccess::Read, _, _) => Verdict::ask(
-                format!("reads {shown}, outside the project"),
-                vec![format!("Read({})", escaped(path))],
-            ),
-            (FileAccess::Write, _, Some(Protected::Outside)) => Verdict::ask(
-                format!("writes {shown}, outside the project"),
-                vec![format!("Edit({})", escaped(path))],
-            ),
-            (FileAccess::Write, _, Some(Protected::Name(name, _))) => Verdict::ask(
-                format!("writes {shown}: {name} is protected"),
-                vec![format!("Edit({})", self.pattern_for(path))],
-            ),
-            (FileAccess::Write, Mode::AcceptEdits, None) => {
-                Verdict::allow("edits inside the project are accepted")
+            (FileAccess::Read, _, _) => {
+                ask(format!("reads {shown}, outside the project"), "Read", escaped(path))
             }
-            (FileAccess::Write, _, None) => {
-                Verdict::ask(format!("writes {shown}"), vec![format!("Edit({})", self.pattern_for(path))])
+            (_, _, Some(Protected::Outside)) => {
+                ask(format!("writes {shown}, outside the project"), "Edit", escaped(path))
             }
+            (_, _, Some(Protected::Name(name, _))) => {
+                ask(format!("writes {shown}: {name} is protected"), "Edit", self.pattern_for(path))
+            }
+            (_, Mode::AcceptEdits, None) => Verdict::allow("edits inside the project are accepted"),
+            (_, _, None) => ask(format!("writes {shown}"), "Edit", self.pattern_for(path)),
         }
     }
 
@@ -339,17 +305,16 @@ impl<'a> Judge<'a> {
         path: &Path,
         reading: Reading,
     ) -> bool {
-        let bases = Bases { project: &self.project, home: &self.home };
         match (&rule.covers, access) {
             (Covers::Everything, _) => true,
             (Covers::Tool(name), FileAccess::Read) => name == tool || name == "Read",
             (Covers::Tool(name), FileAccess::Write) => name == tool || name == "Edit" || name == "Write",
             (Covers::Read(pattern), FileAccess::Read) | (Covers::Edit(pattern), FileAccess::Write) => {
-                pattern.matches(path, bases, reading)
+                self.fits(pattern, path, reading)
             }
             // What must not be read must not be overwritten either.
             (Covers::Read(pattern), FileAccess::Write) => {
-                reading == Reading::Wide && pattern.matches(path, bases, reading)
+                reading == Reading::Wide && self.fits(pattern, path, reading)
             }
             _ => false,
         }
@@ -357,8 +322,7 @@ impl<'a> Judge<'a> {
 
     /// Whether a path, as given or where it leads, is in the home directory.
     pub(crate) fn is_home(&self, path: &Path) -> bool {
-        let both = [Some(normalise(path)), resolve(path)];
-        both.into_iter().flatten().any(|path| self.home.iter().any(|home| path.starts_with(home)))
+        as_given_and_real(path).any(|path| self.home.iter().any(|home| path.starts_with(home)))
     }
 
     /// Whether the home directory or a directory of the work is below this one.
@@ -366,23 +330,13 @@ impl<'a> Judge<'a> {
         self.home.iter().chain(&self.readable).any(|place| place.starts_with(top))
     }
 
-    /// Whether a rule that denies or asks is about reading a path.
-    pub(crate) fn is_ruled(&self, path: &Path) -> bool {
-        let both: Vec<PathBuf> = [Some(normalise(path)), resolve(path)].into_iter().flatten().collect();
-        let covers = |rule: &SourcedRule| {
-            both.iter()
-                .any(|path| self.covers_path(&rule.rule, "Read", FileAccess::Read, path, Reading::Wide))
-        };
-        [Effect::Deny, Effect::Ask].into_iter().any(|effect| self.rules(effect).any(covers))
-    }
-
     /// Whether a rule about paths speaks of this one.
     pub(crate) fn matches(&self, rule: &Rule, path: &Path) -> bool {
-        let bases = Bases { project: &self.project, home: &self.home };
-        match &rule.covers {
-            Covers::Read(pattern) | Covers::Edit(pattern) => pattern.matches(path, bases, Reading::Wide),
-            _ => false,
-        }
+        matches!(&rule.covers, Covers::Read(pattern) | Covers::Edit(pattern) if self.fits(pattern, path, Reading::Wide))
+    }
+
+    fn fits(&self, pattern: &PathPattern, path: &Path, reading: Reading) -> bool {
+        pattern.matches(path, Bases { project: &self.project, home: &self.home }, reading)
     }
 
     fn protected(&self, path: &Path, inside: bool) -> Option<Protected> {
@@ -471,6 +425,20 @@ fn escaped(path: &Path) -> String {
         text.push(c);
         text
     })
+}
+
+fn mcp_name(server: &str, tool: &str) -> String {
+    format!("mcp__{server}__{tool}")
+}
+
+/// The tool whose name stands for all that do this.
+fn usual_tool(access: &Access) -> Option<&'static str> {
+    match access {
+        Access::Fetch { .. } => Some("WebFetch"),
+        Access::Agent => Some("AgentTool"),
+        Access::Detach { .. } => Some(DETACH),
+        _ => None,
+    }
 }
 
 fn fits_mcp(pattern: &str, full: &str) -> bool {

@@ -1,10 +1,10 @@
-//! The commands that are known to read only, with the files that they would read.
+//! The commands that only read, by their names, with the files that they would read.
 //!
-//! They run in the read fence, where they can change nothing whatever their words mean. So what is listed here beside a name are only
-//! the options that make it write: a person who is asked gets more done than a command that fails. Without a fence there is a short list
-//! ([`is_plain`]); the options of those that read elsewhere stand here, too. Abbreviated long options count as their longest form.
+//! They run in the read fence, where they can change nothing whatever their words mean. So nothing is guessed about options, variables
+//! and words that the shell computes. What surely writes is left out (`find -delete`, `git branch x`), because a person who is asked gets
+//! more done than a command that fails. What runs without a fence is another matter: [`Reading::is_plain`] is short and strict.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::{
     glob::expand,
@@ -14,383 +14,217 @@ use crate::{
     },
 };
 
-/// The files and directories that a read-only command reads; nothing when it is not known to read only.
-pub(crate) fn reads(run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    let (name, words) = run.words.split_first()?;
-    match name.literal()? {
-        "cd" => change_directory(words, run),
-        "git" => git(words, run),
-        "find" => find(words, run),
-        "date" => date(words),
-        "export" => words.iter().all(|word| declared_name(word).is_some()).then(Vec::new),
-        "hostname" if words.is_empty() => Some(Vec::new()),
-        "command" | "type" | "which" => looked_up(name.literal()?, words),
-        // `-v` names a variable, and its subscript is evaluated.
-        "test" | "[" => {
-            words.iter().all(|word| word.literal().is_some_and(|text| text != "-v")).then(Vec::new)
-        }
-        name => {
-            let spec = LISTED.iter().find(|spec| spec.names.contains(&name))?;
-            listed(spec, words, run)
-        }
-    }
+/// What a reading command does.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The files and directories that its words name.
+    pub(crate) files: Vec<PathBuf>,
+    /// Whether these are all of them, as far as words say.
+    pub(crate) is_known: bool,
+    /// Whether no option and no operand can make it write a file.
+    pub(crate) is_sure: bool,
+    /// Whether it only prints its words, whatever they are.
+    pub(crate) only_prints: bool,
+    /// Whether it may run where there is no fence, without a question.
+    pub(crate) is_plain: bool,
 }
 
-/// The commands that are allowed where nothing can be fenced, when every word is plain.
+/// How a command takes what is no option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operands {
+    /// No files among them.
+    Texts,
+    Files,
+    /// Files; it also looks around in the working directory.
+    Places,
+    /// The same behind a first one, which is a pattern.
+    PatternThenPlaces,
+}
+
+const READERS: &[(Operands, &[&str])] = &[
+    (
+        Operands::Texts,
+        &[
+            "true", "false", ":", "pwd", "echo", "printf", "whoami", "id", "uname", "basename", "dirname",
+            "seq", "sleep", "nproc", "arch", "uptime", "exit", "break", "continue", "tr", "groups", "tty",
+            "date", "hostname", "export", "command", "type", "which", "test", "[",
+        ],
+    ),
+    (
+        Operands::Files,
+        &[
+            "cd", "cat", "head", "tail", "nl", "tac", "rev", "cut", "paste", "fold", "expand", "column",
+            "cmp", "comm", "diff", "stat", "readlink", "realpath", "od", "hexdump", "strings", "file", "wc",
+            "sort", "uniq",
+        ],
+    ),
+    (Operands::Files, &["cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum"]),
+    (Operands::Places, &["ls", "df", "du", "tree", "find", "git"]),
+    (Operands::PatternThenPlaces, &["grep", "egrep", "fgrep", "rg"]),
+];
+
+/// The commands that may run without a fence and without a question.
 const FEW: &[&str] = &[
     "true", "false", ":", "pwd", "echo", "whoami", "id", "uname", "cd", "ls", "cat", "head", "tail", "wc",
     "stat", "basename", "dirname", "date", "test", "[", "which", "grep", "cut", "tr", "nl", "export",
 ];
 
-/// Whether a command is plain enough to run without a fence and without a question: no word is computed, and no pattern may become an
-/// option by the name of some file (`: > ./--pre=sh; rg x *`), as it may not behind `--`.
-pub(crate) fn is_plain(run: &ParsedCommand) -> bool {
+/// Nothing when the command is not known to read only.
+pub(crate) fn reads(run: &ParsedCommand) -> Option<Reading> {
+    let (name, words) = run.words.split_first()?;
+    let name = name.literal()?;
+    let (operands, _) = READERS.iter().find(|(_, names)| names.contains(&name))?;
+    if writes(name, run) {
+        return None;
+    }
+    let directories = run.directories.as_deref().unwrap_or_default();
+    let (mut files, is_all) = files(&named(name, *operands, words), directories);
+    // Git has files of its own.
+    let is_known = is_all && run.directories.is_some() || *operands == Operands::Texts || name == "git";
+    if matches!(operands, Operands::Places | Operands::PatternThenPlaces) {
+        files.extend_from_slice(directories);
+    }
+    Some(Reading {
+        files,
+        is_known,
+        is_sure: !matches!(name, "sort" | "uniq" | "tree" | "file"),
+        only_prints: matches!(name, "true" | "false" | ":" | "pwd" | "echo" | "exit" | "break" | "continue"),
+        is_plain: is_known && FEW.contains(&name) && has_plain_words(name, words),
+    })
+}
+
+/// The files that words name in these directories, and whether they are all that the shell will make of them.
+pub(crate) fn files(words: &[&Word], directories: &[PathBuf]) -> (Vec<PathBuf>, bool) {
+    let mut files = Vec::new();
+    let mut is_all = true;
+    for word in words {
+        match word {
+            Word::Literal(text) if matches!(text.as_str(), "-" | "" | "/dev/null") => {}
+            Word::Literal(text) if text.starts_with('/') => files.push(PathBuf::from(text)),
+            Word::Literal(text) => files.extend(directories.iter().map(|directory| directory.join(text))),
+            Word::Glob(pattern) => {
+                for directory in directories {
+                    let found = expand(directory, pattern);
+                    is_all &= found.is_some();
+                    files.extend(found.into_iter().flatten());
+                }
+            }
+            Word::Computed(_) => is_all = false,
+        }
+    }
+    (files, is_all)
+}
+
+/// The words that may name files.
+pub(crate) fn named<'a>(name: &str, operands: Operands, words: &'a [Word]) -> Vec<&'a Word> {
+    let is_option = |word: &Word| {
+        let (Word::Literal(text) | Word::Glob(text) | Word::Computed(text)) = word;
+        text.starts_with('-') && text != "-"
+    };
+    if name == "find" {
+        let tests = |word: &Word| is_option(word) || matches!(word.literal(), Some("(" | "!"));
+        return words.iter().skip_while(|word| is_option(word)).take_while(|word| !tests(word)).collect();
+    }
+    let end = words.iter().position(|word| word.literal() == Some("--")).unwrap_or(words.len());
+    let named = words.iter().enumerate().filter(|(at, word)| *at > end || !is_option(word));
+    let mut named: Vec<&Word> = named.map(|(_, word)| word).collect();
+    match operands {
+        Operands::Texts => named.clear(),
+        Operands::Files | Operands::Places => {}
+        Operands::PatternThenPlaces => {
+            let gives = |text: &str| match text.strip_prefix("--") {
+                Some(long) => long.starts_with("reg") || long.starts_with("file"),
+                None => text.contains(['e', 'f']),
+            };
+            let is_given = words.iter().any(|word| is_option(word) && word.literal().is_some_and(gives));
+            // A shell's pattern can become several words.
+            if !is_given && matches!(named.first(), Some(Word::Literal(_))) {
+                named.remove(0);
+            }
+        }
+    }
+    named
+}
+
+/// Whether every word is what it seems: none is computed, none becomes an option by the name of some file (`: > ./--pre=sh; rg x *`; not
+/// behind `--`), and no option makes it read elsewhere.
+fn has_plain_words(name: &str, words: &[Word]) -> bool {
+    let refused: &[char] = match name {
+        "ls" => &['L', '/'],
+        "grep" => &['f', 'R', '/'],
+        // The subscript of a variable is evaluated.
+        "test" | "[" => &['v', '/'],
+        _ => &['/'],
+    };
+    let is_plain = |text: &str| match name {
+        "export" => declared_name(&Word::Literal(text.to_owned())).is_some(),
+        "date" => text.starts_with('+') || text == "-u",
+        _ if text == "--" || !text.starts_with('-') => true,
+        "cd" => false,
+        "ls" | "grep" | "wc" if text.starts_with("--") => false,
+        _ => !text.contains(refused),
+    };
     let mut options_may_follow = true;
-    let mut plain = |word: &Word| match word {
+    let mut is_what_it_seems = |word: &Word| match word {
         Word::Literal(text) => {
             options_may_follow &= text != "--";
-            true
+            is_plain(text)
         }
         Word::Glob(pattern) => {
             !options_may_follow || !pattern.starts_with(['*', '?', '[', '{', '@', '+', '!', '-'])
         }
         Word::Computed(_) => false,
     };
-    run.words.first().and_then(Word::literal).is_some_and(|name| FEW.contains(&name))
-        && run.words.iter().all(&mut plain)
+    words.iter().all(&mut is_what_it_seems) && (name != "cd" || words.len() == 1)
 }
 
-/// How a command takes what is no option.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operands {
-    /// No files among them.
-    Texts,
-    Files,
-    /// The first one is a pattern, unless an option gives it.
-    PatternThenFiles,
-}
-
-struct ReadOnlyCommands {
-    names: &'static [&'static str],
-    operands: Operands,
-    /// One-letter options that take it off the list.
-    letters: &'static str,
-    /// Long options that do.
-    long: &'static [&'static str],
-    most_operands: usize,
-    /// Whether it reads the working directory by itself.
-    reads_directory: bool,
-}
-
-const PLAIN: ReadOnlyCommands = ReadOnlyCommands {
-    names: &[],
-    operands: Operands::Texts,
-    letters: "",
-    long: &[],
-    most_operands: usize::MAX,
-    reads_directory: false,
-};
-
-const LISTED: &[ReadOnlyCommands] = &[
-    ReadOnlyCommands {
-        names: &[
-            "true", "false", ":", "pwd", "echo", "whoami", "id", "uname", "basename", "dirname", "seq",
-            "sleep", "nproc", "arch", "uptime", "exit", "break", "continue", "tr", "groups", "tty", "printf",
-        ],
-        ..PLAIN
-    },
-    ReadOnlyCommands {
-        names: &[
-            "cat",
-            "head",
-            "tail",
-            "nl",
-            "tac",
-            "rev",
-            "cut",
-            "paste",
-            "fold",
-            "expand",
-            "column",
-            "cmp",
-            "comm",
-            "stat",
-            "readlink",
-            "realpath",
-            "od",
-            "hexdump",
-            "md5sum",
-            "sha1sum",
-            "sha256sum",
-            "sha512sum",
-            "cksum",
-            "strings",
-            "diff",
-            "file",
-        ],
-        operands: Operands::Files,
-        ..PLAIN
-    },
-    ReadOnlyCommands { names: &["wc"], operands: Operands::Files, long: &["files0-from"], ..PLAIN },
-    ReadOnlyCommands {
-        names: &["ls"],
-        operands: Operands::Files,
-        letters: "L",
-        long: &["dereference"],
-        reads_directory: true,
-        ..PLAIN
-    },
-    ReadOnlyCommands { names: &["df", "du"], operands: Operands::Files, reads_directory: true, ..PLAIN },
-    ReadOnlyCommands {
-        names: &["sort"],
-        operands: Operands::Files,
-        letters: "o",
-        long: &["output"],
-        ..PLAIN
-    },
-    // A second operand is written to.
-    ReadOnlyCommands { names: &["uniq"], operands: Operands::Files, most_operands: 1, ..PLAIN },
-    ReadOnlyCommands {
-        names: &["tree"],
-        operands: Operands::Files,
-        letters: "oR",
-        long: &["output"],
-        reads_directory: true,
-        ..PLAIN
-    },
-    ReadOnlyCommands {
-        names: &["grep", "egrep", "fgrep"],
-        operands: Operands::PatternThenFiles,
-        letters: "R",
-        long: &["dereference-recursive"],
-        reads_directory: true,
-        ..PLAIN
-    },
-    ReadOnlyCommands { names: &["rg"], operands: Operands::PatternThenFiles, reads_directory: true, ..PLAIN },
-];
-
-fn listed(spec: &ReadOnlyCommands, words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    if spec.operands == Operands::Texts {
-        return Some(Vec::new());
-    }
-    let arguments = Arguments::of(words)?;
-    if arguments.options.iter().any(|option| takes_off(option, spec.letters, spec.long)) {
-        return None;
-    }
-    if arguments.operands.len() > spec.most_operands {
-        return None;
-    }
-    let mut operands = arguments.operands.as_slice();
-    if spec.operands == Operands::PatternThenFiles {
-        let given = arguments
-            .options
-            .iter()
-            .any(|option| takes_off(option, "ef", &["regexp", "file", "files", "type-list"]));
-        // A shell pattern can expand to several words.
-        if !given && !matches!(operands.first()?, Word::Glob(_)) {
-            operands = operands.get(1..)?;
+/// Whether a command of a listed name writes, or runs what may, as its plainest words say.
+fn writes(name: &str, run: &ParsedCommand) -> bool {
+    let words: Vec<&str> = run.words[1..].iter().map(|word| word.literal().unwrap_or_default()).collect();
+    let has = |starts: &[&str]| words.iter().any(|word| starts.iter().any(|start| word.starts_with(start)));
+    match name {
+        "git" => has(&["--out"]) || !git_reads(&words),
+        "find" => {
+            let mut inner = run.inner.iter().flat_map(|inner| &inner.analysis.runs);
+            has(&["-delete", "-fprint", "-fls", "-ok"]) || inner.any(|run| reads(run).is_none())
         }
-    }
-    let mut files = files(operands, run)?;
-    files.extend(option_files(&arguments.options, run)?);
-    if spec.reads_directory {
-        files.extend(run.directories.clone()?);
-    }
-    Some(files)
-}
-
-/// Options whose value is a pattern, and often not quoted.
-const PATTERN_OPTIONS: [&str; 4] = ["--include=", "--exclude=", "--exclude-dir=", "--glob="];
-
-struct Arguments<'a> {
-    options: Vec<&'a str>,
-    operands: Vec<&'a Word>,
-}
-
-impl<'a> Arguments<'a> {
-    /// Nothing when some word is computed: it may be an option. So may a pattern that fits no file. What looks
-    /// like an option behind `--` counts as both: `--` may be the value of the option before it.
-    fn of(words: &'a [Word]) -> Option<Self> {
-        let mut arguments = Self { options: Vec::new(), operands: Vec::new() };
-        let mut only_operands = false;
-        for word in words {
-            match word {
-                Word::Computed(_) => return None,
-                Word::Glob(pattern) if pattern.starts_with('-') => {
-                    let harmless = PATTERN_OPTIONS.iter().find(|option| pattern.starts_with(**option));
-                    arguments.options.push(harmless?);
-                }
-                Word::Glob(_) => arguments.operands.push(word),
-                Word::Literal(text) if only_operands && text.starts_with('-') => {
-                    arguments.options.push(text);
-                    arguments.operands.push(word);
-                }
-                Word::Literal(text) if only_operands || !text.starts_with('-') || text == "-" => {
-                    arguments.operands.push(word);
-                }
-                Word::Literal(text) if text == "--" => only_operands = true,
-                Word::Literal(text) => arguments.options.push(text),
-            }
-        }
-        Some(arguments)
+        "command" => !matches!(words.first(), Some(&("-v" | "-V"))),
+        "hostname" => !words.is_empty(),
+        _ => false,
     }
 }
 
-/// Whether an option is one of these, abbreviated or in a cluster.
-fn takes_off(option: &str, letters: &str, long: &[&str]) -> bool {
-    match option.strip_prefix("--") {
-        Some(name) => {
-            let name = name.split('=').next().unwrap_or(name);
-            long.iter().any(|long| long.starts_with(name))
-        }
-        None => option.chars().skip(1).any(|letter| letters.contains(letter)),
-    }
-}
-
-fn files(operands: &[&Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for operand in operands {
-        match operand {
-            Word::Literal(text) if matches!(text.as_str(), "-" | "" | "/dev/null") => {}
-            Word::Literal(text) => files.extend(located(text, run)?),
-            Word::Glob(pattern) => {
-                for directory in run.directories.as_ref()? {
-                    files.extend(expand(directory, pattern)?);
-                }
-            }
-            Word::Computed(_) => return None,
-        }
-    }
-    Some(files)
-}
-
-/// `--file=x`, `-fx` and `-rfx` name files too.
-fn option_files(options: &[&str], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    /// Of a longer one there are too many ends to look at.
-    const LONGEST: usize = 200;
-    let mut files = Vec::new();
-    for option in options {
-        if !option.starts_with("--") && option.len() > LONGEST {
-            return None;
-        }
-        let values: Vec<&str> = match option.strip_prefix("--") {
-            Some(long) => long.split_once('=').map(|(_, value)| value).into_iter().collect(),
-            // Only the program knows which of the letters takes the rest of the word as its value.
-            None => option.char_indices().skip(2).map(|(at, _)| &option[at..]).collect(),
-        };
-        for value in values.into_iter().filter(|value| !value.is_empty()) {
-            files.extend(located(value, run)?);
-        }
-    }
-    Some(files)
-}
-
-fn located(text: &str, run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    let path = Path::new(text);
-    if path.is_absolute() {
-        return Some(vec![path.to_owned()]);
-    }
-    Some(run.directories.as_ref()?.iter().map(|directory| directory.join(path)).collect())
-}
-
-fn change_directory(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    match words {
-        [Word::Literal(target)] if !target.starts_with('-') => located(target, run),
-        _ => None,
-    }
-}
-
-fn looked_up(name: &str, words: &[Word]) -> Option<Vec<PathBuf>> {
-    let literal = words.iter().all(|word| word.literal().is_some());
-    let asked = name != "command" || matches!(words.first().and_then(Word::literal), Some("-v" | "-V"));
-    (literal && asked).then(Vec::new)
-}
-
-fn date(words: &[Word]) -> Option<Vec<PathBuf>> {
-    let shows = |word: &Word| {
-        word.literal().is_some_and(|text| {
-            text.starts_with('+')
-                || matches!(text, "-u" | "--utc" | "-R" | "-I" | "-Iseconds" | "-Is" | "--iso-8601=seconds")
-        })
-    };
-    words.iter().all(shows).then(Vec::new)
-}
-
-fn find(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    /// They write, or run what may.
-    const OFF: [&str; 5] = ["-exec", "-ok", "-delete", "-fprint", "-fls"];
-    let literal: Vec<&str> = words.iter().map(Word::literal).collect::<Option<_>>()?;
-    if literal.iter().any(|word| OFF.iter().any(|off| word.starts_with(off))) {
-        return None;
-    }
-    let mut files = run.directories.clone()?;
-    let starts = literal.iter().skip_while(|word| matches!(**word, "-H" | "-L" | "-P"));
-    for start in starts.take_while(|word| !word.starts_with(['-', '(', '!', ')', ','])) {
-        files.extend(located(start, run)?);
-    }
-    Some(files)
-}
-
-/// The reading sub-commands of git. What the configuration or an option makes them run runs in the fence.
-fn git(words: &[Word], run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    let mut words = words;
-    while let Some((Word::Literal(first), rest)) = words.split_first() {
-        match first.as_str() {
-            "--no-pager" | "--no-optional-locks" | "--literal-pathspecs" => words = rest,
-            _ => break,
-        }
-    }
-    let (command, rest) = words.split_first()?;
-    let arguments = Arguments::of(rest)?;
-    // `--output-indicator-new` and the like are harmless, but rare: they ask.
-    if arguments.options.iter().any(|option| takes_off(option, "", &["output", "output-directory"])) {
-        return None;
-    }
-    let only = |allowed: &[&str]| arguments.options.iter().all(|option| allowed.contains(option));
-    let none = arguments.operands.is_empty();
-    let first = arguments.operands.first().and_then(|word| word.literal());
-    let reads = match command.literal()? {
+/// The reading sub-commands of git.
+fn git_reads(words: &[&str]) -> bool {
+    let is_own =
+        |word: &&&str| matches!(**word, "--no-pager" | "--no-optional-locks" | "--literal-pathspecs");
+    let mut rest = words.iter().skip_while(is_own).copied();
+    let command = rest.next().unwrap_or_default();
+    let rest: Vec<&str> = rest.collect();
+    let first = rest.iter().copied().find(|word| !word.starts_with('-'));
+    match command {
         "status" | "diff" | "log" | "show" | "blame" | "ls-files" | "ls-tree" | "rev-parse" | "rev-list"
         | "merge-base" | "describe" | "shortlog" | "cat-file" | "name-rev" | "diff-tree" | "for-each-ref"
         | "show-ref" | "count-objects" | "check-ignore" | "version" | "--version" => true,
-        "branch" => {
-            let listing = [
-                "--list",
-                "-a",
-                "-r",
-                "-v",
-                "-vv",
-                "--all",
-                "--remotes",
-                "--verbose",
-                "--show-current",
-                "--no-color",
-            ];
-            only(&listing) && (none || arguments.options.iter().any(|option| matches!(*option, "--list")))
-        }
-        "tag" => {
-            only(&["-l", "--list", "-n"])
-                && (none || arguments.options.iter().any(|option| matches!(*option, "-l" | "--list")))
-        }
-        "remote" => only(&["-v", "--verbose"]) && (none || first == Some("get-url")),
+        "branch" | "tag" if rest.iter().any(|word| matches!(*word, "-l" | "--list")) => true,
+        "branch" | "tag" => rest.iter().all(|word| {
+            matches!(
+                *word,
+                "--show-current" | "--all" | "--remotes" | "-a" | "-r" | "-v" | "-vv" | "-n" | "--no-color"
+            )
+        }),
+        "remote" => matches!(first, None | Some("get-url")),
         "stash" | "worktree" => first == Some("list"),
-        "reflog" => none || first == Some("show"),
+        "reflog" => matches!(first, None | Some("show")),
         _ => false,
-    };
-    if !reads {
-        return None;
     }
-    let mut files = files(&arguments.operands, run)?;
-    files.extend(option_files(&arguments.options, run)?);
-    files.extend(run.directories.clone()?);
-    Some(files)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Option<Vec<PathBuf>> {
+    fn read(line: &str) -> Option<Reading> {
         let word = |text: &str| match text {
             _ if text.contains('$') => Word::Computed(text.to_owned()),
             _ if text.contains('*') => Word::Glob(text.to_owned()),
@@ -400,24 +234,36 @@ mod tests {
         reads(&ParsedCommand { words, directories: Some(vec!["/r".into()]), inner: None })
     }
 
+    fn is_plain(line: &str) -> bool {
+        read(line).is_some_and(|reading| reading.is_plain)
+    }
+
     #[test]
     fn what_a_reading_command_reads_is_known() {
-        let cases: [(&str, &[&str]); 11] = [
+        let cases: [(&str, &[&str]); 19] = [
             ("hostname", &[]),
             ("cat a /b", &["/r/a", "/b"]),
             ("cat - /dev/null", &[]),
             ("cat -- -x", &["/r/-x"]),
+            ("cat $x", &[]),
             ("uniq a", &["/r/a"]),
+            ("ls -l", &["/r"]),
             ("grep x a", &["/r/a", "/r"]),
+            ("grep -e x a", &["/r/x", "/r/a", "/r"]),
+            ("grep -nfx a", &["/r/a", "/r"]),
             ("grep --include=*.rs x a", &["/r/a", "/r"]),
-            ("find a b -name x", &["/r", "/r/a", "/r/b"]),
-            ("find -L a ( -name x )", &["/r", "/r/a"]),
-            ("git tag", &["/r"]),
-            ("git remote get-url origin", &["/r/get-url", "/r/origin", "/r"]),
+            ("grep -- -x a", &["/r/a", "/r"]),
+            ("find a b -name x", &["/r/a", "/r/b", "/r"]),
+            ("find -L a ( -name x )", &["/r/a", "/r"]),
+            ("find a ! -name x", &["/r/a", "/r"]),
+            ("find a ( -name /x )", &["/r/a", "/r"]),
+            ("command -v ls", &[]),
+            ("git tag", &["/r/tag", "/r"]),
+            ("git remote get-url origin", &["/r/remote", "/r/get-url", "/r/origin", "/r"]),
         ];
         for (line, files) in cases {
-            let files = files.iter().map(PathBuf::from).collect();
-            assert_eq!(read(line), Some(files), "{line}");
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            assert_eq!(read(line).map(|reading| reading.files), Some(files), "{line}");
         }
         for line in [
             "git tag -l v",
@@ -429,39 +275,81 @@ mod tests {
             "git reflog",
             "git reflog show x",
             "git stash list",
+            "git --no-pager log",
+            "git status $x",
+            // In the fence it changes nothing, whatever it is told to.
+            "sort -o x a",
+            "uniq a b",
+            "ls -*",
+            "ls $x",
         ] {
             assert!(read(line).is_some(), "{line}");
         }
     }
 
     #[test]
-    fn what_may_do_more_than_read_is_not() {
+    fn what_surely_writes_is_not_reading() {
         for line in [
             "hostname x",
-            "uniq a b",
-            "ls -*",
-            "ls $x",
-            "sort -o x a",
-            "sort -- -o x",
+            "command ls",
             "find a -delete",
+            "git diff --output=x",
+            "git $x",
             "git tag v1",
             "git tag -n v1",
             "git tag -d v1",
             "git branch x",
+            "git branch $x",
             "git branch -a x",
             "git branch -D x",
-            "git branch -D --list x",
             "git remote add x",
-            "git remote -x",
-            "git remote -x get-url",
             "git reflog expire",
             "git stash",
             "git worktree add x",
         ] {
             assert_eq!(read(line), None, "{line}");
         }
-        // Too many letters to look at every end of them.
-        let letters = |count: usize| read(&format!("ls -{}", "l".repeat(count)));
-        assert!(letters(199).is_some() && letters(200).is_none());
+    }
+
+    #[test]
+    fn without_a_fence_only_plain_words_are_allowed() {
+        for line in [
+            "ls -la a",
+            "tail -n 5 a",
+            "cut -d: -f1 a",
+            "grep -rn x a",
+            "date +%s",
+            "export A=b",
+            "cat -- -x",
+        ] {
+            assert!(is_plain(line), "{line}");
+        }
+        for line in [
+            "ls -aL",
+            "ls --dereference",
+            "grep -nf x a",
+            "grep -R x",
+            "grep --file=x a",
+            "wc --files0-from=x",
+            "test -v x",
+            "date -s x",
+            "date 1",
+            "export -f x",
+            "cat $x",
+            "cat *",
+            "sort a",
+            "rg x",
+            "git status",
+        ] {
+            assert!(!is_plain(line), "{line}");
+        }
+        let only_prints = |line: &str| read(line).is_some_and(|reading| reading.only_prints);
+        assert_eq!(["echo $x", "printf x", "test x", "cat a"].map(only_prints), [true, false, false, false]);
+        // What an option or an operand can make write.
+        let is_sure = |line: &str| read(line).is_some_and(|reading| reading.is_sure);
+        assert_eq!(
+            ["echo $x", "git log", "cat $x", "sort a", "uniq a"].map(is_sure),
+            [true, true, true, false, false]
+        );
     }
 }

@@ -4,10 +4,13 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{command_pattern::CommandPattern, path::PathPattern};
 
 /// One rule, without its effect.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Rule {
     text: String,
     pub(crate) covers: Covers,
@@ -25,17 +28,20 @@ pub(crate) enum Covers {
     Read(PathPattern),
     /// `Edit(…)` or `Write(…)`: both tools.
     Edit(PathPattern),
-    /// `WebFetch(domain:…)`
-    Domain(Domain),
+    /// `WebFetch(domain:…)`: a host, `*.` and a host for those below it, or `*`.
+    Domain(String),
     /// `mcp__server` and `mcp__server__tool`, with `*` in them.
     Mcp(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Domain {
-    Any,
-    Exactly(String),
-    Below(String),
+impl Covers {
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Self::Read(_))
+    }
+
+    pub(crate) fn is_edit(&self) -> bool {
+        matches!(self, Self::Edit(_))
+    }
 }
 
 /// A rule that cannot be understood.
@@ -64,6 +70,20 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl From<Rule> for String {
+    fn from(rule: Rule) -> Self {
+        rule.text
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = RuleError;
+
+    fn try_from(text: String) -> Result<Self, RuleError> {
+        text.parse()
     }
 }
 
@@ -133,10 +153,10 @@ fn covers(text: &str) -> Result<Covers, RuleError> {
         "Bash" => CommandPattern::new(inner).map(Covers::Command).map_err(|(at, problem)| {
             error(start + at, problem, "the words of one command, with `*`", "Bash(git log *)")
         }),
-        "Read" => path(inner)
+        "Read" => PathPattern::new(inner.trim())
             .map(Covers::Read)
             .map_err(|why| error(start, "this is no path pattern", &why, "Read(~/notes/**)")),
-        "Edit" | "Write" => path(inner)
+        "Edit" | "Write" => PathPattern::new(inner.trim())
             .map(Covers::Edit)
             .map_err(|why| error(start, "this is no path pattern", &why, "Edit(src/**)")),
         "WebFetch" => domain(inner).map(Covers::Domain).ok_or_else(|| {
@@ -157,33 +177,14 @@ fn covers(text: &str) -> Result<Covers, RuleError> {
     }
 }
 
-fn path(inner: &str) -> Result<PathPattern, String> {
-    PathPattern::new(inner.trim())
+fn domain(inner: &str) -> Option<String> {
+    let host = plain_host(inner.trim().strip_prefix("domain:")?.trim());
+    let name = host.strip_prefix("*.").unwrap_or(&host);
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    (host == "*" || (!name.is_empty() && name.chars().all(fits))).then_some(host)
 }
 
-fn domain(inner: &str) -> Option<Domain> {
-    let host = inner.trim().strip_prefix("domain:")?.trim().trim_end_matches('.').to_ascii_lowercase();
-    let name = |host: &str| {
-        !host.is_empty()
-            && host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']'))
-    };
-    if host == "*" {
-        return Some(Domain::Any);
-    }
-    match host.strip_prefix("*.") {
-        Some(below) if name(below) => Some(Domain::Below(below.to_owned())),
-        None if name(&host) => Some(Domain::Exactly(host)),
-        _ => None,
-    }
-}
-
-impl Domain {
-    pub(crate) fn matches(&self, host: &str) -> bool {
-        let host = host.trim_end_matches('.').to_ascii_lowercase();
-        match self {
-            Self::Any => true,
-            Self::Exactly(name) => host == *name,
-            Self::Below(name) => host.strip_suffix(name.as_str()).is_some_and(|before| before.ends_with('.')),
-        }
-    }
+/// A host as it is compared.
+pub(crate) fn plain_host(host: &str) -> String {
+    host.trim_end_matches('.').to_ascii_lowercase()
 }

@@ -75,14 +75,6 @@ impl Verdict {
         self
     }
 
-    fn strictness(&self) -> u8 {
-        match self {
-            Self::Allow { .. } => 0,
-            Self::Ask { .. } => 1,
-            Self::Deny { .. } => 2,
-        }
-    }
-
     /// The stricter of the two. Two questions become one that suggests both rules.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -102,13 +94,8 @@ impl Verdict {
                 let (rule, why) = if rule.is_none() && more.is_some() { (more, other) } else { (rule, why) };
                 Self::Allow { rule, why, fence: fence.narrower(second) }
             }
-            (mine, other) => {
-                if other.strictness() > mine.strictness() {
-                    other
-                } else {
-                    mine
-                }
-            }
+            (deny @ Self::Deny { .. }, _) | (_, deny @ Self::Deny { .. }) => deny,
+            (ask @ Self::Ask { .. }, _) | (_, ask @ Self::Ask { .. }) => ask,
         }
     }
 }

@@ -66,31 +66,28 @@ fn open_after_here_document(line: &str) -> bool {
 
 /// Deepest bracket nesting, quotes ignored: too high a count only makes the answer stricter.
 fn bracket_depth(line: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for c in line.chars() {
-        match c {
-            '(' | '{' | '[' => depth += 1,
-            ')' | '}' | ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
+    deepest(line.chars().map(|c| match c {
+        '(' | '{' | '[' => 1,
+        ')' | '}' | ']' => -1,
+        _ => 0,
+    }))
 }
 
 fn compound_depth(line: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for word in line.split(|c: char| c.is_ascii_whitespace() || ";&|()".contains(c)) {
-        match word {
-            "if" | "for" | "while" | "until" | "case" | "select" | "function" | "coproc" | "time" => {
-                depth += 1
-            }
-            "fi" | "done" | "esac" => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
+    let words = line.split(|c: char| c.is_ascii_whitespace() || ";&|()".contains(c));
+    deepest(words.map(|word| match word {
+        "if" | "for" | "while" | "until" | "case" | "select" | "function" | "coproc" | "time" => 1,
+        "fi" | "done" | "esac" => -1,
+        _ => 0,
+    }))
+}
+
+fn deepest(steps: impl Iterator<Item = isize>) -> usize {
+    let depths = steps.scan(0_usize, |depth, step| {
+        *depth = depth.saturating_add_signed(step);
+        Some(*depth)
+    });
+    depths.max().unwrap_or(0)
 }
 
 #[cfg(test)]

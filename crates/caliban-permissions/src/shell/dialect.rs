@@ -32,12 +32,8 @@ impl Dialect {
 
     /// Whether this shell reads the line as the parser does.
     pub(super) fn check(self, line: &str) -> Result<(), &'static str> {
-        const OTHERWISE: &str = "sh reads it otherwise than bash";
-        match self {
-            Self::Bash => Ok(()),
-            Self::Posix if plain(line) => Ok(()),
-            Self::Posix => Err(OTHERWISE),
-        }
+        let is_same = self == Self::Bash || plain(line);
+        if is_same { Ok(()) } else { Err("sh reads it otherwise than bash") }
     }
 }
 

@@ -22,7 +22,7 @@ mod bounds;
 pub(crate) mod dialect;
 mod variables;
 pub(crate) mod word;
-mod wrappers;
+pub(crate) mod wrappers;
 
 use self::{
     dialect::Dialect,
@@ -38,24 +38,21 @@ pub(crate) struct Analysis {
     pub(crate) files: Vec<FileUse>,
     /// Why the two lists may be incomplete.
     pub(crate) doubts: Vec<String>,
-    /// Whether variables are set that some program may act on.
-    pub(crate) variables: bool,
-    /// Whether any are set, but for those that only change output.
+    /// Whether variables are set, but for those that only change output.
     pub(crate) assigns: bool,
 }
 
 impl Analysis {
-    /// The same for all that it contains.
-    pub(crate) fn sets_variables(&self) -> bool {
-        let inside =
-            |run: &ParsedCommand| run.inner.as_ref().is_some_and(|inner| inner.analysis.sets_variables());
-        self.variables || self.runs.iter().any(inside)
-    }
-
-    /// The same for all that it contains.
-    pub(crate) fn assigns(&self) -> bool {
-        let inside = |run: &ParsedCommand| run.inner.as_ref().is_some_and(|inner| inner.analysis.assigns());
-        self.assigns || self.runs.iter().any(inside)
+    /// It, and all that its wrappers run.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Self> {
+        let mut found = vec![self];
+        let mut at = 0;
+        while let Some(part) = found.get(at) {
+            let inner = part.runs.iter().filter_map(|run| run.inner.as_ref()).map(|inner| &inner.analysis);
+            found.extend(inner.collect::<Vec<_>>());
+            at += 1;
+        }
+        found.into_iter()
     }
 }
 
@@ -102,24 +99,12 @@ pub(crate) enum FileUse {
     Write(PathBuf),
 }
 
-/// Builtins that take a word for a variable's name or for arithmetic, and expand what is in its brackets.
-const EVALUATING: &[&str] = &[
-    "let",
-    "read",
-    "printf",
-    "unset",
-    "test",
-    "[",
-    "declare",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "mapfile",
-    "readarray",
-    "getopts",
-    "wait",
-];
+/// Builtins that set the variables that they are given.
+const DECLARING: &[&str] = &["declare", "typeset", "local", "export", "readonly"];
+
+/// Builtins that take a word for a variable's name or for arithmetic, and expand what is in its brackets, besides those.
+const EVALUATING: &[&str] =
+    &["let", "read", "printf", "unset", "test", "[", "mapfile", "readarray", "getopts", "wait"];
 
 /// Substitutions and `sh -c` inside each other.
 const MAX_LEVELS: usize = 6;
@@ -180,21 +165,18 @@ impl Walk<'_> {
         }
     }
 
-    /// A line in a shell of its own: what it does to the directory ends with it.
-    fn nested_line(&mut self, line: &str) {
+    /// What runs in a shell of its own: what it does to the directory ends with it.
+    fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
         let before = self.directories.clone();
-        self.level += 1;
-        self.line(line);
-        self.level -= 1;
+        walk(self);
         self.directories = before;
     }
 
     fn list(&mut self, list: &CompoundList) {
         for CompoundListItem(and_or, separator) in &list.0 {
-            let before = self.directories.clone();
-            self.and_or(and_or);
-            if matches!(separator, SeparatorOperator::Async) {
-                self.directories = before;
+            match separator {
+                SeparatorOperator::Async => self.apart(|walk| walk.and_or(and_or)),
+                SeparatorOperator::Sequence => self.and_or(and_or),
             }
         }
     }
@@ -208,45 +190,20 @@ impl Walk<'_> {
         for next in &list.additional {
             let (AndOr::And(pipeline) | AndOr::Or(pipeline)) = next;
             sure &= matches!(next, AndOr::And(_));
-            ends = self.union(ends);
+            ends = either(self.directories.clone(), ends);
             if !sure {
                 self.directories = ends.clone();
             }
             self.pipeline(pipeline);
             sure &= !pipeline.bang;
         }
-        self.widen(ends);
-    }
-
-    fn union(&mut self, others: Option<Vec<PathBuf>>) -> Option<Vec<PathBuf>> {
-        let here = self.directories.clone();
-        self.widen(others);
-        std::mem::replace(&mut self.directories, here)
-    }
-
-    fn widen(&mut self, others: Option<Vec<PathBuf>>) {
-        let (Some(mine), Some(others)) = (&mut self.directories, others) else {
-            self.directories = None;
-            return;
-        };
-        for other in others {
-            if !mine.contains(&other) {
-                mine.push(other);
-            }
-        }
-        if mine.len() > MAX_DIRECTORIES {
-            self.directories = None;
-        }
+        self.directories = either(self.directories.take(), ends);
     }
 
     fn pipeline(&mut self, pipeline: &Pipeline) {
-        let before = self.directories.clone();
-        for command in &pipeline.seq {
-            self.command(command);
-            if pipeline.seq.len() > 1 {
-                // Each one runs in a shell of its own.
-                self.directories = before.clone();
-            }
+        match pipeline.seq.as_slice() {
+            [command] => self.command(command),
+            several => several.iter().for_each(|command| self.apart(|walk| walk.command(command))),
         }
     }
 
@@ -280,7 +237,7 @@ impl Walk<'_> {
                 }
             }
             CompoundCommand::BraceGroup(group) => self.list(&group.list),
-            CompoundCommand::Subshell(subshell) => self.subshell(&subshell.list),
+            CompoundCommand::Subshell(subshell) => self.apart(|walk| walk.list(&subshell.list)),
             CompoundCommand::ForClause(clause) => {
                 self.assigned(&clause.variable_name);
                 clause.values.iter().flatten().for_each(|word| {
@@ -296,7 +253,7 @@ impl Walk<'_> {
                     });
                     let before = self.directories.clone();
                     case.cmd.iter().for_each(|list| self.list(list));
-                    self.widen(before);
+                    self.directories = either(self.directories.take(), before);
                 }
             }
             CompoundCommand::IfClause(clause) => {
@@ -312,17 +269,9 @@ impl Walk<'_> {
             }
             CompoundCommand::Coprocess(coprocess) => {
                 self.doubt("a coprocess sets variables");
-                let before = self.directories.clone();
-                self.command(&coprocess.body);
-                self.directories = before;
+                self.apart(|walk| walk.command(&coprocess.body));
             }
         }
-    }
-
-    fn subshell(&mut self, list: &CompoundList) {
-        let before = self.directories.clone();
-        self.list(list);
-        self.directories = before;
     }
 
     /// A second round starts where the first one ended.
@@ -364,15 +313,12 @@ impl Walk<'_> {
                 ) {
                     self.doubt("arithmetic with variables can run commands");
                 }
-                if matches!(predicate, B::StringMatchesRegex | B::StringContainsSubstring) {
-                    // A regular expression is not a word: parentheses stand in it unquoted.
-                    if right.value.contains(['$', '`']) {
-                        self.doubt("a regular expression with substitutions");
-                    }
-                    self.word(left);
-                } else {
-                    self.word(left);
+                self.word(left);
+                if !matches!(predicate, B::StringMatchesRegex | B::StringContainsSubstring) {
                     self.word(right);
+                } else if right.value.contains(['$', '`']) {
+                    // It is not a word: parentheses stand in it unquoted.
+                    self.doubt("a regular expression with substitutions");
                 }
             }
         }
@@ -423,7 +369,7 @@ impl Walk<'_> {
                 }
             },
             Item::ProcessSubstitution(_, subshell) => {
-                self.subshell(&subshell.list);
+                self.apart(|walk| walk.list(&subshell.list));
                 words.push(Word::Computed("<(…)".to_owned()));
             }
         }
@@ -461,16 +407,14 @@ impl Walk<'_> {
         }
         let influence = variables::influence(name);
         self.found.assigns |= influence != Influence::None;
-        match influence {
-            Influence::None | Influence::Own => {}
-            Influence::Some => self.found.variables = true,
-            Influence::Strong => self.doubt(format!("setting {name} changes what runs")),
+        if influence == Influence::Strong {
+            self.doubt(format!("setting {name} changes what runs"));
         }
     }
 
     /// `export A=b` and its kin. Only bash, and only behind the bare name, keeps what it computes in one word.
     fn declared(&mut self, words: &[Word], written: WrittenName) {
-        if !matches!(words[0].literal(), Some("export" | "declare" | "typeset" | "readonly" | "local")) {
+        if !words[0].literal().is_some_and(|name| DECLARING.contains(&name)) {
             return;
         }
         let together = written == WrittenName::Bare && self.dialect == Dialect::Bash;
@@ -493,7 +437,7 @@ impl Walk<'_> {
             IoRedirect::File(_, kind, target) => match target {
                 Target::Filename(word) => self.file(word, kind),
                 Target::Fd(_) => {}
-                Target::ProcessSubstitution(_, subshell) => self.subshell(&subshell.list),
+                Target::ProcessSubstitution(_, subshell) => self.apart(|walk| walk.list(&subshell.list)),
                 Target::Duplicate(word) => match self.word(word) {
                     Some(Word::Literal(text)) if is_descriptor(&text) => {}
                     _ => self.file(word, kind),
@@ -553,7 +497,9 @@ impl Walk<'_> {
     fn scanned(&mut self, text: &str, context: QuoteContext) -> Option<Word> {
         match scan(text, context, self.home) {
             Ok(scanned) => {
-                scanned.commands.iter().for_each(|line| self.nested_line(line));
+                self.level += 1;
+                scanned.commands.iter().for_each(|line| self.apart(|walk| walk.line(line)));
+                self.level -= 1;
                 Some(scanned.word)
             }
             Err(why) => {
@@ -572,23 +518,20 @@ impl Walk<'_> {
             self.doubt("the name of a command is known only when it runs");
         }
         self.declared(&words, written);
-        if words[0].literal().is_some_and(|name| EVALUATING.contains(&name))
-            && words[1..]
-                .iter()
-                .filter_map(Word::literal)
-                .any(|text| text.contains("$(") || text.contains('`'))
+        let evaluates = |name: &str| EVALUATING.contains(&name) || DECLARING.contains(&name);
+        let has_command = |text: &str| text.contains("$(") || text.contains('`');
+        if words[0].literal().is_some_and(evaluates)
+            && words[1..].iter().filter_map(Word::literal).any(has_command)
         {
             self.doubt("arithmetic with variables can run commands");
         }
         let inner = wrappers::unwrap(&words).map(|wrapped| {
             let mut walk = Walk {
-                home: self.home,
                 dialect: wrapped.dialect.unwrap_or(self.dialect),
-                ascii: self.ascii,
                 level: self.level + 1,
-                count: self.count,
                 directories: self.directories.clone(),
                 found: Analysis::default(),
+                ..*self
             };
             for name in &wrapped.assigned {
                 walk.assigned(name);
@@ -627,6 +570,17 @@ impl Walk<'_> {
             *directory = normalise(&directory.join(target));
         }
     }
+}
+
+/// The directories to which one of two ways may have led; none when they are too many, or not known.
+fn either(one: Option<Vec<PathBuf>>, other: Option<Vec<PathBuf>>) -> Option<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for path in one?.into_iter().chain(other?) {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    (all.len() <= MAX_DIRECTORIES).then_some(all)
 }
 
 /// `1`, `-`, `2-`: not a file.
@@ -699,6 +653,17 @@ mod tests {
         ] {
             assert_eq!(last_runs_in(line), wanted, "{line}");
         }
+    }
+
+    #[test]
+    fn so_many_directories_are_followed() {
+        let chain =
+            |count: usize| (1..count).map(|number| format!("cd /d{number}; ")).collect::<String>() + "ls";
+        assert_eq!(last_runs_in(&chain(MAX_DIRECTORIES)).map(|all| all.len()), Some(MAX_DIRECTORIES));
+        assert_eq!(last_runs_in(&chain(MAX_DIRECTORIES + 1)), None);
+        let both = Some(vec![PathBuf::from("/r/a"), "/r".into()]);
+        assert_eq!(last_runs_in("cd a || true; ls"), both);
+        assert_eq!(last_runs_in("case x in a) cd a;; esac; ls"), both);
     }
 
     #[test]

@@ -5,9 +5,7 @@
 pub(crate) enum Influence {
     /// Output and logging only.
     None,
-    /// A variable of the script itself: it means something only to a program that was told of it (a makefile).
-    Own,
-    /// Some program may act on it: commands that need no rule otherwise need one now.
+    /// Some program may act on it: a rule that names one command exactly does not mean it so.
     Some,
     /// It changes which programs run.
     Strong,
@@ -22,10 +20,6 @@ pub(crate) fn influence(name: &str) -> Influence {
         || STRONG_ENDS.iter().any(|end| upper.ends_with(end))
     {
         Influence::Strong
-    } else if name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !name.starts_with('_')
-    {
-        Influence::Own
     } else {
         Influence::Some
     }
@@ -64,31 +58,21 @@ const STRONG: &[&str] = &[
     "RUSTFLAGS",
     "RUSTDOC",
     "CARGO_HOME",
-    "CARGO_ENCODED_RUSTFLAGS",
     "CC",
     "CXX",
     "CPP",
     "LD",
     "AR",
     "MAKEFLAGS",
-    "LESSOPEN",
-    "LESSCLOSE",
-    "LESS",
     "PYTHONSTARTUP",
     "PYTHONHOME",
-    "PERL5OPT",
-    "PERL5LIB",
-    "PERL5DB",
     "RUBYOPT",
     "RUBYLIB",
-    "NODE_OPTIONS",
     "NODE_PATH",
     "XDG_CONFIG_HOME",
     "RIPGREP_CONFIG_PATH",
-    "GREP_OPTIONS",
     "GCONV_PATH",
     "HOSTALIASES",
-    "TAR_OPTIONS",
     "UNZIP",
     // Numbers to bash: what is assigned is arithmetic, and can hold a command.
     "RANDOM",
@@ -112,8 +96,6 @@ const STRONG: &[&str] = &[
     "PIPESTATUS",
     "OLDPWD",
     "PWD",
-    "TEXTDOMAIN",
-    "TEXTDOMAINDIR",
     "LANGUAGE",
     "NLSPATH",
     "LOCPATH",
@@ -126,6 +108,9 @@ const STRONG_STARTS: &[&str] = &[
     // Where the Bash tool is told what came of a command.
     "__CALIBAN",
     "COMP_",
+    "TEXTDOMAIN",
+    "LESS",
+    "PERL5",
     "READLINE_",
     "GIT_",
     "NPM_CONFIG",
@@ -160,8 +145,8 @@ mod tests {
     fn what_a_variable_can_do_is_told_by_its_name() {
         for (name, wanted) in [
             ("CI", Influence::None),
-            ("a1_b", Influence::Own),
-            ("files", Influence::Own),
+            ("a1_b", Influence::Some),
+            ("files", Influence::Some),
             ("_a", Influence::Some),
             ("FOO", Influence::Some),
             ("aB", Influence::Some),

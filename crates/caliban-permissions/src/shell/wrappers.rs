@@ -24,6 +24,12 @@ pub(super) struct Wrapped {
     pub(super) dialect: Option<Dialect>,
 }
 
+impl Wrapped {
+    fn new(trust: WrapperTrust, runs: Vec<What>) -> Self {
+        Self { trust, runs, assigned: Vec::new(), dialect: None }
+    }
+}
+
 const UNKNOWN_OPTION: &str = "a wrapper with an option that is not known";
 const COMPUTED: &str = "what a wrapper runs is known only when it runs";
 
@@ -33,24 +39,23 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
     // Only a bare name is surely the program that is meant.
     let known = if base == name { WrapperTrust::Transparent } else { WrapperTrust::Opaque };
     let rest = &words[1..];
-    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new(), dialect: None });
+    let wrapped = |trust, runs| Some(Wrapped::new(trust, runs));
+    let transparent =
+        |flags: &[&str], valued: &[&str], skip| wrapped(known, after_options(rest, flags, valued, skip));
     match base {
         "env" => Some(env(rest, known)),
         "command" => match rest.first().and_then(Word::literal) {
             Some("-v" | "-V") | None if rest.first().is_none_or(|word| word.literal().is_some()) => None,
-            _ => wrapped(known, after_options(rest, &["-p"], &[], 0)),
+            _ => transparent(&["-p"], &[], 0),
         },
-        "builtin" => wrapped(known, after_options(rest, &[], &[], 0)),
-        "nohup" => wrapped(known, after_options(rest, &[], &[], 0)),
-        "time" => wrapped(known, after_options(rest, &["-p", "-v", "--verbose"], &[], 0)),
-        "nice" => wrapped(known, after_options(rest, &[], &["-n", "--adjustment"], 0)),
-        "ionice" => wrapped(known, after_options(rest, &["-t"], &["-c", "-n"], 0)),
-        "stdbuf" => {
-            wrapped(known, after_options(rest, &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0))
-        }
+        "builtin" | "nohup" => transparent(&[], &[], 0),
+        "time" => transparent(&["-p", "-v", "--verbose"], &[], 0),
+        "nice" => transparent(&[], &["-n", "--adjustment"], 0),
+        "ionice" => transparent(&["-t"], &["-c", "-n"], 0),
+        "stdbuf" => transparent(&[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
         "timeout" => {
             let flags = ["-v", "-f", "-p", "--foreground", "--preserve-status", "--verbose"];
-            wrapped(known, after_options(rest, &flags, &["-k", "-s", "--kill-after", "--signal"], 1))
+            transparent(&flags, &["-k", "-s", "--kill-after", "--signal"], 1)
         }
         "xargs" => {
             let flags = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit"];
@@ -89,13 +94,15 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
         "bash" => shell(rest, known, Dialect::Bash),
         "sh" | "dash" | "ash" => shell(rest, known, Dialect::Posix),
         // They read too much otherwise.
-        "zsh" | "ksh" | "mksh" | "yash" | "fish" | "csh" | "tcsh" => {
-            shell(rest, WrapperTrust::Opaque, Dialect::Bash)
-        }
+        name if SHELLS.contains(&name) => shell(rest, WrapperTrust::Opaque, Dialect::Bash),
         "find" | "fd" | "fdfind" => find(rest),
         _ => None,
     }
 }
+
+/// By their names alone; each may be given a line or a script.
+pub(crate) const SHELLS: &[&str] =
+    &["bash", "sh", "dash", "ash", "rbash", "zsh", "ksh", "mksh", "yash", "fish", "csh", "tcsh"];
 
 /// Programs that run what stands somewhere behind their name, and add something to it.
 const RUNNERS: &[&str] = &[
@@ -306,12 +313,7 @@ fn find(words: &[Word]) -> Option<Wrapped> {
         }
     }
     // `find` itself is never transparent: where it looks must be judged as well.
-    (!runs.is_empty()).then_some(Wrapped {
-        trust: WrapperTrust::Opaque,
-        runs,
-        assigned: Vec::new(),
-        dialect: None,
-    })
+    (!runs.is_empty()).then(|| Wrapped::new(WrapperTrust::Opaque, runs))
 }
 
 #[cfg(test)]

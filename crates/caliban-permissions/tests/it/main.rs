@@ -5,6 +5,7 @@
 mod bypasses;
 mod commands;
 mod differential;
+mod fences;
 mod held;
 mod junk;
 mod meaning;

@@ -1,0 +1,208 @@
+//! Where a fence holds, nothing is guessed about the words of a reading command; where none does, only plain words pass.
+
+use caliban_core::fence::Profile;
+use caliban_permissions::{Fencing, Mode, Verdict};
+
+use crate::place::{Place, short};
+
+/// The fence of a line, or none of it is allowed.
+#[track_caller]
+fn check(mode: Mode, fencing: Fencing, rules: &[&str], table: &[(&str, Option<Profile>)]) {
+    let place = Place::new();
+    let mut policy = place.policy(mode, rules);
+    policy.fencing = fencing;
+    for (line, expected) in table {
+        let found = match policy.decide("Bash", &[place.command(line)]) {
+            Verdict::Allow { fence, .. } => Some(fence),
+            Verdict::Ask { .. } | Verdict::Deny { .. } => None,
+        };
+        assert_eq!(found, *expected, "{mode} {fencing:?}: {line}");
+    }
+}
+
+#[test]
+fn in_the_read_fence_a_reading_command_may_have_any_words() {
+    let lines = [
+        "for f in src/*.rs; do head -3 \"$f\"; done",
+        "cat \"$x\"",
+        "git status \"$x\"",
+        "FOO=1 sort --parallel=2 notes.txt",
+        "ls | xargs wc -l",
+        "find . -name '*.rs' -exec grep -l main {} +",
+        "cd \"$x\" && ls",
+        "cut -d/ -f1 notes.txt",
+        "[ \"$x\" = y ] && ls",
+        "sort -o sorted notes.txt",
+        "rg --pre=./x main",
+    ];
+    for mode in [Mode::Default, Mode::Plan] {
+        check(mode, Fencing::Holds, &[], &lines.map(|line| (line, Some(Profile::Read))));
+    }
+    // A person who is asked gets more done than a command that fails.
+    let writing = [
+        "find . -name x -delete",
+        "find . -exec rm {} +",
+        "git branch new",
+        "git tag v1",
+        "git diff --output=x",
+        "hostname x",
+    ];
+    check(Mode::Default, Fencing::Holds, &[], &writing.map(|line| (line, None)));
+}
+
+#[test]
+fn in_the_edit_fence_runs_what_may_write() {
+    check(
+        Mode::AcceptEdits,
+        Fencing::Holds,
+        &[],
+        &[
+            ("sort -o sorted notes.txt", Some(Profile::Edit)),
+            ("uniq notes.txt other", Some(Profile::Edit)),
+            ("sort notes.txt", Some(Profile::Edit)),
+            ("rg main", Some(Profile::Read)),
+            // It may be one of the agent's temporary files, which only this fence has.
+            ("cat \"$x\"", Some(Profile::Edit)),
+            ("for f in /tmp/*.log; do tail \"$f\"; done", Some(Profile::Edit)),
+            ("cd \"$x\"; ls", Some(Profile::Edit)),
+            ("git log \"$x\"", Some(Profile::Read)),
+            // There the repository's configuration has no effect.
+            ("git status", Some(Profile::Read)),
+            ("git diff --output=x", None),
+        ],
+    );
+}
+
+/// Seen: with accepted edits `make; rg --pre=./x main` ran without a fence, because a rule named `make`.
+#[test]
+fn beside_a_command_that_a_rule_names_only_plain_ones_leave_the_fence() {
+    let rules = ["Bash(make *)"];
+    let plain = [
+        "make | tail -n 20",
+        "make 2>&1 | grep -E 'error|warning' | head -5",
+        "make; echo \"ended with $?\"",
+        "make || exit 1",
+        "n=3; make -j$n; ls",
+        "for i in 1 2; do make; cat notes.txt; done",
+        "make; date -u +%s",
+        "make | tail --lines=3",
+        "make; wc -l src/*.rs",
+    ];
+    for mode in [Mode::Default, Mode::AcceptEdits] {
+        check(mode, Fencing::Holds, &rules, &plain.map(|line| (line, Some(Profile::None))));
+    }
+    let other = [
+        "make; rg --pre=./x main",
+        "make; git diff --stat",
+        "make | sort -u",
+        "make; cat \"$x\"",
+        "make; grep --file=x notes.txt",
+        "make; ls --color=never",
+        "make; printf -v PATH x",
+        "make; [ $x ]",
+    ];
+    check(Mode::Default, Fencing::Holds, &rules, &other.map(|line| (line, None)));
+    check(Mode::AcceptEdits, Fencing::Holds, &rules, &other.map(|line| (line, Some(Profile::Edit))));
+}
+
+#[test]
+fn without_a_fence_only_plain_words_pass_unasked() {
+    let plain = [
+        "ls -la src",
+        "cat notes.txt | grep -n x | head -5",
+        "cd src && ls",
+        "tail --lines=3 notes.txt",
+        "timeout 5 ls",
+        "export A=b",
+        "date +%s",
+        "[ -f notes.txt ] && cat notes.txt",
+    ];
+    check(Mode::Default, Fencing::Missing, &[], &plain.map(|line| (line, Some(Profile::None))));
+    let other = [
+        "x=1; ls",
+        "for f in a b; do cat notes.txt; done",
+        "export A=b; ls",
+        "echo $x",
+        "ls --color=never",
+        "grep --include=x main src",
+        "cat *.txt",
+        "cut -d/ -f1 notes.txt",
+        "cd",
+        "exit 1",
+        "sort notes.txt",
+        "git status",
+        "rg main",
+    ];
+    check(Mode::Default, Fencing::Missing, &[], &other.map(|line| (line, None)));
+}
+
+#[test]
+fn always_to_what_runs_others_allows_these_words_alone() {
+    let place = Place::new();
+    let mut policy = place.policy(Mode::Default, &[]);
+    policy.fencing = Fencing::Missing;
+    for (line, rule) in [
+        ("valgrind ./x", "Bash(valgrind ./x)"),
+        ("command -v ls", "Bash(command -v ls)"),
+        ("rbash x.sh", "Bash(rbash x.sh)"),
+        ("find . -delete", "Bash(find . -delete)"),
+        ("time make", "Bash(make *)"),
+    ] {
+        let Verdict::Ask { suggestions, .. } = policy.decide("Bash", &[place.command(line)]) else {
+            panic!("{line}")
+        };
+        assert_eq!(suggestions, [rule], "{line}");
+    }
+}
+
+#[test]
+fn a_restricted_shell_hides_no_line() {
+    let place = Place::new();
+    let policy = place.policy(Mode::Unattended, &["deny Bash(git push *)"]);
+    assert_eq!(short(&policy.decide("Bash", &[place.command("rbash -c 'git push'")])), "deny");
+}
+
+/// In a tree that a rule is about, a hidden directory that is named is looked through, too.
+#[test]
+fn a_named_tree_is_looked_through_whatever_its_name_is() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.at(".hidden/deep")).unwrap();
+    std::fs::write(place.at(".hidden/deep/secret.pem"), "").unwrap();
+    let policy = place.policy(Mode::Unattended, &["deny Read(*.pem)"]);
+    for (line, expected) in
+        [("rg x .hidden", "ask"), ("rg x", "allow"), ("grep -r --regexp=x .hidden", "ask")]
+    {
+        assert_eq!(short(&policy.decide("Bash", &[place.command(line)])), expected, "{line}");
+    }
+}
+
+#[test]
+fn an_agent_in_its_own_worktree_has_the_edit_fence_in_the_default_mode() {
+    let place = Place::new();
+    let decided = |mode: Mode| {
+        let mut policy = place.policy(mode, &[]);
+        policy.worktree = Some(place.at("src"));
+        policy.decide("Bash", &[place.command("touch x")])
+    };
+    assert!(matches!(decided(Mode::Default), Verdict::Allow { fence: Profile::Edit, .. }));
+    assert_eq!(short(&decided(Mode::Plan)), "deny");
+    assert!(matches!(decided(Mode::Unattended), Verdict::Allow { fence: Profile::None, .. }));
+}
+
+#[test]
+fn a_denied_name_of_two_letters_is_found_in_a_computed_word() {
+    let place = Place::new();
+    let policy = place.policy(Mode::Unattended, &["deny Read(id)"]);
+    for (line, expected) in [("cat $x/id", "deny"), ("cat $x/ids", "ask"), ("echo $x", "allow")] {
+        assert_eq!(short(&policy.decide("Bash", &[place.command(line)])), expected, "{line}");
+    }
+}
+
+/// In the edit fence the system can be read, but not what a rule asks about.
+#[test]
+fn what_a_rule_asks_about_is_asked_about_in_the_edit_fence() {
+    let rules = ["ask Read(//etc/hosts)"];
+    let table =
+        [("cat /etc/hosts", None), ("cat /etc/passwd", Some(Profile::Edit)), ("cat ~/notes/a.md", None)];
+    check(Mode::AcceptEdits, Fencing::Holds, &rules, &table);
+}
