@@ -361,7 +361,7 @@ impl SessionHost {
     }
 
     fn begin(&self, turn: NextWork) -> Result<(), Unavailable> {
-        self.0.jobs.send(RunnerJob::Turn(turn)).map_err(|_| Unavailable::Closed)
+        self.0.jobs.send(RunnerJob::Turn(Box::new(turn))).map_err(|_| Unavailable::Closed)
     }
 
     /// Who said the prompt whose record ends at this place in the feed.

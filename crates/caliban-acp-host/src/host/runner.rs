@@ -32,7 +32,7 @@ pub(super) struct HostShared {
 
 /// What the runner is told to do.
 pub(super) enum RunnerJob {
-    Turn(NextWork),
+    Turn(Box<NextWork>),
     Compact {
         cancel: CancellationToken,
         done: oneshot::Sender<Result<(), Outcome>>,
@@ -155,7 +155,7 @@ pub(super) async fn run(
     let shared = gone.0.clone();
     while let Some(job) = jobs.recv().await {
         let mut next = match job {
-            RunnerJob::Turn(turn) => turn,
+            RunnerJob::Turn(turn) => *turn,
             RunnerJob::Compact { cancel, done } => {
                 let result = agent.compact(&cancel).await;
                 let next = shared.rest(cancel.is_cancelled());
