@@ -131,10 +131,7 @@ async fn stop(wanted: &[&DetachedRecord], jobs: &Path, json: bool, out: &mut dyn
         match failure {
             // The others are ended all the same.
             Some(why) => {
-                let failure = Failure::new(format!("{} could not be ended: {why}", record.id));
-                if let Some(earlier) = failed.replace(failure) {
-                    earlier.show();
-                }
+                Failure::new(format!("{} could not be ended: {why}", record.id)).keep_in(&mut failed);
             }
             None if json => {}
             None if was == DetachedState::Ended => writeln!(out, "{} had ended already", record.id)?,

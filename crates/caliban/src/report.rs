@@ -88,6 +88,13 @@ impl Failure {
         self
     }
 
+    /// Keeps it as the last of several; the one before is shown.
+    pub(crate) fn keep_in(self, last: &mut Option<Self>) {
+        if let Some(earlier) = last.replace(self) {
+            earlier.show();
+        }
+    }
+
     /// Shows it on stderr. A stderr that is gone cannot be told about it.
     pub(crate) fn show(&self) {
         if self.code == Code::Done {

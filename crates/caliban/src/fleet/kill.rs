@@ -34,11 +34,7 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
                 rows.push(row);
             }
             // The others are ended all the same.
-            Err(error) => {
-                if let Some(earlier) = failed.replace(Failure::from(error)) {
-                    earlier.show();
-                }
-            }
+            Err(error) => Failure::from(error).keep_in(&mut failed),
         }
     }
     if args.json {

@@ -49,11 +49,7 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
                 }
                 gone.push(removed);
             }
-            Err(error) => {
-                if let Some(earlier) = failed.replace(Failure::from(error)) {
-                    earlier.show();
-                }
-            }
+            Err(error) => Failure::from(error).keep_in(&mut failed),
         }
     }
     if args.json {
