@@ -305,7 +305,6 @@ impl Repo {
     }
 
     /// Puts everything into a worktree that git has recorded, and records that it is whole.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one making, used here and by its second try")]
     async fn fill(
         &self,
         request: &CreateRequest,
