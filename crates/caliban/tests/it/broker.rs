@@ -82,8 +82,8 @@ impl World {
 
     fn records(&self, id: &str) -> Vec<Value> {
         let dir = std::path::PathBuf::from(self.fleet.row(id)["dir"].as_str().unwrap());
-        let text = self.fleet.place.env.read(dir.join("transcript.jsonl"));
-        // The last line may be on its way.
+        // An agent that has not begun has no transcript. The last line may be incomplete.
+        let text = std::fs::read_to_string(dir.join("transcript.jsonl")).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
