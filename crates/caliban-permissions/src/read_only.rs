@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_a_reading_command_reads_is_known() {
-        let cases: [(&str, &[&str]); 19] = [
+        let cases: [(&str, &[&str]); 21] = [
             ("hostname", &[]),
             ("cat a /b", &["/r/a", "/b"]),
             ("cat - /dev/null", &[]),
@@ -251,6 +251,8 @@ mod tests {
             ("grep x a", &["/r/a", "/r"]),
             ("grep -e x a", &["/r/x", "/r/a", "/r"]),
             ("grep -nfx a", &["/r/a", "/r"]),
+            ("grep - a", &["/r/a", "/r"]),
+            ("grep --regexp=x a", &["/r/a", "/r"]),
             ("grep --include=*.rs x a", &["/r/a", "/r"]),
             ("grep -- -x a", &["/r/a", "/r"]),
             ("find a b -name x", &["/r/a", "/r/b", "/r"]),

@@ -1,6 +1,6 @@
 //! Where a fence holds, nothing is guessed about the words of a reading command; where none does, only plain words pass.
 
-use caliban_core::fence::Profile;
+use caliban_core::{access::Access, fence::Profile};
 use caliban_permissions::{Fencing, Mode, Verdict};
 
 use crate::place::{Place, short};
@@ -205,4 +205,41 @@ fn what_a_rule_asks_about_is_asked_about_in_the_edit_fence() {
     let table =
         [("cat /etc/hosts", None), ("cat /etc/passwd", Some(Profile::Edit)), ("cat ~/notes/a.md", None)];
     check(Mode::AcceptEdits, Fencing::Holds, &rules, &table);
+}
+
+#[test]
+fn a_pattern_that_may_become_an_option_is_not_plain() {
+    let place = Place::new();
+    let mut policy = place.policy(Mode::Default, &[]);
+    policy.fencing = Fencing::Missing;
+    let said = |line: &str| short(&policy.decide("Bash", &[place.command(line)]));
+    assert_eq!(said("cat src/*.rs"), "allow");
+    std::fs::write(place.at("src/-x.rs"), "").unwrap();
+    assert_eq!(said("cat src/*.rs"), "ask");
+}
+
+#[test]
+fn nothing_is_asked_for_outside_without_a_person() {
+    let place = Place::new();
+    let said = |fencing: Fencing, line: &str| {
+        let mut policy = place.policy(Mode::AcceptEdits, &["Bash(make *)"]);
+        policy.fencing = fencing;
+        let (line, outside) = (line.to_owned(), Some("why".to_owned()));
+        short(&policy.decide("Bash", &[Access::Command { line, cwd: place.root.clone(), outside }]))
+    };
+    assert_eq!(
+        ["ls", "make | tail -3", "make"].map(|line| said(Fencing::Holds, line)),
+        ["ask", "ask", "allow"]
+    );
+    assert_eq!(said(Fencing::Missing, "ls"), "allow");
+}
+
+/// Git's own files are not looked through, unless a rule is about them.
+#[test]
+fn a_rule_about_a_git_directory_is_held() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.home.join(".git")).unwrap();
+    std::fs::write(place.home.join(".git/secret"), "").unwrap();
+    let held = place.policy(Mode::Default, &["deny Read(~/.git/sec*)"]).held(&place.root).unwrap();
+    assert_eq!(held.masks, [place.home.join(".git/secret")]);
 }
