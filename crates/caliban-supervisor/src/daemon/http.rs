@@ -421,7 +421,8 @@ fn judges_the_caller(verb: Verb) -> bool {
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
         Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History => false,
         Verb::Schedules => false,
-        schedules => decides_when_agents_start(schedules),
+        Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => true,
+        Verb::RunSchedule | Verb::ScheduleKeys => true,
     }
 }
 
