@@ -34,6 +34,26 @@ async fn many_messages_are_stored_together_and_each_has_its_own_answer() {
     assert_eq!(texts(&newest), ["c", "a"]);
 }
 
+/// More than one statement writes; senders and recipients are named by an id and by the beginning of one.
+#[tokio::test]
+async fn the_answers_to_a_large_group_are_what_is_stored() {
+    let mut world = World::new().await;
+    let one = world.register(world.session, "one").await;
+    let short = IdPrefix::parse(&one.short()).expect("prefix");
+    let message = |n: usize| {
+        let new = world.message(world.director, one, &n.to_string(), None);
+        if n % 2 == 0 { new } else { NewMessage { to: short.clone(), ..new } }
+    };
+    let all: Vec<NewMessage> = (0..75).map(message).collect();
+    let answers = world.broker.send_all(&all, at(2)).await.expect("store");
+    let answered: Vec<Task> = answers.into_iter().map(|answer| answer.expect("sent").task).collect();
+    let mut stored = world.broker.timeline(world.session, Of::Session, 100).await.expect("timeline");
+    stored.reverse();
+    assert_eq!(answered, stored);
+    let numbers: Vec<i64> = stored.iter().filter_map(|task| task.number).collect();
+    assert_eq!(numbers, (1..=75).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn the_timeline_shows_a_session_a_mailbox_or_a_sender() {
     let mut world = World::new().await;
