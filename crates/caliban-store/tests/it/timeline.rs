@@ -42,7 +42,7 @@ async fn the_answers_to_a_large_group_are_what_is_stored() {
     let short = IdPrefix::parse(&one.short()).expect("prefix");
     let message = |n: usize| {
         let new = world.message(world.director, one, &n.to_string(), None);
-        if n % 2 == 0 { new } else { NewMessage { to: short.clone(), ..new } }
+        if n.is_multiple_of(2) { new } else { NewMessage { to: short.clone(), ..new } }
     };
     let all: Vec<NewMessage> = (0..75).map(message).collect();
     let answers = world.broker.send_all(&all, at(2)).await.expect("store");
