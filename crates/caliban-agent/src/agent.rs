@@ -37,7 +37,7 @@ use crate::{
     conversation::Conversation,
     event::{Author, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION},
     feed::Feed,
-    fence::{Fences, OwnPlaces},
+    fence::{self, Fences, OwnPlaces},
     handle::Handle,
     hooks::{HookEvent, Hooks},
     last_writers::Writers,
@@ -213,9 +213,18 @@ impl Kit {
         });
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         let cwd = cwd.unwrap_or(self.workspace.root());
-        let tmp = self.directory.join(TMP);
-        let own = OwnPlaces { tmp: Some(&tmp), outputs: Some(self.workspace.output_dir()) };
-        self.fences.fence(profile, &policy, cwd, &own)
+        let (tmp, outputs) = (self.directory.join(TMP), self.workspace.output_dir().to_owned());
+        let judge = {
+            let (fences, policy, cwd) = (self.fences.clone(), policy.clone(), cwd.to_owned());
+            move || {
+                let own = OwnPlaces { tmp: Some(&tmp), outputs: Some(&outputs) };
+                fences.fence(profile, &policy, &cwd, &own)
+            }
+        };
+        let Some(fenced) = judge()? else { return Ok(None) };
+        fence::remember_roots(&policy, &self.directory)?;
+        let again = move || judge().and_then(|fenced| fenced.ok_or_else(|| "no fence".to_owned()));
+        Ok(Some(Fenced { again: Some(Arc::new(again)), ..fenced }))
     }
 
     pub(crate) fn stop_event(&self) -> HookEvent {
@@ -349,6 +358,7 @@ impl Agent {
         let (transcript, records) =
             Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
+        fence::recall_roots(&kit.policy.read().unwrap_or_else(PoisonError::into_inner), &kit.directory);
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
         past_spending::book(&conversation.spent(), &kit.purse, kit.billing);
         let mut worked_ms = transcript::worked_ms(&records);

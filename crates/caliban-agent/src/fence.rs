@@ -7,15 +7,20 @@ mod absent_places;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
+use caliban_contract::records;
 use caliban_core::{fence::Profile, names::Slug};
-use caliban_fence::{Access, Around, ByteText, Fence, Fenced, Hosts, Network, PrivateAddresses, Proxy};
-use caliban_permissions::{Fencing, Policy};
-use caliban_worktrees::{GitEnvironment, GitOptions, PrivateGit, Repo};
+use caliban_fence::{
+    Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, PrivateAddresses, ProgramFence,
+    Proxy,
+};
+use caliban_permissions::{FenceDuties, Fencing, Policy};
+use caliban_rooted::{Below, Identity, Look, Root, Roots};
+use caliban_worktrees::{FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +28,9 @@ use absent_places::Unmade;
 
 /// Where commands that run note which protected places they found absent, in the agent's directory.
 const UNMADE: &str = "unmade";
+
+/// Which directories the agent's roots are, in the agent's directory.
+const ROOTS: &str = "roots.json";
 
 /// Whether commands are fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +85,10 @@ pub struct Fences {
     pub helper: PathBuf,
     /// The private gits of worktrees, once a command needed one; none where there can be none.
     pub gits: Mutex<BTreeMap<PathBuf, Option<Arc<PrivateGit>>>>,
+    /// Git directories elsewhere, of directories that a command was fenced in.
+    pub found: Mutex<BTreeMap<PathBuf, Option<Arc<FoundGit>>>>,
+    /// Git directories that a person has accepted although they do not say whose they are.
+    pub accepted_git: Vec<(PathBuf, Identity)>,
 }
 
 /// Directories of an agent's own that its commands find.
@@ -203,6 +215,8 @@ impl Fences {
             env: Vec::new(),
             helper,
             gits: Mutex::default(),
+            found: Mutex::default(),
+            accepted_git: Vec::new(),
         }
     }
 
@@ -264,6 +278,9 @@ impl Fences {
 
     /// The fence of a command in this directory; none for one that runs as the user. An error, in words, means that the
     /// command must not run.
+    ///
+    /// It is made of what the session knows: roots that were found before the first command, places beneath them as they are
+    /// judged now, and tools where no agent can write.
     pub fn fence(
         &self,
         profile: Profile,
@@ -271,8 +288,34 @@ impl Fences {
         cwd: &Path,
         own_places: &OwnPlaces<'_>,
     ) -> Result<Option<Fenced>, String> {
-        if profile == Profile::None {
-            return Ok(None);
+        match profile {
+            Profile::None => Ok(None),
+            Profile::Open => self.open_fence(policy).map(Some),
+            Profile::Edit | Profile::Read => self.own_fence(profile, policy, cwd, own_places).map(Some),
+        }
+    }
+
+    /// Everything but what rules keep away.
+    fn open_fence(&self, policy: &Policy) -> Result<Fenced, String> {
+        let mut fence = Fence::new(Profile::Open, &policy.home);
+        fence.masks.clear();
+        fence.network = Network::On;
+        hold(&mut fence, &policy.held_by_rules()?);
+        Ok(Fenced { fence, around: Vec::new(), again: None })
+    }
+
+    fn own_fence(
+        &self,
+        profile: Profile,
+        policy: &Policy,
+        cwd: &Path,
+        own_places: &OwnPlaces<'_>,
+    ) -> Result<Fenced, String> {
+        if policy.root.parent().is_none() {
+            return Err(
+                "the project is /, and no fence can show all of the machine (hint: start in a directory)"
+                    .to_owned(),
+            );
         }
         let journal = own_places.tmp.map(|tmp| tmp.with_file_name(UNMADE));
         // Before the policy looks what is there: what a killed command made is not the user's.
@@ -280,62 +323,85 @@ impl Fences {
             Some(journal) if profile == Profile::Edit => absent_places::put_left_aside(journal),
             _ => Vec::new(),
         };
-        let held = policy.held(cwd)?;
         let mut fence = Fence::new(profile, &policy.home);
         fence.network = self.network()?;
-        self.tools(&mut fence, &policy.home);
-        let own = policy.worktree.as_ref().unwrap_or(&policy.root);
-        for place in [&policy.root].into_iter().chain(&policy.read_dirs) {
-            fence.show_if_there(place, Access::ReadOnly);
-        }
-        for place in git_places(&policy.root).into_iter().chain(git_places(own)) {
-            fence.show_if_there(&place, Access::ReadOnly);
-        }
         let access = if profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
-        fence.show(own, access);
-        if let Some(outputs) = own_places.outputs {
-            fence.show_if_there(outputs, Access::ReadOnly);
+        let own = policy.worktree.as_ref().unwrap_or(&policy.root);
+        let mut shown = Shown { fence: &mut fence, roots: &policy.roots };
+        shown.directory(&policy.root, Access::ReadOnly)?;
+        for place in policy.read_dirs.iter().map(PathBuf::as_path).chain(own_places.outputs) {
+            shown.directory_if_there(place, Access::ReadOnly)?;
         }
+        let gits = [&policy.root, own].map(|top| self.git_of(policy, top));
+        for place in gits.iter().flatten().flat_map(|git| git.places()) {
+            shown.fence.show(place, Access::ReadOnly);
+        }
+        shown.directory(own, access)?;
         for place in &policy.extra_dirs {
-            fence.show_if_there(place, access);
+            shown.directory_if_there(place, access)?;
         }
+        self.tools(&mut fence, &policy.home);
+        let held = policy.held(cwd)?;
+        hold(&mut fence, &FenceDuties { fixed: Vec::new(), ..held.clone() });
         let mut around: Vec<Arc<dyn Around>> = Vec::new();
         around.extend(self.git(policy).map(|git| git.around()));
         if profile == Profile::Edit {
             if let Some(tmp) = own_places.tmp {
-                fs::create_dir_all(tmp).map_err(|error| format!("{}: {error}", tmp.display()))?;
-                fence.tmp = Some(tmp.into());
+                let words = |error: io::Error| format!("{}: {error}", tmp.display());
+                fs::create_dir_all(tmp).map_err(words)?;
+                fence.show_at(&*policy.roots.pin(tmp).map_err(words)?, Path::new("/tmp"), Access::ReadWrite);
             }
             fence
                 .variables
                 .extend(CACHES.iter().map(|(name, place)| (ByteText::from(*name), ByteText::from(*place))));
             for place in &held.fixed {
-                fence.show_if_there(place, Access::ReadOnly);
+                fence.hold(&place.path, place.identity, Hold::ReadOnly);
             }
             around.push(Arc::new(Unmade::new(held.absent, journal, left)));
-        } else if let Some(store) = git_store(own) {
+        } else if let Some(store) = git_store(policy, own, gits[1].as_deref()) {
             let git = caliban_worktrees::git_that_reads(&store);
             let texts = |(name, value): (&str, &str)| (ByteText::from(name), ByteText::from(value));
             fence.git = git.settings.into_iter().map(texts).collect();
             fence.variables.push(texts(git.attributes));
         }
-        for mask in &held.masks {
-            fence.mask(mask);
-        }
         // In the home directory they are not there anyway, and the outputs that are shown lie in one of them.
         let is_shown = |path: &&PathBuf| fence.binds.iter().any(|bind| path.starts_with(bind.target.path()));
-        for hidden in self.hidden.iter().filter(is_shown).cloned().collect::<Vec<_>>() {
-            fence.mask(&hidden);
+        let hidden: Vec<PathBuf> = self.hidden.iter().filter(is_shown).cloned().collect();
+        let secrets = SECRETS.iter().map(|secret| policy.home.join(secret));
+        for path in hidden.into_iter().chain(secrets) {
+            match policy.roots.judge(&path) {
+                Some(place) => fence.hold(&place.path, place.identity, Hold::Hidden),
+                None => fence.mask(&path),
+            }
         }
-        for secret in SECRETS {
-            fence.mask(&policy.home.join(secret));
-        }
-        Ok(Some(Fenced { fence, around }))
+        Ok(Fenced { fence, around, again: None })
     }
 
-    /// The fence of a program of the user's own (a hook, an MCP server, a setup command) that runs in this directory.
-    pub fn program(&self, profile: Profile, policy: &Policy, cwd: &Path) -> Result<Option<Fence>, String> {
-        Ok(self.fence(profile, policy, cwd, &OwnPlaces::default())?.map(|fenced| fenced.fence))
+    /// The git directories of a directory, when they are somewhere else: found once, before the first command.
+    fn git_of(&self, policy: &Policy, top: &Path) -> Option<Arc<FoundGit>> {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || {
+            let top = policy.roots.pin(top).ok()?;
+            let is_accepted =
+                |path: &Path, identity| self.accepted_git.contains(&(path.to_owned(), identity));
+            match caliban_worktrees::git_file(&top, &is_accepted) {
+                GitFile::Found(found) => Some(Arc::new(found)),
+                GitFile::None | GitFile::Doubtful(_) => None,
+            }
+        };
+        known.entry(top.to_owned()).or_insert_with(find).clone()
+    }
+
+    /// The fence of programs of the user's own (a hook, an MCP server, a setup command) that run in this directory; none for
+    /// those that run as the user.
+    pub fn program(self: &Arc<Self>, profile: Profile, policy: &Policy, cwd: &Path) -> Option<ProgramFence> {
+        let (fences, policy, cwd) = (self.clone(), policy.clone(), cwd.to_owned());
+        (profile != Profile::None).then(|| {
+            ProgramFence::new(move || {
+                let fenced = fences.fence(profile, &policy, &cwd, &OwnPlaces::default())?;
+                fenced.map(|fenced| fenced.fence).ok_or_else(|| "no fence".to_owned())
+            })
+        })
     }
 
     fn network(&self) -> Result<Network, String> {
@@ -351,9 +417,21 @@ impl Fences {
         })
     }
 
+    /// Tools lie where no agent can write; they are looked up for each command, because some are installed meanwhile.
     fn tools(&self, fence: &mut Fence, home: &Path) {
+        let writable = |bind: &&Bind| bind.access == Access::ReadWrite;
+        let writable: Vec<PathBuf> =
+            fence.binds.iter().filter(writable).map(|bind| bind.source.path().to_owned()).collect();
+        let mut show = |place: &Path| {
+            if let Some(root) = Root::pin_outside(place, &writable) {
+                fence.show_if_there(&root, Access::ReadOnly);
+                if root.path() != place {
+                    fence.links.push((place.into(), root.path().into()));
+                }
+            }
+        };
         for place in TOOLS {
-            fence.show_if_there(&home.join(place), Access::ReadOnly);
+            show(&home.join(place));
         }
         let value = |name: &str| self.env.iter().find(|(given, _)| given == name).map(|(_, value)| value);
         let named = TOOL_VARIABLES.iter().filter_map(|name| value(name)).map(PathBuf::from);
@@ -363,25 +441,68 @@ impl Fences {
             // A name of the whole machine or of the whole home directory says nothing about a tool.
             let is_small = place.parent().is_some() && !home.starts_with(&place);
             if place.is_absolute() && is_small && !in_system {
-                fence.show_if_there(&place, Access::ReadOnly);
+                show(&place);
             }
         }
     }
 }
 
-/// Git's store for this directory, if it is a repository's.
-fn git_store(top: &Path) -> Option<PathBuf> {
-    let own = top.join(".git");
-    if own.is_dir() { Some(own) } else { git_places(top).pop() }
+/// Writes down which directories the roots of an agent are, before its first command in a fence: whoever resumes it compares.
+pub(crate) fn remember_roots(policy: &Policy, directory: &Path) -> Result<(), String> {
+    if directory.join(ROOTS).exists() {
+        return Ok(());
+    }
+    let paths = [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs);
+    let paths: Vec<&Path> = paths.map(PathBuf::as_path).collect();
+    let boot = caliban_process::boot_id().unwrap_or_default();
+    records::write(directory, ROOTS, &policy.roots.record(&paths, &boot))
+        .map_err(|error| format!("{}: {error}", directory.join(ROOTS).display()))
 }
 
-/// Where git keeps what belongs to this directory, when that is somewhere else.
-fn git_places(top: &Path) -> Vec<PathBuf> {
-    let pointer = |file: &Path, prefix: &str| {
-        let text = fs::read_to_string(file).ok()?;
-        Some(file.parent()?.join(text.trim_end().strip_prefix(prefix)?))
-    };
-    let Some(own) = pointer(&top.join(".git"), "gitdir: ") else { return Vec::new() };
-    let common = pointer(&own.join("commondir"), "").and_then(|common| common.canonicalize().ok());
-    [Some(own), common].into_iter().flatten().collect()
+/// Takes over what an earlier process of this agent wrote down.
+pub(crate) fn recall_roots(policy: &Policy, directory: &Path) {
+    let boot = caliban_process::boot_id().unwrap_or_default();
+    if let Some(record) = records::read(directory, ROOTS) {
+        policy.roots.recall(&record, &boot);
+    }
+}
+
+/// Roots on their way into a fence.
+struct Shown<'a> {
+    fence: &'a mut Fence,
+    roots: &'a Roots,
+}
+
+impl Shown<'_> {
+    /// Shows a directory where it really is, and by the name that the settings have for it.
+    fn directory(&mut self, path: &Path, access: Access) -> Result<(), String> {
+        let root = self.roots.in_place(path).map_err(|error| error.to_string())?;
+        self.fence.show(&root, access);
+        if root.path() != path {
+            self.fence.links.push((path.into(), root.path().into()));
+        }
+        Ok(())
+    }
+
+    fn directory_if_there(&mut self, path: &Path, access: Access) -> Result<(), String> {
+        if self.roots.has(path) || path.exists() { self.directory(path, access) } else { Ok(()) }
+    }
+}
+
+fn hold(fence: &mut Fence, held: &FenceDuties) {
+    for (places, hold) in [(&held.masks, Hold::Hidden), (&held.fixed, Hold::ReadOnly)] {
+        for place in places {
+            fence.hold(&place.path, place.identity, hold);
+        }
+    }
+}
+
+/// Git's store for this directory, if it is a repository's.
+fn git_store(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<PathBuf> {
+    let root = policy.roots.pin(top).ok()?;
+    let name = Below::new(".git").ok()?;
+    match root.look(&name) {
+        Ok(Look::Directory(_)) => Some(name.under(root.path())),
+        _ => found.map(|git| git.store().path().to_owned()),
+    }
 }

@@ -11,6 +11,8 @@ pub enum Profile {
     /// None: it runs as the user.
     #[default]
     None,
+    /// Everything is there but what rules keep away; for agents that are never asked.
+    Open,
     /// It can change what belongs to the work, and read the system.
     Edit,
     /// It can change nothing.
@@ -22,6 +24,7 @@ impl Profile {
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Open => "open",
             Self::Edit => "edit",
             Self::Read => "read",
         }

@@ -1,7 +1,7 @@
 //! What is done right before a fenced command starts and right after nothing of it is left.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -24,7 +24,12 @@ pub struct Fenced {
     pub fence: Fence,
     /// In this order before the command, in the other order after it.
     pub around: Vec<Arc<dyn Around>>,
+    /// Makes it anew, when something was not what had been judged; none where nobody judges again.
+    pub again: Option<Rejudge>,
 }
+
+/// Judges again what a fence shows and holds.
+pub type Rejudge = Arc<dyn Fn() -> Result<Fenced, String> + Send + Sync>;
 
 impl Fenced {
     /// Takes all steps before the command. When one fails, those before it are taken back.
@@ -46,6 +51,36 @@ impl fmt::Debug for Fenced {
         f.debug_tuple("Fenced").field(&self.fence).finish()
     }
 }
+
+/// The fence of a program of the user's own that may start at any time: it is judged when the program starts.
+#[derive(Clone)]
+pub struct ProgramFence(Arc<dyn Fn() -> Result<Fence, String> + Send + Sync>);
+
+impl ProgramFence {
+    /// Judged by this.
+    pub fn new(judge: impl Fn() -> Result<Fence, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(judge))
+    }
+
+    /// The fence for a program that starts now.
+    pub fn judge(&self) -> io::Result<Fence> {
+        (self.0)().map_err(io::Error::other)
+    }
+}
+
+impl fmt::Debug for ProgramFence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgramFence")
+    }
+}
+
+impl PartialEq for ProgramFence {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ProgramFence {}
 
 /// The steps that have to be finished when a command has ended.
 pub struct Steps {

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use caliban_core::fence::Profile;
+use caliban_rooted::{ByteText, Identity, Root};
 use serde::{Deserialize, Serialize};
 
-use crate::{byte_text::ByteText, witness::Witness};
+use crate::witness::Witness;
 
 /// Directories of the system that every fenced program can read. What is not here and not among the [`Bind`]s is absent.
 pub const SYSTEM: [&str; 11] =
@@ -32,12 +33,16 @@ pub struct Fence {
     pub home: ByteText,
     /// What is there besides the system, and where. A later one covers an earlier one of the same place.
     pub binds: Vec<Bind>,
-    /// Files and directories that are there without their content.
+    /// Other names of what is shown: a link at the first path that leads to the second one.
+    #[serde(default)]
+    pub links: Vec<(ByteText, ByteText)>,
+    /// Places in what can be changed that are held as they were judged.
+    #[serde(default)]
+    pub held: Vec<HeldPlace>,
+    /// Files and directories without their content, by name: where no agent can write. What is not there needs no mask.
     pub masks: Vec<ByteText>,
     /// What the network is.
     pub network: Network,
-    /// The directory that is `/tmp`; one that ends with the command when absent.
-    pub tmp: Option<ByteText>,
     /// Settings of git that hold in it, over those of the repository.
     #[serde(default)]
     pub git: Vec<(ByteText, ByteText)>,
@@ -53,14 +58,38 @@ pub struct Fence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bind {
-    /// What is shown.
+    /// What is shown: a path without links.
     pub source: ByteText,
+    /// What was judged. Something else in its place is not shown: the fence is not put up.
+    pub identity: Identity,
     /// Where.
     pub target: ByteText,
     /// Whether it can be changed.
     pub access: Access,
     /// Whether the fence holds without it, when it is not there.
     pub optional: bool,
+}
+
+/// A place in a directory that is shown. It cannot be renamed, nor can a directory on the way to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldPlace {
+    /// Where: a path in the fence, without links.
+    pub target: ByteText,
+    /// What was judged there. When something else is there the fence is not put up.
+    pub identity: Identity,
+    /// What the program can do with it.
+    pub hold: Hold,
+}
+
+/// What a program can do with a place that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// Read it.
+    ReadOnly,
+    /// See that it is there.
+    Hidden,
 }
 
 /// Whether what is shown can be changed.
@@ -92,26 +121,42 @@ impl Fence {
             profile,
             home: home.into().into(),
             binds: Vec::new(),
+            links: Vec::new(),
+            held: Vec::new(),
             masks: SYSTEM_MASKS.iter().map(|path| ByteText::from(*path)).collect(),
             network: Network::Off,
-            tmp: None,
             git: Vec::new(),
             variables: Vec::new(),
             witness: None,
         }
     }
 
-    /// Shows a file or directory where it is. It has to be there.
-    pub fn show(&mut self, path: &Path, access: Access) {
-        self.binds.push(Bind { source: path.into(), target: path.into(), access, optional: false });
+    /// Shows a root where it is.
+    pub fn show(&mut self, root: &Root, access: Access) {
+        self.show_at(root, root.path(), access);
     }
 
-    /// Shows it if it is there when the command starts.
-    pub fn show_if_there(&mut self, path: &Path, access: Access) {
-        self.binds.push(Bind { source: path.into(), target: path.into(), access, optional: true });
+    /// Shows a root somewhere else.
+    pub fn show_at(&mut self, root: &Root, target: &Path, access: Access) {
+        self.bind(root, target, access, false);
     }
 
-    /// Takes the content of a file or directory away.
+    /// Shows a root where it is, if it is still there when the command starts.
+    pub fn show_if_there(&mut self, root: &Root, access: Access) {
+        self.bind(root, root.path(), access, true);
+    }
+
+    fn bind(&mut self, root: &Root, target: &Path, access: Access, optional: bool) {
+        let (source, identity) = (root.path().into(), root.identity());
+        self.binds.push(Bind { source, identity, target: target.into(), access, optional });
+    }
+
+    /// Holds a place as it was judged.
+    pub fn hold(&mut self, target: &Path, identity: Identity, hold: Hold) {
+        self.held.push(HeldPlace { target: target.into(), identity, hold });
+    }
+
+    /// Takes the content of a file or directory away, where no agent can write.
     pub fn mask(&mut self, path: &Path) {
         self.masks.push(path.into());
     }

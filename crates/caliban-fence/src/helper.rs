@@ -13,7 +13,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     os::{
-        fd::{OwnedFd, RawFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::fs::MetadataExt,
     },
     panic::{AssertUnwindSafe, catch_unwind},
@@ -40,31 +40,52 @@ const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 /// The links of `/proc/self/task` in a process with one thread: itself, its parent, the thread.
 const ONE_THREAD: u64 = 3;
 
+/// How the words begin when something is not what was judged: whoever asked may judge again.
+pub(crate) const CHANGED: &str = "changed since it was judged: ";
+
 /// A step that failed, in words.
 pub(crate) type StepError = String;
 
 /// Runs the mode: call it first thing in `main`. The argument is the number of a descriptor that holds an [`FencedCommand`].
 pub fn fence_main(arguments: &[OsString]) -> ExitCode {
     let parent = rustix::process::getppid();
-    ExitCode::from(said(order(arguments).and_then(|order| run(&order, parent))))
+    ExitCode::from(said(order(arguments).and_then(|order| run(&order, parent, None))))
+}
+
+/// A process that puts a fence up and then ends as the program does.
+#[derive(Debug)]
+pub struct FenceChild {
+    /// The process.
+    pub pid: Pid,
+    changed: OwnedFd,
+}
+
+impl FenceChild {
+    /// Whether it ended because something was not what had been judged: nothing has run. No fenced program can say so.
+    pub fn is_changed(&self) -> bool {
+        let mut byte = [0];
+        rustix::io::ioctl_fionbio(&self.changed, true).is_ok()
+            && rustix::io::read(&self.changed, &mut byte) == Ok(1)
+    }
 }
 
 /// Carries an order out in a child of this process, which leads a group of its own and ends as the program does. The child
 /// has these streams. Only for a process with one thread and an empty environment; with more threads it is an error.
-pub fn fence_child(order: &FencedCommand, streams: [OwnedFd; 3]) -> io::Result<Pid> {
+pub fn fence_child(order: &FencedCommand, streams: [OwnedFd; 3]) -> io::Result<FenceChild> {
     if std::fs::metadata("/proc/self/task")?.nlink() != ONE_THREAD {
         return Err(io::Error::other("a process with several threads cannot fork a fence"));
     }
     let parent = rustix::process::getpid();
-    if let Some(child) = sys::fork()? {
+    let (changed, tell_changed) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    if let Some(pid) = sys::fork()? {
         // The child does the same; whoever is first, the group is there when this returns.
-        let _it_was_first = rustix::process::setpgid(Some(child), Some(child));
-        return Ok(child);
+        let _it_was_first = rustix::process::setpgid(Some(pid), Some(pid));
+        return Ok(FenceChild { pid, changed });
     }
     // No way leads back: the caller's values and frames are the parent's.
     let carried_out = catch_unwind(AssertUnwindSafe(|| {
         let begun = take_over(&streams).map_err(|error| format!("no streams: {error}"));
-        said(begun.and_then(|()| run(order, Some(parent))))
+        said(begun.and_then(|()| run(order, Some(parent), Some(tell_changed))))
     }));
     sys::leave(carried_out.unwrap_or(NOT_FENCED))
 }
@@ -91,15 +112,17 @@ fn said(carried_out: Result<u8, StepError>) -> u8 {
     })
 }
 
-fn run(order: &FencedCommand, parent: Option<Pid>) -> Result<u8, StepError> {
-    close_others(&order.descriptors)?;
+fn run(order: &FencedCommand, parent: Option<Pid>, tell_changed: Option<OwnedFd>) -> Result<u8, StepError> {
+    let kept: Vec<RawFd> =
+        order.descriptors.iter().copied().chain(tell_changed.as_ref().map(AsRawFd::as_raw_fd)).collect();
+    close_others(&kept)?;
     // The first line that comes back is why the program did not start; its end without one says that it did.
     let (reason, tell_reason) = pipe()?;
     let (ended, tell_ended) = pipe()?;
     let listener = namespaces(&order.fence.network)?;
     dies_with(parent)?;
     let Some(init) = sys::fork().map_err(|error| format!("no second process: {error}"))? else {
-        drop((reason, ended, listener));
+        drop((reason, ended, listener, tell_changed));
         return Ok(init::run(order, tell_reason, tell_ended));
     };
     drop((tell_reason, tell_ended));
@@ -110,8 +133,12 @@ fn run(order: &FencedCommand, parent: Option<Pid>) -> Result<u8, StepError> {
     let mut words = String::new();
     let _until_it_runs = File::from(reason).take(REASON_BYTES).read_to_string(&mut words);
     if !words.is_empty() {
+        if let Some(tell) = tell_changed.filter(|_| words.starts_with(CHANGED)) {
+            let _keeper_is_gone = rustix::io::write(&tell, &[1]);
+        }
         return Err(words);
     }
+    drop(tell_changed);
     silence()?;
     let mut said = Vec::new();
     match (listener, &order.fence.network) {

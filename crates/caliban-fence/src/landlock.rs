@@ -3,12 +3,14 @@
 //! It also holds what mounts cannot: abstract sockets and signals to processes outside, where the kernel can (ABI 6). Rules
 //! are inherited through mounts, so the limits within a writable directory are the mounts' alone.
 
-use std::path::Path;
+use std::{os::fd::OwnedFd, path::Path};
 
+use caliban_rooted::{Look, open_plain};
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
+use rustix::fs::{Mode, OFlags};
 
 use crate::{
     fence::{Access, Fence, Network, SYSTEM},
@@ -50,11 +52,26 @@ fn restrict(mut ruleset: landlock::RulesetCreated, abi: ABI, fence: &Fence) -> R
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
     let read = AccessFs::from_read(abi);
     let write = AccessFs::from_all(abi) & !devices;
-    let mut allow = |path: &Path, access: BitFlags<AccessFs>| -> Result<(), StepError> {
+    let mut allow_found = |path: &Path, file: OwnedFd, access: BitFlags<AccessFs>| -> Result<(), StepError> {
         let words = |error: &dyn std::fmt::Display| format!("Landlock, {}: {error}", path.display());
-        let Ok(file) = PathFd::new(path) else { return Ok(()) };
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(abi) };
+        let is_dir = matches!(Look::of(&file), Ok(Look::Directory(_)));
+        let access = if is_dir { access } else { access & AccessFs::from_file(abi) };
         (&mut ruleset).add_rule(PathBeneath::new(file, access)).map(drop).map_err(|error| words(&error))
+    };
+    // An agent may have put a link there meanwhile.
+    for bind in &fence.binds {
+        let access = if bind.access == Access::ReadOnly { read } else { write };
+        if let Ok(file) = open_plain(bind.target.path(), OFlags::PATH) {
+            allow_found(bind.target.path(), file, access)?;
+        }
+    }
+    let mut allow = |path: &Path, access: BitFlags<AccessFs>| match rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
+        Ok(file) => allow_found(path, file, access),
+        Err(_) => Ok(()),
     };
     // Names of what is shown; there are no others.
     allow(Path::new("/"), AccessFs::ReadDir.into())?;
@@ -65,9 +82,6 @@ fn restrict(mut ruleset: landlock::RulesetCreated, abi: ABI, fence: &Fence) -> R
         allow(Path::new(place), write)?;
     }
     allow(fence.home.path(), write)?;
-    for bind in &fence.binds {
-        allow(bind.target.path(), if bind.access == Access::ReadOnly { read } else { write })?;
-    }
     let status = ruleset.restrict_self().map_err(|error| format!("Landlock: {error}"))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),

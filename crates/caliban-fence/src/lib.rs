@@ -28,23 +28,22 @@ mod sys;
 mod system_calls;
 
 mod around;
-mod byte_text;
 mod fence;
 mod probe;
 mod proxy;
 mod remedy;
 mod witness;
 
-pub use around::{Around, Fenced, Steps};
-pub use byte_text::ByteText;
-pub use fence::{Access, Bind, Fence, FencedCommand, Network, SYSTEM, SYSTEM_MASKS};
-pub use helper::{fence_child, fence_main};
+pub use around::{Around, Fenced, ProgramFence, Rejudge, Steps};
+pub use caliban_rooted::ByteText;
+pub use fence::{Access, Bind, Fence, FencedCommand, HeldPlace, Hold, Network, SYSTEM, SYSTEM_MASKS};
+pub use helper::{FenceChild, fence_child, fence_main};
 pub use loopback::PROXY_PORT;
 pub use own_process::{hide_environment, hide_memory};
 pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
 pub use remedy::remedy;
-pub use witness::{SeenPlaces, Witness};
+pub use witness::{EmptyPlace, SeenPlaces, Witness};
 
 /// The exit code when the fence could not be put up, or the program not started in it.
 pub const NOT_FENCED: u8 = 125;

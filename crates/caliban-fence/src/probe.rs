@@ -9,10 +9,10 @@ use std::{
 
 use caliban_contract::modes;
 use caliban_core::fence::Profile;
+use caliban_rooted::ByteText;
 
 use crate::{
     REFUSAL,
-    byte_text::ByteText,
     fence::{Fence, FencedCommand},
 };
 

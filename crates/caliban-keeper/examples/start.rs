@@ -22,8 +22,13 @@ fn main() -> ExitCode {
     (launch.program, launch.arguments) = ("true".into(), Vec::new());
     launch.fence = project.map(|project| {
         let mut fence = Fence::new(Profile::Edit, "/home/nobody");
-        fence.show(&project, Access::ReadWrite);
-        fence.show_if_there(&project.join(".git"), Access::ReadOnly);
+        for (place, access) in
+            [(project.clone(), Access::ReadWrite), (project.join(".git"), Access::ReadOnly)]
+        {
+            if let Ok(root) = caliban_rooted::Root::pin(&place) {
+                fence.show(&root, access);
+            }
+        }
         fence
     });
     let ended = launch.encode().and_then(|launch| {

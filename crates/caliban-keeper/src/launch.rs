@@ -259,7 +259,8 @@ mod tests {
         let joined = Launch { streams: Streams::Joined, ..launch };
         assert_eq!(through(&joined), joined);
         let mut fence = Fence::new(caliban_core::fence::Profile::Edit, "/home/\u{e4}");
-        fence.show(Path::new(OsStr::from_bytes(b"/w\xff\n")), caliban_fence::Access::ReadWrite);
+        let root = caliban_rooted::Root::pin(Path::new("/usr")).unwrap();
+        fence.show_at(&root, Path::new(OsStr::from_bytes(b"/w\xff\n")), caliban_fence::Access::ReadWrite);
         let fenced = Launch { fence: Some(fence), ..joined };
         assert_eq!(through(&fenced), fenced);
         // Nobody starts it without its fence.

@@ -21,6 +21,7 @@ use caliban_contract::{
     modes,
     process_mark::{self, AgentMark},
 };
+use caliban_fence::FenceChild;
 use caliban_process::{Keepers, Patience};
 use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
 use tokio::{
@@ -107,6 +108,8 @@ struct BegunCommand {
     /// Told when all that the command showed on its terminal is passed on.
     shown: Option<oneshot::Receiver<()>>,
     oom_count: Option<OomCount>,
+    /// The process that puts the fence up, where there is one.
+    fence: Option<FenceChild>,
 }
 
 impl BegunCommand {
@@ -122,7 +125,7 @@ impl BegunCommand {
         let (cwd, shell_cwd) = rustix::pipe::pipe()?;
         rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
         let terminal = if launch.streams == Streams::Terminal { Some(Terminal::open()?) } else { None };
-        let main = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
+        let (main, fence) = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
         let shown = terminal.map(|terminal| terminal.serve(main)).transpose()?;
         let oom_count = OomCount::here();
         // By the environment that the command was given, whatever it makes of it.
@@ -130,12 +133,13 @@ impl BegunCommand {
             LaunchEnvironment::Exactly(variables) => Keepers::of_environment(variables),
             LaunchEnvironment::Inherit => None,
         };
-        Ok(Self { launch, tree: subreaper.keep(main, spared, None), stops, cwd, shown, oom_count })
+        let tree = subreaper.keep(main, spared, None);
+        Ok(Self { launch, tree, stops, cwd, shown, oom_count, fence })
     }
 
     /// Waits for its end, and ends what is left of it.
     async fn keep(self) -> io::Result<Report> {
-        let Self { launch, mut tree, mut stops, cwd, shown, oom_count } = self;
+        let Self { launch, mut tree, mut stops, cwd, shown, oom_count, fence } = self;
         let stop = tokio::select! {
             biased;
             stop = stops.next() => Some(stop),
@@ -173,23 +177,31 @@ impl BegunCommand {
             cwd: last_cwd(&cwd),
             // A command that we stopped needs no other reason for its end.
             out_of_memory: oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose()),
+            is_changed: fence.is_some_and(|fence| fence.is_changed()),
         })
     }
 }
 
 /// Starts the command with its streams. In a fence it is a fork of ours, so there must be one thread until then.
-fn begin(launch: &Launch, shell_cwd: OwnedFd, terminal: Option<&Terminal>) -> io::Result<Pid> {
+fn begin(
+    launch: &Launch,
+    shell_cwd: OwnedFd,
+    terminal: Option<&Terminal>,
+) -> io::Result<(Pid, Option<FenceChild>)> {
     let is_shell = launch.streams.is_shell();
     let number = shell_cwd.as_raw_fd();
     let more = is_shell.then(|| number.to_string().into());
     let _for_the_shell_only = is_shell.then_some(shell_cwd);
     let (streams, input) = streams(launch, terminal)?;
     let main = match launch.order(more.clone(), is_shell.then_some(number).as_slice())? {
-        Some(order) => caliban_fence::fence_child(&order, streams)?,
+        Some(order) => {
+            let child = caliban_fence::fence_child(&order, streams)?;
+            (child.pid, Some(child))
+        }
         None => {
             let [stdin, stdout, stderr] = streams;
             let mut command = launch.command()?;
-            Pid::from_child(&command.args(more).stdin(stdin).stdout(stdout).stderr(stderr).spawn()?)
+            (Pid::from_child(&command.args(more).stdin(stdin).stdout(stdout).stderr(stderr).spawn()?), None)
         }
     };
     if let (Some(pipe), Streams::Apart { input }) = (input, &launch.streams) {

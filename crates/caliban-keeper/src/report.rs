@@ -19,6 +19,9 @@ pub struct Report {
     pub cwd: Option<Vec<u8>>,
     /// Where the kernel ended a process for want of memory meanwhile.
     pub out_of_memory: Option<ToldBy>,
+    /// Whether it never ran, because something in its fence was not what had been judged.
+    #[serde(default)]
+    pub is_changed: bool,
 }
 
 /// How the main process ended.
@@ -47,7 +50,15 @@ impl ExitOutcome {
 impl Report {
     /// A report of nothing but how the main process ended.
     pub(crate) fn bare(outcome: ExitOutcome) -> Self {
-        Self { outcome, left: 0, names: Vec::new(), stuck: 0, cwd: None, out_of_memory: None }
+        Self {
+            outcome,
+            left: 0,
+            names: Vec::new(),
+            stuck: 0,
+            cwd: None,
+            out_of_memory: None,
+            is_changed: false,
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -73,6 +84,7 @@ mod tests {
             stuck: 1,
             cwd: Some(b"/\xff".to_vec()),
             out_of_memory: Some(ToldBy::Group),
+            is_changed: true,
         };
         assert_eq!(Report::decode(&report.encode()), Some(report));
         assert_eq!(Report::decode(b"thread panicked"), None);

@@ -36,7 +36,7 @@ pub enum McpEndpoint {
         /// Its working directory.
         cwd: PathBuf,
         /// The fence that it runs in; none when it runs as the user.
-        fence: Option<Box<caliban_fence::Fence>>,
+        fence: Option<caliban_fence::ProgramFence>,
     },
     /// A URL that speaks the older way: a stream of events, and requests to an address that it names.
     Sse {

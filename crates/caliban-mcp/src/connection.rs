@@ -67,13 +67,15 @@ impl McpConnection {
         let heard = Arc::new(heard);
         let way = match endpoint {
             McpEndpoint::Stdio { helper, command, args, env, cwd, fence } => {
+                let starting = |source| McpError::Start { program: command.display().to_string(), source };
+                let fence = fence.as_ref().map(caliban_fence::ProgramFence::judge).transpose();
                 let launch = Launch {
                     program: command.clone(),
                     arguments: args.clone(),
                     directory: cwd.clone(),
                     environment: LaunchEnvironment::Exactly(env.clone()),
                     streams: Streams::Live,
-                    fence: fence.as_deref().cloned(),
+                    fence: fence.map_err(starting)?,
                 };
                 Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }

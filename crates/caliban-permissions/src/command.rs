@@ -54,7 +54,10 @@ impl Judge<'_> {
             verdict = line.analysis(&analysis);
         }
         // Only now: what is not plain beside a command that a rule names may need the edit fence.
-        let fence = line.fence(&analysis);
+        let fence = match line.fence(&analysis) {
+            Profile::None if holds && mode == Mode::Unattended && self.holds_files() => Profile::Open,
+            fence => fence,
+        };
         let verdict = verdict.unwrap_or_else(|| Verdict::allow("it runs nothing")).within(fence);
         match (verdict, outside.filter(|_| holds)) {
             (Verdict::Ask { why, suggestions }, Some(reason)) => {
@@ -64,6 +67,13 @@ impl Judge<'_> {
             }
             (verdict, _) => verdict,
         }
+    }
+}
+
+impl Judge<'_> {
+    /// Whether rules keep files from being read or changed.
+    fn holds_files(&self) -> bool {
+        self.forbidding().any(|rule| rule.rule.covers.is_read() || rule.rule.covers.is_edit())
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
-    fs::FileType,
-    os::unix::fs::MetadataExt,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use caliban_core::access::Access;
+use caliban_rooted::{Below, FileType, JudgedPlace, Look, Root, RootsError};
 
 use crate::{
     policy::{Judge, Policy, SourcedRule},
-    protected::protected_in,
+    protected::PROTECTED,
     rule::Covers,
 };
 
@@ -20,31 +20,60 @@ use crate::{
 pub(crate) const MOST: usize = 100_000;
 
 /// What a fence has to do for the rules.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct FenceDuties {
     /// Files and directories whose content must not be there.
-    pub masks: Vec<PathBuf>,
+    pub masks: Vec<JudgedPlace>,
     /// Files and directories that must not change.
-    pub fixed: Vec<PathBuf>,
+    pub fixed: Vec<JudgedPlace>,
     /// Protected places that are not there, or only as a link, and must not be made.
-    pub absent: Vec<PathBuf>,
+    pub absent: Vec<AbsentPlace>,
+}
+
+/// A protected place that is not there, or where there is a link on the way.
+#[derive(Debug, Clone)]
+pub struct AbsentPlace {
+    /// The directory that it is beneath.
+    pub root: Arc<Root>,
+    /// Its name there.
+    pub name: Below,
+    /// The part of the name that is a link, and what the link says.
+    pub link: Option<(Below, OsString)>,
 }
 
 impl Policy {
     /// What holds for a command in this directory. An error, in words, when it cannot be found out.
     pub fn held(&self, cwd: &Path) -> Result<FenceDuties, String> {
-        let judge = Judge::new(self);
-        let mut held = FenceDuties::default();
-        for directory in self.watched(cwd) {
-            for place in protected_in(&directory) {
-                let allowed = self.decide("Write", &[Access::Write(place.clone())]).is_allowed();
-                match place.symlink_metadata() {
-                    _ if allowed => {}
-                    Ok(found) if !found.is_symlink() => held.fixed.push(place),
-                    Ok(_) | Err(_) => held.absent.push(place),
+        let mut held = self.held_by_rules()?;
+        for (root, directory) in self.watched(cwd).map_err(|error| error.to_string())? {
+            for protected in PROTECTED {
+                let name = directory.join(protected).map_err(|error| error.to_string())?;
+                let path = name.under(root.path());
+                if self.decide("Write", &[Access::Write(path.clone())]).is_allowed() {
+                    continue;
+                }
+                match root.look(&name).map_err(|error| format!("{}: {error}", path.display()))? {
+                    Look::Nothing => held.absent.push(AbsentPlace { root: root.clone(), name, link: None }),
+                    Look::Link { at, to } => {
+                        // What it leads to in the same tree is what is run or trusted later.
+                        held.fixed.extend(
+                            self.roots.judge(&path).filter(|place| place.path.starts_with(root.path())),
+                        );
+                        held.absent.push(AbsentPlace { root: root.clone(), name, link: Some((at, to)) });
+                    }
+                    Look::Directory(identity) | Look::File { identity, .. } | Look::Special(identity) => {
+                        held.fixed.push(JudgedPlace { path, identity });
+                    }
                 }
             }
         }
+        Ok(held)
+    }
+
+    /// What rules about files hold in every fence. An error, in words, when it cannot be found out.
+    pub fn held_by_rules(&self) -> Result<FenceDuties, String> {
+        let judge = Judge::new(self);
+        let mut held = FenceDuties::default();
         let (reads, edits) = (judge.about_files(Covers::is_read), judge.about_files(Covers::is_edit));
         if reads.is_empty() && edits.is_empty() {
             return Ok(held);
@@ -58,53 +87,57 @@ impl Policy {
             )
         };
         let mut linked = BTreeSet::new();
-        walk(&starts, |path, kind| {
-            if is_about(&reads, path) {
-                if let Some(found) = kind.is_file().then(|| path.metadata().ok()).flatten()
-                    && found.nlink() > 1
-                {
-                    linked.insert((found.dev(), found.ino()));
+        walk(&starts, |found| {
+            let path = found.path();
+            if is_about(&reads, &path) {
+                if let Ok(Look::File { identity, links: 2.. }) = found.look() {
+                    linked.insert(identity);
                 }
-                held.masks.push(path.to_owned());
+                held.masks.extend(self.roots.judge(&path));
                 return Deeper::No;
             }
-            if is_about(&edits, path) {
-                held.fixed.push(path.to_owned());
+            if is_about(&edits, &path) {
+                held.fixed.extend(self.roots.judge(&path));
             }
             Deeper::Yes
         })
         .map_err(too_many)?;
         if !linked.is_empty() {
             // The same file by another name.
-            walk(&starts, |path, kind| {
-                let same = |found: std::fs::Metadata| linked.contains(&(found.dev(), found.ino()));
-                if kind.is_file() && path.metadata().is_ok_and(same) {
-                    held.masks.push(path.to_owned());
+            walk(&starts, |found| {
+                if found.kind == FileType::RegularFile
+                    && let Some(identity) = found.look().ok().and_then(|look| look.identity())
+                    && linked.contains(&identity)
+                {
+                    held.masks.push(JudgedPlace { path: found.path(), identity });
                 }
                 Deeper::Yes
             })
             .map_err(too_many)?;
-            held.masks.sort();
-            held.masks.dedup();
         }
+        held.masks.sort();
+        held.masks.dedup();
         Ok(held)
     }
 
     /// Where protected places are looked for: the directories between the tops of the work and the working directory.
-    fn watched(&self, cwd: &Path) -> Vec<PathBuf> {
+    fn watched(&self, cwd: &Path) -> Result<Vec<(Arc<Root>, Below)>, RootsError> {
         let own = self.worktree.as_ref().unwrap_or(&self.root);
-        let mut watched = Vec::new();
+        let mut watched = vec![];
         for top in [own].into_iter().chain(&self.extra_dirs) {
-            watched.push(top.clone());
-            let below = cwd.ancestors().take_while(|place| place.starts_with(top) && place != top);
-            watched.extend(below.map(Path::to_owned));
+            if top != own && !self.roots.has(top) && !top.exists() {
+                continue;
+            }
+            let root = self.roots.in_place(top)?;
+            let below = root.name_of(cwd).map(|name| name.steps()).unwrap_or_default();
+            watched.extend([Below::here()].into_iter().chain(below).map(|name| (root.clone(), name)));
         }
-        watched
+        Ok(watched)
     }
 }
 
 /// The trees in which files can be that the rules are about.
-fn starts<'a>(policy: &Policy, rules: impl Iterator<Item = &'a &'a SourcedRule>) -> Vec<PathBuf> {
+fn starts<'a>(policy: &Policy, rules: impl Iterator<Item = &'a &'a SourcedRule>) -> Vec<Arc<Root>> {
     let places = [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs);
     let mut starts: Vec<PathBuf> = places.chain(&policy.read_dirs).cloned().collect();
     for rule in rules {
@@ -118,11 +151,14 @@ fn starts<'a>(policy: &Policy, rules: impl Iterator<Item = &'a &'a SourcedRule>)
         let start = if fixed.exists() { Some(fixed.as_path()) } else { fixed.parent() };
         starts.extend(start.filter(|start| start.parent().is_some()).map(Path::to_owned));
     }
-    let all = starts.clone();
-    starts.retain(|start| !all.iter().any(|other| start != other && start.starts_with(other)));
-    starts.sort();
-    starts.dedup();
-    starts
+    let pinned: Vec<Arc<Root>> = starts.iter().filter_map(|start| policy.roots.pin(start).ok()).collect();
+    let is_outer = |root: &Arc<Root>| {
+        !pinned.iter().any(|other| other.path() != root.path() && root.path().starts_with(other.path()))
+    };
+    let mut outer: Vec<Arc<Root>> = pinned.iter().filter(|root| is_outer(root)).cloned().collect();
+    outer.sort_by(|a, b| a.path().cmp(b.path()));
+    outer.dedup_by(|a, b| a.path() == b.path());
+    outer
 }
 
 /// Whether a walk goes on below a directory.
@@ -137,34 +173,60 @@ pub(crate) enum Deeper {
 /// There are more names than [`MOST`].
 pub(crate) struct TooMany;
 
-/// Looks at these places and at all that is in them, but for what is in git's.
-pub(crate) fn walk(
-    starts: &[PathBuf],
-    mut look: impl FnMut(&Path, FileType) -> Deeper,
-) -> Result<(), TooMany> {
+/// Something that a walk came to.
+pub(crate) struct Found<'a> {
+    root: &'a Root,
+    name: Below,
+    pub(crate) kind: FileType,
+}
+
+impl Found<'_> {
+    /// Where it is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.name.under(self.root.path())
+    }
+
+    /// Whether the walk began here.
+    pub(crate) fn is_start(&self) -> bool {
+        self.name.is_here()
+    }
+
+    fn look(&self) -> std::io::Result<Look> {
+        self.root.look(&self.name)
+    }
+}
+
+/// Looks at these places and at all that is in them, but for what is in git's. No link is followed.
+pub(crate) fn walk(starts: &[Arc<Root>], mut look: impl FnMut(&Found<'_>) -> Deeper) -> Result<(), TooMany> {
     let mut seen = 0;
-    let mut open = Vec::new();
-    let found =
-        starts.iter().filter_map(|start| Some((start.clone(), start.symlink_metadata().ok()?.file_type())));
-    let mut next: Vec<(PathBuf, FileType)> = found.collect();
-    loop {
-        for (path, kind) in next {
-            let is_gits = path.file_name() == Some(OsStr::new(".git")) && !starts.contains(&path);
-            match look(&path, kind) {
-                Deeper::Yes if kind.is_dir() && !is_gits => open.push(path),
-                Deeper::Yes | Deeper::No => {}
-                Deeper::Stop => return Ok(()),
+    for root in starts {
+        let kind = match root.look(&Below::here()) {
+            Ok(Look::Directory(_)) => FileType::Directory,
+            Ok(Look::File { .. }) => FileType::RegularFile,
+            _ => FileType::Unknown,
+        };
+        let mut open = Vec::new();
+        let mut next = vec![Found { root, name: Below::here(), kind }];
+        loop {
+            for found in next {
+                let is_gits = found.name.split().is_some_and(|(_, name)| name == OsStr::new(".git"));
+                match look(&found) {
+                    Deeper::Yes if found.kind == FileType::Directory && !is_gits => open.push(found.name),
+                    Deeper::Yes | Deeper::No => {}
+                    Deeper::Stop => return Ok(()),
+                }
             }
-        }
-        let Some(directory) = open.pop() else { return Ok(()) };
-        let entries = directory.read_dir().into_iter().flatten().flatten();
-        next = entries
-            .filter_map(|entry| Some((entry.path(), entry.file_type().ok()?)))
-            .take(MOST + 1)
-            .collect();
-        seen += next.len();
-        if seen > MOST {
-            return Err(TooMany);
+            let Some(directory) = open.pop() else { break };
+            let entries = root.entries(&directory).unwrap_or_default();
+            seen += entries.len();
+            if seen > MOST {
+                return Err(TooMany);
+            }
+            let named = |(name, kind): (OsString, FileType)| {
+                Some(Found { root, name: directory.join(name).ok()?, kind })
+            };
+            next = entries.into_iter().filter_map(named).collect();
         }
     }
+    Ok(())
 }

@@ -3,7 +3,12 @@
 //!
 //! Best effort: only a sandbox can bound what a program does with its other words.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use caliban_rooted::Root;
 
 use crate::{
     command::CommandLine,
@@ -108,14 +113,15 @@ impl CommandLine<'_> {
     /// Nothing when no rule is about anything in the tree.
     fn tree(&self, tree: &Path, hidden: Hidden, rules: &[&SourcedRule]) -> Option<Verdict> {
         let mut found = None;
-        let start = resolve(tree)?;
-        let walked = walk(std::slice::from_ref(&start), |path, _| {
+        let start = Root::pin(&resolve(tree)?).ok()?;
+        let walked = walk(&[Arc::new(start)], |at| {
+            let path = at.path();
             let name = path.file_name().unwrap_or_default().as_encoded_bytes();
             let is_skipped = name == b".git" || (hidden == Hidden::Skipped && name.starts_with(b"."));
-            if is_skipped && path != start {
+            if is_skipped && !at.is_start() {
                 return Deeper::No;
             }
-            let Some(rule) = rules.iter().find(|rule| self.judge.matches(&rule.rule, path)) else {
+            let Some(rule) = rules.iter().find(|rule| self.judge.matches(&rule.rule, &path)) else {
                 return Deeper::Yes;
             };
             let (tree, path) = (tree.display(), path.display());

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use caliban_core::{access::Access, fence::Profile, mode::Mode};
+use caliban_rooted::Roots;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -68,6 +69,9 @@ pub struct Policy {
     /// Whether what is allowed without a person's word can be fenced. Not part of what one agent hands to another.
     #[serde(skip)]
     pub fencing: Fencing,
+    /// The directories above, each as it was when it was first looked at. Not part of what one agent hands to another.
+    #[serde(skip)]
+    pub roots: Roots,
     /// The only tools of the agent and of every agent that it starts; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
@@ -85,6 +89,7 @@ impl Policy {
             home: home.into(),
             worktree: None,
             fencing: Fencing::Holds,
+            roots: Roots::default(),
             tools: None,
         }
     }
@@ -155,8 +160,11 @@ pub(crate) enum FileAccess {
 impl<'a> Judge<'a> {
     pub(crate) fn new(policy: &'a Policy) -> Self {
         let own = policy.worktree.as_ref().unwrap_or(&policy.root);
+        // Where a directory leads is found once: an agent may put a link in its place.
+        let real = |path: &Path| policy.roots.real(path).or_else(|| resolve(path));
         let both = |paths: Vec<&PathBuf>| -> Vec<PathBuf> {
-            let mut all: Vec<PathBuf> = paths.into_iter().flat_map(|path| as_given_and_real(path)).collect();
+            let mut all: Vec<PathBuf> =
+                paths.into_iter().flat_map(|path| [Some(normalise(path)), real(path)]).flatten().collect();
             all.sort();
             all.dedup();
             all
@@ -167,7 +175,7 @@ impl<'a> Judge<'a> {
             policy,
             readable: [&project[..], &extra, &both(policy.read_dirs.iter().collect())].concat(),
             writable: both(vec![own]).into_iter().chain(extra).collect(),
-            home: both(vec![&policy.home]),
+            home: as_given_and_real(&policy.home).collect(),
             project,
         }
     }

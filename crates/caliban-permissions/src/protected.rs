@@ -1,10 +1,10 @@
 //! Places from which something is run or trusted later: writing there asks, whatever the mode but
 //! `unattended`, unless a rule names the place itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Directories and files that are protected at any depth. Of a path with two parts the second lies in the first.
-const ANYWHERE: &[&str] = &[
+pub(crate) const PROTECTED: &[&str] = &[
     ".git",
     ".gitmodules",
     ".gitconfig",
@@ -116,17 +116,12 @@ const ANYWHERE: &[&str] = &[
     ".inputrc",
 ];
 
-/// The protected places right in a directory, whether they are there or not.
-pub(crate) fn protected_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    ANYWHERE.iter().map(|name| directory.join(name))
-}
-
 /// The protected place in a path, if there is one, and how many components lead up to it, itself included.
 pub(crate) fn protected_name(path: &Path) -> Option<(&'static str, usize)> {
     let parts: Vec<&str> =
         path.components().map(|part| part.as_os_str().to_str().unwrap_or_default()).collect();
     (0..parts.len()).find_map(|at| {
-        let found = ANYWHERE.iter().find(|protected| {
+        let found = PROTECTED.iter().find(|protected| {
             let mut wanted = protected.split('/');
             // Some file systems do not tell the cases apart.
             let mut given = parts[at..].iter();

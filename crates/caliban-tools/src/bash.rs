@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -211,9 +212,11 @@ impl Bash {
         let options = &self.0.options;
         let streams = if input.tty { Streams::Terminal } else { Streams::Shell };
         let (mut launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
+        let again = fence.as_ref().and_then(|fence| fence.again.clone());
         let (fence, steps) = fence.map(Fenced::begin).transpose()?.unzip();
         launch.fence = fence;
         Ok(JobRequest {
+            again,
             helper: options.helper.clone(),
             launch,
             mark,
@@ -230,12 +233,21 @@ impl Bash {
     fn stand_somewhere(&self, command: &str) -> Result<(PathBuf, Option<String>), String> {
         let target = self.0.judged.claim(&words(command), || Ok(self.0.cwd()))?;
         let cwd = target.path;
-        if cwd.is_dir() {
+        let place_of = |path: &Path| {
+            let failed = |error: io::Error| {
+                let helper = self.0.helper().display();
+                format!("the command could not be started ({helper}): {}", error_text::reason(&error))
+            };
+            self.0.place_in_work(path).map_err(failed)
+        };
+        if place_of(&cwd)?.as_ref() == Some(&cwd) {
             return Ok((cwd, None));
         }
         let root = self.0.root();
-        if !root.is_dir() {
-            return Err(format!("{} does not exist any more: no command can run there", root.display()));
+        if place_of(root)?.is_none() {
+            let what =
+                if root.is_dir() { "is not the directory that it was" } else { "does not exist any more" };
+            return Err(format!("{} {what}: no command can run there", root.display()));
         }
         self.0.set_cwd(root.to_owned());
         Ok((root.to_owned(), Some(gone_note(&cwd.display().to_string(), root))))
@@ -288,7 +300,7 @@ impl Bash {
     }
 
     /// Changes to the shell's last directory, if the shell changed it: a command without `cd` does not undo the `cd` of
-    /// one that ran at the same time.
+    /// one that ran at the same time. What is reported is a wish: it counts for a directory of the work that no link leads to.
     fn follow(&self, report: &Report, began: &Stand) -> Option<String> {
         use std::os::unix::ffi::OsStringExt;
         let said = report.cwd.as_ref()?;
@@ -297,14 +309,18 @@ impl Bash {
         if now == began.cwd || (began.identity.is_some() && identity(&now) == began.identity) {
             return None;
         }
-        if now.is_absolute() && now.is_dir() {
-            let note = format!("[working directory is now {}]", now.display());
-            self.0.set_cwd(now);
+        if let Ok(Some(place)) = self.0.place_in_work(&now) {
+            let note = format!("[working directory is now {}]", place.display());
+            self.0.set_cwd(place);
             return Some(note);
         }
         let root = self.0.root();
         self.0.set_cwd(root.to_owned());
-        Some(gone_note("the working directory", root))
+        Some(if now.is_absolute() {
+            format!("[{} is outside of the project: back in {}]", now.display(), root.display())
+        } else {
+            gone_note("the working directory", root)
+        })
     }
 }
 

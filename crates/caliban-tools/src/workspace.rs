@@ -11,6 +11,7 @@ use std::{
 
 use caliban_contract::detached::DetachedRecord;
 use caliban_http::{AddressPolicy, HttpClient};
+use caliban_rooted::{Look, Roots};
 
 use crate::{
     ToolOutput,
@@ -34,6 +35,10 @@ pub struct WorkspaceOptions {
     pub root: PathBuf,
     /// Further directories that belong to the work (`--add-dir`).
     pub extra_dirs: Vec<PathBuf>,
+    /// The project's directory: `root` is in it, or is a worktree of it.
+    pub project: Option<PathBuf>,
+    /// All these directories, each as it was when it was first looked at.
+    pub roots: Roots,
     /// Where whole outputs are kept; made when first needed.
     pub output_dir: PathBuf,
     /// The environment of commands, already allow-listed.
@@ -163,6 +168,21 @@ impl Workspace {
             todos: Mutex::new(Vec::new()),
             off_limits: Mutex::new(None),
         }))
+    }
+
+    /// Where a directory that somebody reports really is, if it is one beneath a directory of the work and no link leads to it.
+    /// A command can report anything. An error means that nobody can look now.
+    pub(crate) fn place_in_work(&self, reported: &Path) -> io::Result<Option<PathBuf>> {
+        let tops =
+            [&self.options.root].into_iter().chain(&self.options.project).chain(&self.options.extra_dirs);
+        for top in tops {
+            let Ok(root) = self.options.roots.pin(top) else { continue };
+            let Some(name) = root.name_of(reported) else { continue };
+            if root.is_in_place()? && matches!(root.look(&name)?, Look::Directory(_)) {
+                return Ok(Some(name.under(root.path())));
+            }
+        }
+        Ok(None)
     }
 
     /// The directory the agent works in, links resolved.

@@ -45,12 +45,19 @@ async fn run(args: &[String]) -> Result<u8, String> {
     let tree = repo.path_of(&name);
     let home = std::env::home_dir().unwrap_or_default();
     let mut fence = Fence::new(Profile::Edit, &home);
-    fence.show_if_there(&home.join(".gitconfig"), Access::ReadOnly);
-    fence.show(root, Access::ReadOnly);
-    fence.show(repo.common_dir(), Access::ReadOnly);
-    fence.show(&tree, Access::ReadWrite);
-    fence.show(&tree.join(".git"), Access::ReadOnly);
-    let (fence, steps) = Fenced { fence, around: vec![git.around()] }.begin()?;
+    let shown = [(home.join(".gitconfig"), Access::ReadOnly), (root.to_owned(), Access::ReadOnly)];
+    let git_file = tree.join(".git");
+    let more = [
+        (repo.common_dir().to_owned(), Access::ReadOnly),
+        (tree.clone(), Access::ReadWrite),
+        (git_file, Access::ReadOnly),
+    ];
+    for (place, access) in shown.into_iter().chain(more) {
+        if let Ok(place) = caliban_rooted::Root::pin(&place) {
+            fence.show(&place, access);
+        }
+    }
+    let (fence, steps) = Fenced { fence, around: vec![git.around()], again: None }.begin()?;
     #[expect(clippy::disallowed_methods, reason = "the command has the environment of whoever runs this")]
     let variables = std::env::vars_os();
     let order = FencedCommand {

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use caliban_core::fence::Profile;
 use caliban_core::names::Slug;
-use caliban_fence::{Access, Around, ByteText, Fence};
+use caliban_fence::{Access, Around, Fence};
 use rustix::fs::FlockOperation;
 use tokio_util::sync::CancellationToken;
 
@@ -301,19 +301,19 @@ impl PrivateGit {
     }
 
     /// What the agent's command finds in the place of the repository's git directory.
-    fn show(&self, fence: &mut Fence) {
+    fn show(&self, fence: &mut Fence) -> Result<()> {
         let common = self.repo.common_dir();
         fence.binds.retain(|bind| !bind.target.path().starts_with(common));
+        fence.held.retain(|held| !held.target.path().starts_with(common));
         let access = if fence.profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
-        let mut shown = objects::bind(&self.git_dir(), "", access);
-        shown.target = ByteText::from(common);
-        fence.binds.push(shown);
-        fence.binds.push(objects::bind(&common.join("objects"), objects::SHARED, Access::ReadOnly));
+        objects::show(fence, &self.git_dir(), common, access)?;
+        objects::show(fence, &common.join("objects"), Path::new(objects::SHARED), Access::ReadOnly)?;
         for (name, place) in [("hooks", HOOKS), ("lfs", LARGE)] {
-            let mut shown = objects::bind(&common.join(name), place, Access::ReadOnly);
-            shown.optional = true;
-            fence.binds.push(shown);
+            if common.join(name).is_dir() {
+                objects::show(fence, &common.join(name), Path::new(place), Access::ReadOnly)?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -332,8 +332,7 @@ impl Around for ViewCommand {
     fn before(&self, fence: &mut Fence) -> std::result::Result<(), String> {
         let alive = self.view.begin().map_err(|error| error.to_string())?;
         *self.alive.lock().unwrap_or_else(PoisonError::into_inner) = Some(alive);
-        self.view.show(fence);
-        Ok(())
+        self.view.show(fence).map_err(|error| error.to_string())
     }
 
     fn after(&self, _: &Fence) -> Vec<String> {

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use caliban_fence::{Access, Fence};
+use caliban_fence::{Access, ProgramFence};
 use caliban_keeper::{CommandEnd, KeptOutput, Launch, Streams, Supervised};
+use caliban_rooted::Root;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
@@ -29,7 +30,7 @@ pub struct Setup {
     /// The program whose hidden mode reaps commands (`caliban_contract::modes::REAP`).
     pub helper: PathBuf,
     /// The fence that it runs in, to which the worktree is added; none when it runs as the user.
-    pub fence: Option<Fence>,
+    pub fence: Option<ProgramFence>,
 }
 
 /// Runs it to its end; an error carries the end of what it printed.
@@ -43,10 +44,13 @@ pub(crate) async fn run(
     let ours = [("CALIBAN_WORKTREE", worktree), ("CALIBAN_REPO_ROOT", root)];
     let ours = ours.map(|(name, path)| (name.into(), path.into()));
     let environment = given.cloned().chain(ours).collect();
-    let fence = setup.fence.clone().map(|mut fence| {
-        fence.show(worktree, Access::ReadWrite);
-        fence
-    });
+    let starting = |e| Error::io("starting the setup command", e);
+    let mut fence = setup.fence.as_ref().map(ProgramFence::judge).transpose().map_err(starting)?;
+    if let Some(fence) = &mut fence {
+        // It was made just now, and nothing has run in it.
+        let made = Root::pin(worktree).map_err(|e| Error::at("opening", worktree, e))?;
+        fence.show(&made, Access::ReadWrite);
+    }
     let command = Supervised {
         helper: setup.helper.clone(),
         launch: Launch {
@@ -56,7 +60,7 @@ pub(crate) async fn run(
         limit: Duration::from_secs(setup.timeout_seconds.into()),
         keep: KeptOutput::Last(OUTPUT_CAP),
     };
-    let ended = command.run(cancel).await.map_err(|e| Error::io("starting the setup command", e))?;
+    let ended = command.run(cancel).await.map_err(starting)?;
     let ending = match (ended.why, ended.code) {
         (CommandEnd::Cancelled, _) => return Err(Error::Cancelled),
         (CommandEnd::Itself, Some(0)) => return Ok(()),

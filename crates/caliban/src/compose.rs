@@ -31,7 +31,7 @@ use caliban_core::{
     ids::AgentId, model_alias, price::Billing, quiet_hours::QuietHours, redact::Redactor, setup::AgentSetup,
     spec::AfterTurn, wait::Wait,
 };
-use caliban_fence::Fence;
+use caliban_fence::ProgramFence;
 use caliban_keeper::Variables;
 use caliban_mcp::ConnectedServer;
 use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
@@ -58,7 +58,7 @@ use crate::{
     telemetry, tool_names,
     trust::DefinitionKind,
 };
-use fences::{fences, policy, unfenced};
+use fences::{fences, policy};
 use hooks::{hook_problems, hooks};
 use model::{FALLBACK_PATIENCE, billing, claude_names, decide, model, provider};
 use spending::{Hours, agent_above, budget_limits, ledger, standing};
@@ -189,9 +189,12 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
     let repo = is_repo.then(|| loaded.root.clone());
     let mut notes = loaded.notes.clone();
+    let roots = caliban_rooted::Roots::default();
     let workspace = WorkspaceOptions {
         root: root.clone(),
         extra_dirs: settings.permissions.add_dirs.clone(),
+        project: Some(loaded.root.clone()),
+        roots: roots.clone(),
         output_dir: PathBuf::new(),
         env: env.clone(),
         helper,
@@ -217,6 +220,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let (skills, problems) = skills::all(&loaded);
     notes.extend(problems);
     let mut policy = policy(&loaded, tree.as_deref());
+    policy.roots = roots;
     // Their further files can be read like the project's, wherever they are.
     policy.read_dirs.extend(skills.iter().map(|skill| skill.directory.clone()));
     let spawner = FleetSpawner::new(environment.clone(), setup.clone());
@@ -228,10 +232,10 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let policy = if fleet_agent.is_none() { below_agent::narrowed(policy)? } else { policy };
     let glance = tree.as_ref().or(repo.as_ref()).map(|_| glance(root.clone()));
     let glance = glance.map(|glance| AbortOnDropHandle::new(tokio::spawn(glance)));
-    let fence_of = |profile, cwd: &Path| fences.program(profile, &policy, cwd).map_err(unfenced);
-    let hook_fence = fence_of(settings.fence.hooks, &loaded.root)?;
-    let mcp_fence = fence_of(settings.fence.mcp, &root)?;
-    let setup_fence = fence_of(settings.fence.setup, &root)?;
+    let fences = Arc::new(fences);
+    let hook_fence = fences.program(settings.fence.hooks, &policy, &loaded.root);
+    let mcp_fence = fences.program(settings.fence.mcp, &policy, &root);
+    let setup_fence = fences.program(settings.fence.setup, &policy, &root);
     let (observers, problem) = telemetry::observers(environment);
     notes.extend(problem);
     let mut blueprint = Blueprint {
@@ -260,7 +264,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         },
         foreign_tools: Vec::new(),
         policy,
-        fences: Arc::new(fences),
+        fences,
         hooks: hooks(
             settings,
             setup,
@@ -493,7 +497,7 @@ fn isolation(
     loaded: &Loaded,
     repo: Option<PathBuf>,
     workspace: &WorkspaceOptions,
-    fence: Option<Fence>,
+    fence: Option<ProgramFence>,
 ) -> WorktreeIsolation {
     let settings = &loaded.settings;
     let worktrees = &settings.worktrees;
@@ -512,7 +516,7 @@ pub(crate) fn setup(
     settings: &Settings,
     environment: Variables,
     helper: PathBuf,
-    fence: Option<Fence>,
+    fence: Option<ProgramFence>,
 ) -> Option<Setup> {
     let worktrees = &settings.worktrees;
     let timeout_seconds = worktrees.setup_timeout.get();

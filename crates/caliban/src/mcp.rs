@@ -11,7 +11,7 @@ use std::{
 };
 
 use caliban_acp::v1::McpServer as Brought;
-use caliban_fence::Fence;
+use caliban_fence::ProgramFence;
 use caliban_mcp::{ConnectedServer, Elicit, McpEndpoint, Outputs, ServerConfig};
 use caliban_tools::{Tool, WorkspaceOptions};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use crate::settings::schema::{McpServer, McpTransport, Settings};
 pub(crate) fn configured(
     settings: &Settings,
     workspace: &WorkspaceOptions,
-    fence: Option<&Fence>,
+    fence: Option<&ProgramFence>,
 ) -> Vec<ServerConfig> {
     let enabled = settings.mcp.servers.iter().filter(|(_, server)| server.enabled.0);
     enabled.filter_map(|(name, server)| config(name, server, workspace, fence)).collect()
@@ -32,7 +32,7 @@ pub(crate) fn configured(
 pub(crate) fn brought(
     servers: &[Brought],
     workspace: &WorkspaceOptions,
-    fence: Option<&Fence>,
+    fence: Option<&ProgramFence>,
 ) -> Vec<ServerConfig> {
     let mut configs = Vec::new();
     for server in servers {
@@ -104,7 +104,7 @@ fn config(
     name: &str,
     server: &McpServer,
     workspace: &WorkspaceOptions,
-    fence: Option<&Fence>,
+    fence: Option<&ProgramFence>,
 ) -> Option<ServerConfig> {
     let secrets = |map: &BTreeMap<String, crate::settings::values::Secret>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
@@ -131,7 +131,7 @@ fn config(
 /// A server that is a program, with the allow-listed environment and what is set for it.
 fn program(
     workspace: &WorkspaceOptions,
-    fence: Option<&Fence>,
+    fence: Option<&ProgramFence>,
     (command, args): (OsString, &[String]),
     more: impl IntoIterator<Item = (String, String)>,
     cwd: Option<PathBuf>,
@@ -144,6 +144,6 @@ fn program(
         args: args.iter().map(OsString::from).collect(),
         env: env.into_iter().collect(),
         cwd: cwd.unwrap_or_else(|| workspace.root.clone()),
-        fence: fence.cloned().map(Box::new),
+        fence: fence.cloned(),
     }
 }

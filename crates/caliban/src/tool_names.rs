@@ -84,6 +84,8 @@ mod tests {
         let options = caliban_tools::WorkspaceOptions {
             root: dir.path().to_owned(),
             extra_dirs: Vec::new(),
+            project: None,
+            roots: Default::default(),
             output_dir: dir.path().join("outputs"),
             env: Vec::new(),
             helper: "/bin/false".into(),

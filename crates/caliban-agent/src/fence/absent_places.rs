@@ -7,8 +7,9 @@
 //! too, nobody can tell the two apart, and all of it is put aside.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
-    io::{Read, Write},
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{
@@ -17,19 +18,23 @@ use std::{
     },
 };
 
-use caliban_fence::{Around, ByteText, Fence, SeenPlaces, Witness};
+use caliban_fence::{Around, ByteText, EmptyPlace, Fence, SeenPlaces, Witness};
+use caliban_permissions::AbsentPlace;
+use caliban_rooted::{Below, Look, Root};
 use serde::{Deserialize, Serialize};
 
 /// The largest file of places that is read.
 const CAP: u64 = 4 << 20;
 /// The end of the name of what a keeper found, beside the entry of the command.
 const FOUND: &str = "found";
+/// How many names are tried for what is put aside.
+const NAMES: usize = 1_000;
 
-/// A protected place, and the link that it is, if it is one that leads nowhere.
+/// A protected place, and the link on the way to it, if there was one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Absent {
-    place: PathBuf,
-    link: Option<PathBuf>,
+    place: EmptyPlace,
+    link: Option<(Below, ByteText)>,
 }
 
 pub(super) struct Unmade {
@@ -42,10 +47,12 @@ pub(super) struct Unmade {
 }
 
 impl Unmade {
-    pub(super) fn new(absent: Vec<PathBuf>, journal: Option<PathBuf>, left: Vec<String>) -> Self {
-        let places =
-            absent.into_iter().map(|place| Absent { link: fs::read_link(&place).ok(), place }).collect();
-        Self { places, journal, entry: Mutex::default(), left }
+    pub(super) fn new(absent: Vec<AbsentPlace>, journal: Option<PathBuf>, left: Vec<String>) -> Self {
+        let places = absent.into_iter().map(|AbsentPlace { root, name, link }| Absent {
+            place: EmptyPlace { root: root.path().into(), identity: root.identity(), name },
+            link: link.map(|(at, to)| (at, ByteText(to))),
+        });
+        Self { places: places.collect(), journal, entry: Mutex::default(), left }
     }
 
     fn note(&self, journal: &Path) -> std::io::Result<(PathBuf, File)> {
@@ -65,7 +72,7 @@ impl Around for Unmade {
         let Some(journal) = self.journal.as_ref().filter(|_| !self.places.is_empty()) else { return Ok(()) };
         let entry = self.note(journal).map_err(|error| format!("{}: {error}", journal.display()))?;
         fence.witness = Some(Witness {
-            places: self.places.iter().map(|absent| ByteText::from(absent.place.as_path())).collect(),
+            places: self.places.iter().map(|absent| absent.place.clone()).collect(),
             record: entry.0.with_extension(FOUND).into(),
         });
         *self.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
@@ -114,44 +121,73 @@ pub(super) fn put_left_aside(journal: &Path) -> Vec<String> {
 impl Absent {
     /// Says so, when there was something.
     fn put_aside(&self) -> Option<String> {
-        let Self { place, link } = self;
-        if place.symlink_metadata().is_err() || (link.is_some() && fs::read_link(place).ok() == *link) {
-            return None;
-        }
-        let aside = free_name(place)?;
-        let moved = fs::rename(place, &aside);
-        if let Some(link) = link {
-            let _best_effort = std::os::unix::fs::symlink(link, place);
-        }
-        let shown = place.display();
-        Some(match moved {
-            Ok(()) => format!(
-                "[{shown} is protected: what the command made there is now {}; use Write for it, or ask with outside: true]",
+        let root = self.place.root()?;
+        let shown = self.place.name.under(root.path());
+        match self.moved_aside(&root) {
+            Ok(None) => None,
+            Ok(Some(aside)) => Some(format!(
+                "[{} is protected: what the command made there is now {}; use Write for it, or ask with outside: true]",
+                shown.display(),
                 aside.display()
-            ),
-            Err(error) => format!("[{shown} is protected, and cannot be taken away: {error}]"),
-        })
+            )),
+            Err(error) => {
+                Some(format!("[{} is protected, and cannot be taken away: {error}]", shown.display()))
+            }
+        }
+    }
+
+    /// Where it is now, when there was something. A link that the command put on the way is what is moved, not what it leads to.
+    fn moved_aside(&self, root: &Root) -> io::Result<Option<PathBuf>> {
+        let was = self.link.as_ref();
+        let moved = match root.look(&self.place.name)? {
+            Look::Nothing => return Ok(None),
+            Look::Link { at, to } if was.is_some_and(|(was, said)| *was == at && said.0 == to) => {
+                return Ok(None);
+            }
+            Look::Link { at, .. } => at,
+            Look::Directory(_) | Look::File { .. } | Look::Special(_) => self.place.name.clone(),
+        };
+        let (directory, name) = moved.split().ok_or(io::ErrorKind::InvalidInput)?;
+        let aside = rename_to_free(root, &directory, name)?;
+        if let Some((at, to)) = was.filter(|(at, _)| *at == moved)
+            && let Some((directory, name)) = at.split()
+        {
+            let _best_effort = root.link_in(&directory, name, &to.0);
+        }
+        Ok(Some(aside.under(root.path())))
     }
 }
 
-/// A free name beside a place.
-fn free_name(place: &Path) -> Option<PathBuf> {
-    let name = place.file_name()?.to_str()?;
-    let names =
-        std::iter::once(format!("{name}.not-used")).chain((2..).map(|n| format!("{name}.not-used-{n}")));
-    names.map(|name| place.with_file_name(name)).find(|path| path.symlink_metadata().is_err())
+/// Gives it a free name beside it.
+fn rename_to_free(root: &Root, directory: &Below, name: &OsStr) -> io::Result<Below> {
+    for number in 1..=NAMES {
+        let mut aside = OsString::from(name);
+        aside.push(".not-used");
+        if number > 1 {
+            aside.push(format!("-{number}"));
+        }
+        let other = directory.join(&aside)?;
+        if root.thing(&other)?.is_none() && root.rename_in(directory, name, &aside)? {
+            return Ok(other);
+        }
+    }
+    Err(io::Error::other("no name beside it is free"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{os::unix::fs::symlink, sync::Arc};
 
     #[test]
     fn a17_what_a_killed_command_made_in_a_protected_place_is_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let (journal, place) = (dir.path().join("unmade"), dir.path().join(".envrc"));
+        let root = Arc::new(Root::pin(dir.path()).unwrap());
+        let absent =
+            |name: &str| AbsentPlace { root: root.clone(), name: Below::new(name).unwrap(), link: None };
         let mut fence = Fence::new(caliban_core::fence::Profile::Edit, dir.path());
-        let unmade = Unmade::new(vec![place.clone()], Some(journal.clone()), Vec::new());
+        let unmade = Unmade::new(vec![absent(".envrc")], Some(journal.clone()), Vec::new());
         unmade.before(&mut fence).unwrap();
         fs::write(&place, "made").unwrap();
         // Its process lives: it will look itself.
@@ -165,7 +201,8 @@ mod tests {
         assert_eq!(fs::read_dir(&journal).unwrap().count(), 0);
         // The keeper of a killed command found one of its files; the other one is the user's, made since.
         let other = dir.path().join(".vscode");
-        let unmade = Unmade::new(vec![place.clone(), other.clone()], Some(journal.clone()), Vec::new());
+        let unmade =
+            Unmade::new(vec![absent(".envrc"), absent(".vscode")], Some(journal.clone()), Vec::new());
         unmade.before(&mut fence).unwrap();
         fs::write(&place, "made").unwrap();
         fence.witness.take().unwrap().look().unwrap();
@@ -179,11 +216,45 @@ mod tests {
         fs::write(&place, "the user's").unwrap();
         assert_eq!(put_left_aside(&journal), Vec::<String>::new());
         // A command that ends takes its entry away.
-        let unmade =
-            Unmade::new(vec![dir.path().join("x")], Some(journal.clone()), vec!["before".to_owned()]);
+        let unmade = Unmade::new(vec![absent("x")], Some(journal.clone()), vec!["before".to_owned()]);
         unmade.before(&mut fence).unwrap();
         assert_eq!(unmade.after(&fence), ["before"]);
         assert_eq!(fs::read_dir(&journal).unwrap().count(), 0);
         assert!(place.exists());
+    }
+    /// What a link leads to is the user's: only the link itself is moved, and one that was there stays.
+    #[test]
+    fn a17_a_link_on_the_way_to_a_protected_place_is_put_aside_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let (project, home) = (top.join("project"), top.join("home"));
+        fs::create_dir_all(home.join(".config/git")).unwrap();
+        fs::create_dir_all(project.join("conf/git")).unwrap();
+        let root = Arc::new(Root::pin(&project).unwrap());
+        let name = Below::new(".config/git").unwrap();
+        let unmade = |link| {
+            Unmade::new(vec![AbsentPlace { root: root.clone(), name: name.clone(), link }], None, Vec::new())
+        };
+        let fence = Fence::new(caliban_core::fence::Profile::Edit, &home);
+        let new = unmade(None);
+        symlink(home.join(".config"), project.join(".config")).unwrap();
+        let notes = new.after(&fence);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(project.join(".config.not-used").is_symlink() && !project.join(".config").is_symlink());
+        assert!(home.join(".config/git").is_dir());
+        // One that was there is the user's; another one in its place is not.
+        let at = Below::new(".config").unwrap();
+        symlink("conf", project.join(".config")).unwrap();
+        let was = unmade(Some((at, "conf".into())));
+        assert_eq!(was.after(&fence), Vec::<String>::new());
+        fs::remove_file(project.join(".config")).unwrap();
+        symlink(home.join(".config"), project.join(".config")).unwrap();
+        assert_eq!(was.after(&fence).len(), 1);
+        assert_eq!(fs::read_link(project.join(".config")).unwrap(), Path::new("conf"));
+        // The root itself was replaced: nothing is moved anywhere.
+        fs::rename(&project, top.join("moved")).unwrap();
+        symlink(&home, &project).unwrap();
+        assert_eq!(new.after(&fence), Vec::<String>::new());
+        assert!(home.join(".config/git").is_dir());
     }
 }

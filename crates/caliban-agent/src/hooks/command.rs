@@ -24,12 +24,16 @@ pub(super) async fn run(
     input: &Value,
     cancel: &CancellationToken,
 ) -> HookAnswer {
+    let fence = match place.fence.as_ref().map(caliban_fence::ProgramFence::judge).transpose() {
+        Ok(fence) => fence,
+        Err(error) => return warning(hook, &format!("cannot run: {error}")),
+    };
     let streams = Streams::Apart { input: input.to_string().into() };
     let command = Supervised {
         helper: place.helper.clone(),
         // Never where the agent works: the files there may be the agent's, and a hook is the user's.
         launch: Launch {
-            fence: place.fence.clone(),
+            fence,
             ..Launch::shell(&hook.command, place.root.clone(), environment(place), streams)
         },
         limit: hook.timeout,

@@ -56,7 +56,7 @@ pub struct HookPlace {
     /// The environment of the commands, whole.
     pub env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     /// The fence of the commands; none when they run as the user.
-    pub fence: Option<caliban_fence::Fence>,
+    pub fence: Option<caliban_fence::ProgramFence>,
 }
 
 /// What a hook said.

@@ -103,6 +103,8 @@ impl World {
             WorkspaceSource::New(WorkspaceOptions {
                 root: self.root(),
                 extra_dirs: Vec::new(),
+                project: None,
+                roots: Default::default(),
                 output_dir: self.directory.path().join("outputs"),
                 env: Vec::new(),
                 helper: PathBuf::from("/bin/false"),

@@ -4,13 +4,14 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, chown},
-    path::{Path, PathBuf},
+    os::unix::fs::{PermissionsExt, chown, symlink},
+    path::PathBuf,
     process::{Command, Output},
 };
 
 use caliban_core::fence::Profile;
-use caliban_fence::{Access, ByteText, Fence, FencedCommand, NOT_FENCED, REFUSAL};
+use caliban_fence::{Access, ByteText, Fence, FencedCommand, Hold, NOT_FENCED, REFUSAL};
+use caliban_rooted::{Below, Root};
 use tempfile::TempDir;
 
 const OTHER: u32 = 4242;
@@ -37,9 +38,20 @@ impl Place {
         self.keep.path().join(name)
     }
 
+    fn root(&self, name: &str) -> Root {
+        Root::pin(&self.at(name)).unwrap()
+    }
+
+    /// Holds a place of the project as it is now.
+    fn hold(&self, order: &mut FencedCommand, name: &str, hold: Hold) {
+        let place = self.root("project");
+        let identity = place.look(&Below::new(name).unwrap()).unwrap().identity().unwrap();
+        order.fence.hold(&place.path().join(name), identity, hold);
+    }
+
     fn order(&self, line: &str) -> FencedCommand {
         let mut fence = Fence::new(Profile::Edit, self.at("home"));
-        fence.show(&self.at("project"), Access::ReadWrite);
+        fence.show(&self.root("project"), Access::ReadWrite);
         FencedCommand {
             fence,
             program: ByteText::from("bash"),
@@ -111,8 +123,8 @@ fn a17_the_fence_holds_for_another_user_and_in_a_process_namespace() {
         let mut order = place.order(LINE);
         // A directory of `PATH` that only its owner can look at.
         fs::create_dir_all(place.at("closed/bin")).unwrap();
+        order.fence.show_if_there(&place.root("closed/bin"), Access::ReadOnly);
         fs::set_permissions(place.at("closed"), fs::Permissions::from_mode(0o700)).unwrap();
-        order.fence.show_if_there(&place.at("closed/bin"), Access::ReadOnly);
         holds(&place.run_behind(words, &order));
     }
 }
@@ -121,13 +133,13 @@ fn a17_the_fence_holds_for_another_user_and_in_a_process_namespace() {
 fn a17_a_step_that_fails_is_said_and_nothing_runs() {
     let place = Place::new();
     let mut order = place.order("touch ran");
-    order.fence.show(Path::new("/nonexistent/x"), Access::ReadOnly);
+    fs::create_dir(place.at("gone")).unwrap();
+    order.fence.show(&place.root("gone"), Access::ReadOnly);
+    fs::remove_dir(place.at("gone")).unwrap();
     let output = place.run_behind(&[], &order);
     assert_eq!(output.status.code(), Some(i32::from(NOT_FENCED)));
-    assert_eq!(
-        text(&output),
-        format!("{REFUSAL}: cannot show /nonexistent/x: No such file or directory (os error 2)\n")
-    );
+    let gone = place.at("gone");
+    assert_eq!(text(&output), format!("{REFUSAL}: changed since it was judged: {}\n", gone.display()));
     let mut order = place.order("touch ran");
     order.directory = ByteText::from("/nonexistent");
     let output = place.run_behind(&[], &order);
@@ -175,4 +187,100 @@ fn a17_a_process_with_several_threads_forks_no_fence() {
     drop(stay);
     assert!(other.join().unwrap().is_err());
     assert!(!place.at("project/ran").exists());
+}
+
+/// What was judged is shown, or nothing: a link or another directory in its place is neither followed nor shown.
+#[test]
+fn a17_what_is_not_what_was_judged_is_not_shown() {
+    let change: [(&str, fn(&Place)); 5] = [
+        ("the project is a link", |place| {
+            fs::rename(place.at("project"), place.at("moved")).unwrap();
+            symlink("home", place.at("project")).unwrap();
+        }),
+        ("the project is another directory", |place| {
+            fs::rename(place.at("project"), place.at("moved")).unwrap();
+            fs::create_dir_all(place.at("project/.vscode")).unwrap();
+        }),
+        ("a held place is a link", |place| {
+            fs::rename(place.at("project/.vscode"), place.at("project/v")).unwrap();
+            symlink("../home", place.at("project/.vscode")).unwrap();
+        }),
+        ("a held place is gone", |place| fs::remove_dir(place.at("project/.vscode")).unwrap()),
+        ("the way to a hidden file leads elsewhere", |place| {
+            fs::rename(place.at("project/conf"), place.at("project/c2")).unwrap();
+            symlink("c2", place.at("project/conf")).unwrap();
+        }),
+    ];
+    for (what, change) in change {
+        let place = Place::new();
+        fs::create_dir_all(place.at("project/conf")).unwrap();
+        fs::create_dir(place.at("project/.vscode")).unwrap();
+        fs::write(place.at("project/conf/key"), "key").unwrap();
+        let mut order = place.order("touch ran; cat conf/key secret .vscode/secret");
+        place.hold(&mut order, ".vscode", Hold::ReadOnly);
+        place.hold(&mut order, "conf/key", Hold::Hidden);
+        change(&place);
+        let output = place.run_behind(&[], &order);
+        assert_eq!(output.status.code(), Some(i32::from(NOT_FENCED)), "{what}: {}", text(&output));
+        assert!(text(&output).starts_with(&format!("{REFUSAL}: changed since it was judged")), "{what}");
+    }
+}
+
+#[test]
+fn a17_the_way_to_a_held_place_cannot_be_moved() {
+    let place = Place::new();
+    for directory in ["a/b/.vscode", "a/c", "sub/nested"] {
+        fs::create_dir_all(place.at("project").join(directory)).unwrap();
+    }
+    fs::write(place.at("project/a/b/key"), "key").unwrap();
+    fs::write(place.at("project/a/b/other"), "other").unwrap();
+    let tried = "mv a x; mv a/b a/y; mv a/b/key k; mv a/b/.vscode v; touch a/b/.vscode/x; mv sub s; cat a/b/key; rm -f a/b/key; \
+        echo -- ; cat a/b/other; echo; mv a/b/other a/b/new; touch a/b/made; mv a/c a/d; touch sub/nested/n; cd /proc/self/fd; echo *";
+    let mut order = place.order(tried);
+    place.hold(&mut order, "a/b/.vscode", Hold::ReadOnly);
+    place.hold(&mut order, "a/b/key", Hold::Hidden);
+    order.fence.show(&place.root("project/sub/nested"), Access::ReadWrite);
+    let output = place.run_behind(&[], &order);
+    let said = text(&output);
+    let said_out = String::from_utf8_lossy(&output.stdout);
+    // What is not held can be used as ever. No descriptor of a root reaches the program: its streams, and the one of `echo *`.
+    assert_eq!(said_out.lines().collect::<Vec<_>>(), ["--", "other", "0 1 2 3"], "{said}");
+    for (there, wanted) in [
+        ("a/b/key", true),
+        ("a/b/.vscode", true),
+        ("a/b/.vscode/x", false),
+        ("sub/nested/n", true),
+        ("a/b/new", true),
+        ("a/b/made", true),
+        ("a/d", true),
+        ("x", false),
+        ("k", false),
+        ("s", false),
+    ] {
+        assert_eq!(place.at("project").join(there).exists(), wanted, "{there}: {said}");
+    }
+    assert_eq!(said.matches("busy").count(), 5, "{said}");
+}
+
+/// Everything is there, and what is held is held.
+#[test]
+fn a17_in_an_open_fence_only_what_is_held_is_missing() {
+    let place = Place::new();
+    fs::write(place.at("project/.env"), "key").unwrap();
+    fs::write(place.at("project/fixed"), "fixed").unwrap();
+    fs::write(place.at("home/notes"), "").unwrap();
+    let mut order = place.order(
+        "cat ~/secret; echo; cat .env; mv .env x; echo > fixed; cat fixed; echo more > ~/notes; cat ~/notes; umount .env; \
+         unshare -rm umount .env; unshare -rm cat .env; cat /proc/1/root$PWD/.env",
+    );
+    order.fence = Fence::new(Profile::Open, place.at("home"));
+    order.fence.masks.clear();
+    order.fence.network = caliban_fence::Network::On;
+    place.hold(&mut order, ".env", Hold::Hidden);
+    place.hold(&mut order, "fixed", Hold::ReadOnly);
+    let output = place.run_behind(&[], &order);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "secret\nfixedmore\n", "{}", text(&output));
+    assert_eq!(fs::read_to_string(place.at("home/notes")).unwrap(), "more\n");
+    assert_eq!(fs::read_to_string(place.at("project/.env")).unwrap(), "key");
+    assert_eq!(fs::read_to_string(place.at("project/fixed")).unwrap(), "fixed");
 }

@@ -22,7 +22,7 @@ fn held(lines: &[&str]) {
         let is_fenced = |line: &&str| match policy.decide("Bash", &[place.command(line)]) {
             Verdict::Allow { fence: Profile::Read, .. } => true,
             Verdict::Allow { fence: Profile::Edit, .. } => mode == Mode::AcceptEdits,
-            Verdict::Allow { fence: Profile::None, .. } => false,
+            Verdict::Allow { fence: Profile::None | Profile::Open, .. } => false,
             Verdict::Ask { .. } | Verdict::Deny { .. } => true,
         };
         all.extend(

@@ -241,5 +241,27 @@ fn a_rule_about_a_git_directory_is_held() {
     std::fs::create_dir_all(place.home.join(".git")).unwrap();
     std::fs::write(place.home.join(".git/secret"), "").unwrap();
     let held = place.policy(Mode::Default, &["deny Read(~/.git/sec*)"]).held(&place.root).unwrap();
-    assert_eq!(held.masks, [place.home.join(".git/secret")]);
+    let masked: Vec<_> = held.masks.iter().map(|mask| mask.path.clone()).collect();
+    assert_eq!(masked, [place.home.join(".git/secret")]);
+}
+
+/// Who is never asked is held by rules about files all the same: in a fence that has everything else.
+#[test]
+fn a17_unattended_commands_run_in_an_open_fence_where_rules_are_about_files() {
+    let place = Place::new();
+    let fence = |mode, fencing, rules: &[&str]| {
+        let mut policy = place.policy(mode, rules);
+        policy.fencing = fencing;
+        match policy.decide("Bash", &[place.command("python3 x.py")]) {
+            Verdict::Allow { fence, .. } => fence.name(),
+            _ => "not allowed",
+        }
+    };
+    let held = |rules| fence(Mode::Unattended, Fencing::Holds, rules);
+    assert_eq!(held(&["deny Read(.env)"]), "open");
+    assert_eq!(held(&["ask Edit(src/**)"]), "open");
+    assert_eq!(held(&[]), "none");
+    assert_eq!(held(&["deny Bash(rm *)"]), "none");
+    assert_eq!(fence(Mode::Unattended, Fencing::Missing, &["deny Read(.env)"]), "none");
+    assert_eq!(fence(Mode::AcceptEdits, Fencing::Holds, &["deny Read(.env)"]), "edit");
 }

@@ -1,9 +1,12 @@
 //! What a fence has to hide and to hold.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
+use caliban_core::access::Access;
 use caliban_permissions::{FenceDuties, Mode};
+use caliban_rooted::JudgedPlace;
 
 use crate::place::Place;
 
@@ -12,13 +15,19 @@ fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths
 }
 
-/// Without the protected places.
+fn paths(places: &[JudgedPlace]) -> Vec<PathBuf> {
+    sorted(places.iter().map(|place| place.path.clone()).collect())
+}
+
+fn absent(held: &FenceDuties) -> Vec<PathBuf> {
+    held.absent.iter().map(|place| place.name.under(place.root.path())).collect()
+}
+
+/// Masked and fixed by rules.
 fn ruled(place: &Place, rules: &[&str]) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let without = place.policy(Mode::Default, &[]).held(&place.root).unwrap();
-    let FenceDuties { masks, fixed, absent } = place.policy(Mode::Default, rules).held(&place.root).unwrap();
-    assert_eq!(absent, without.absent);
-    assert_eq!(fixed[..without.fixed.len()], without.fixed);
-    (sorted(masks), sorted(fixed[without.fixed.len()..].to_vec()))
+    let held = place.policy(Mode::Default, rules).held_by_rules().unwrap();
+    assert!(held.absent.is_empty());
+    (paths(&held.masks), paths(&held.fixed))
 }
 
 #[test]
@@ -26,32 +35,64 @@ fn protected_places_are_held_from_the_top_of_the_work_to_the_working_directory()
     let place = Place::new();
     fs::create_dir_all(place.at("src/deep")).unwrap();
     fs::write(place.at("src/.envrc"), "").unwrap();
-    std::os::unix::fs::symlink("notes.txt", place.at("src/.npmrc")).unwrap();
+    symlink("nowhere", place.at("src/.npmrc")).unwrap();
     let mut policy = place.policy(Mode::Default, &[]);
     let held = policy.held(&place.at("src/deep")).unwrap();
-    assert_eq!(sorted(held.fixed), [place.at(".git"), place.at("src/.envrc")]);
-    // A link is no place that could be held: it must not be followed, nor be made anew.
+    assert_eq!(paths(&held.fixed), [place.at(".git"), place.at("src/.envrc")]);
     for path in [".envrc", "src/.git", "src/.npmrc", "src/deep/.git"] {
-        assert!(held.absent.contains(&place.at(path)), "{path}");
+        assert!(absent(&held).contains(&place.at(path)), "{path}");
     }
-    assert!(!held.absent.contains(&place.at(".git")));
+    assert!(!absent(&held).contains(&place.at(".git")));
     let beside = policy.held(&place.home).unwrap();
-    assert_eq!(beside.fixed, [place.at(".git")]);
-    assert!(!beside.absent.contains(&place.at("src/.git")));
+    assert_eq!(paths(&beside.fixed), [place.at(".git")]);
+    assert!(!absent(&beside).contains(&place.at("src/.git")));
     policy.extra_dirs.push(place.home.clone());
-    let both = policy.held(&place.home.join("notes")).unwrap();
-    assert!(
-        both.absent.contains(&place.home.join("notes/.git"))
-            && both.absent.contains(&place.home.join(".git"))
-    );
+    let both = absent(&policy.held(&place.home.join("notes")).unwrap());
+    assert!(both.contains(&place.home.join("notes/.git")) && both.contains(&place.home.join(".git")));
     // In a worktree it is that one's places.
     policy.extra_dirs.clear();
     policy.worktree = Some(place.at("src"));
-    assert_eq!(policy.held(&place.at("src")).unwrap().fixed, [place.at("src/.envrc")]);
+    assert_eq!(paths(&policy.held(&place.at("src")).unwrap().fixed), [place.at("src/.envrc")]);
     // What may be written need not be held.
     let allowed = place.policy(Mode::Default, &["Edit(.git/**)", "Edit(.git)"]).held(&place.root).unwrap();
-    assert!(!allowed.fixed.contains(&place.at(".git")));
+    assert!(!paths(&allowed.fixed).contains(&place.at(".git")));
     assert!(place.policy(Mode::Unattended, &[]).held(&place.root).unwrap().absent.is_empty());
+}
+
+/// A link is shown as a link. What it leads to outside of the tree is nobody's place; what it leads to inside is held, too.
+#[test]
+fn a17_a_link_is_no_protected_place() {
+    let place = Place::new();
+    fs::create_dir_all(place.home.join(".config/git")).unwrap();
+    fs::create_dir_all(place.at("conf/cargo")).unwrap();
+    fs::write(place.at("conf/cargo/config.toml"), "").unwrap();
+    symlink("../home/.config", place.at(".config")).unwrap();
+    symlink("conf/cargo", place.at(".cargo")).unwrap();
+    let held = place.policy(Mode::AcceptEdits, &[]).held(&place.root).unwrap();
+    assert_eq!(paths(&held.fixed), [place.at(".git"), place.at("conf/cargo/config.toml")]);
+    let link_of = |path: &str| {
+        let found =
+            held.absent.iter().find(|place_of| place_of.name.under(place_of.root.path()) == place.at(path));
+        found.unwrap().link.clone().map(|(at, to)| (at.under(&place.root), to))
+    };
+    assert_eq!(link_of(".config/git"), Some((place.at(".config"), "../home/.config".into())));
+    assert_eq!(link_of(".cargo/config.toml"), Some((place.at(".cargo"), "conf/cargo".into())));
+    assert_eq!(link_of(".envrc"), None);
+}
+
+/// Where the project is was found when it was first looked at. A link in its place changes nothing but that no command runs.
+#[test]
+fn a17_a_project_that_is_replaced_holds_nothing_and_allows_nothing() {
+    let place = Place::new();
+    let policy = place.policy(Mode::AcceptEdits, &[]);
+    let reads = |path: &Path| policy.decide("Read", &[Access::Read(path.to_owned())]).is_allowed();
+    assert!(reads(&place.at("notes.txt")) && !reads(&place.home.join(".ssh/id")));
+    policy.held(&place.root).unwrap();
+    fs::rename(&place.root, place.root.with_file_name("moved")).unwrap();
+    symlink(&place.home, &place.root).unwrap();
+    let refused = policy.held(&place.root).unwrap_err();
+    assert!(refused.contains("was moved or replaced") && refused.contains("hint:"), "{refused}");
+    assert!(!reads(&place.home.join(".ssh/id")) && !reads(&place.at(".ssh/id")));
 }
 
 #[test]

@@ -37,6 +37,7 @@ const REFUSED: &[&str] = &[
     "of [fence] in the settings",
     "CONNECT tunnel failed",
     caliban_fence::REFUSAL,
+    "no new privileges",
 ];
 
 impl Ending {
@@ -50,6 +51,10 @@ impl Ending {
         if refused {
             let can = match ran.fence.profile {
                 Profile::Read => "in the read fence: it can change nothing but /tmp and has no network",
+                Profile::Open => {
+                    "in an open fence, because rules keep files from being read or changed: sudo and other programs that get more \
+                     rights do not work there"
+                }
                 Profile::Edit | Profile::None => {
                     "in the edit fence: it can change the project, but not .git and other protected places, not the rest \
                      of the machine, and has no network unless the settings give it some"

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +15,7 @@ use caliban_core::{
     cap::{self, Cap},
     message::ResultPart,
 };
-use caliban_fence::Steps;
+use caliban_fence::{Fenced, Rejudge, Steps};
 use caliban_keeper::{KILL_LIMIT, Launch, Report, STOP_GRACE, Streams, start_reaper};
 use caliban_process::Patience;
 use rustix::process::{Pid, Signal};
@@ -41,6 +41,8 @@ const BLOCK_BYTES: usize = 64 << 10;
 const REAPER_LIMIT: Duration = STOP_GRACE.saturating_add(KILL_LIMIT).saturating_add(Duration::from_secs(3));
 /// How long the output is read after the tree is gone: only a process outside of the tree can still hold the pipe.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// How often a command is judged whose fence is not what was judged.
+const JUDGED: usize = 3;
 /// Bytes of a report.
 const REPORT_BYTES: u64 = 1 << 20;
 /// Texts that wait to be typed.
@@ -58,6 +60,8 @@ pub(super) struct JobRequest {
     pub(super) description: Option<String>,
     /// What is done when nothing of it is left, for one in a fence.
     pub(super) steps: Option<Steps>,
+    /// Makes the fence anew, when something was not what had been judged.
+    pub(super) again: Option<Rejudge>,
 }
 
 /// A command that was started.
@@ -99,16 +103,11 @@ impl RunningCommand {
         stop: CancellationToken,
     ) -> io::Result<(Arc<Self>, mpsc::Receiver<String>, impl Future<Output = ()> + Send + 'static)> {
         let launch = request.launch.encode()?;
-        let mut child = start_reaper(&request.helper)?;
-        let (Some(control), Some(output), Some(report)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(io::Error::other("no pipes to the reaper"));
-        };
-        let (tell, state) = watch::channel(JobState::Running);
         let (count, said) = watch::channel(0);
-        let (keyboard, typed) = mpsc::channel(TYPED_TEXTS);
         let (live, seen) = mpsc::channel(LIVE_PIECES);
+        let reaper = Reaper::start(&request.helper, request.mark, Live::new(live), count)?;
+        let (tell, state) = watch::channel(JobState::Running);
+        let (keyboard, typed) = mpsc::channel(TYPED_TEXTS);
         let job = Arc::new(Self {
             command: request.command,
             description: request.description,
@@ -122,11 +121,9 @@ impl RunningCommand {
             ending: Mutex::new(None),
             is_reported: AtomicBool::new(false),
         });
-        let mark = request.mark;
-        let live = Live::new(live);
-        let reaper = Reaper { child, control: Some(control), output, report, mark, live, count };
-        let task =
-            run(job.clone(), reaper, ReaperInput { launch, typed }, request.limit, request.steps, tell);
+        let rejudged = Rejudged { again: request.again, helper: request.helper, launch: request.launch };
+        let input = ReaperInput { launch, typed };
+        let task = run(job.clone(), reaper, input, request.limit, request.steps, rejudged, tell);
         Ok((job, seen, task))
     }
 
@@ -240,17 +237,56 @@ struct ReaperInput {
     typed: mpsc::Receiver<Vec<u8>>,
 }
 
+/// How a command is started again that never ran: something in its fence was not what had been judged (an editor's save is a
+/// rename).
+struct Rejudged {
+    again: Option<Rejudge>,
+    helper: PathBuf,
+    launch: Launch,
+}
+
+impl Rejudged {
+    /// Judges again, and takes the steps before the command again.
+    async fn next(&self) -> Option<(Launch, Steps)> {
+        let (again, mut launch) = (self.again.clone()?, self.launch.clone());
+        let made = tokio::task::spawn_blocking(move || again().and_then(Fenced::begin)).await;
+        let (fence, steps) = made.ok()?.ok()?;
+        launch.fence = Some(fence);
+        Some((launch, steps))
+    }
+}
+
 async fn run(
     job: Arc<RunningCommand>,
     mut reaper: Reaper,
     input: ReaperInput,
     limit: Option<Duration>,
-    steps: Option<Steps>,
+    mut steps: Option<Steps>,
+    rejudged: Rejudged,
     tell: watch::Sender<JobState>,
 ) {
     let began = Instant::now();
-    let timed_out = reaper.follow(&job, input, limit).await;
-    let report = reaper.report().await;
+    let ReaperInput { mut launch, mut typed } = input;
+    let mut tries = 1;
+    let (timed_out, report) = loop {
+        let timed_out = reaper.follow(&job, launch, &mut typed, limit).await;
+        let report = reaper.report().await;
+        let is_changed = report.as_ref().is_some_and(|report| report.is_changed);
+        if !is_changed || tries == JUDGED || job.stop.is_cancelled() {
+            break (timed_out, report);
+        }
+        tries += 1;
+        reaper.drain(&job).await;
+        // What the fence said is no word of the command's.
+        drop(job.capture().take());
+        // The steps of the fence that was not put up end first.
+        drop(steps.take());
+        let Some((next, begun)) = rejudged.next().await else { break (timed_out, report) };
+        let (Ok(encoded), Ok(())) = (next.encode(), reaper.restart(&rejudged.helper)) else {
+            break (timed_out, report);
+        };
+        (launch, steps) = (encoded, Some(begun));
+    };
     let swept = match &report {
         Some(_) => 0,
         None => {
@@ -276,13 +312,30 @@ async fn run(
 }
 
 impl Reaper {
+    fn start(helper: &Path, mark: CommandMark, live: Live, count: watch::Sender<u64>) -> io::Result<Self> {
+        let (child, control, output, report) = reaper(helper)?;
+        Ok(Self { child, control: Some(control), output, report, mark, live, count })
+    }
+
+    /// Starts another one for the same command.
+    fn restart(&mut self, helper: &Path) -> io::Result<()> {
+        let (child, control, output, report) = reaper(helper)?;
+        (self.child, self.control, self.output, self.report) = (child, Some(control), output, report);
+        Ok(())
+    }
+
     /// Follows the command until the reaper is gone; returns whether time ran out.
-    async fn follow(&mut self, job: &RunningCommand, input: ReaperInput, limit: Option<Duration>) -> bool {
+    async fn follow(
+        &mut self,
+        job: &RunningCommand,
+        launch: Vec<u8>,
+        typed: &mut mpsc::Receiver<Vec<u8>>,
+        limit: Option<Duration>,
+    ) -> bool {
         let mut block = vec![0; BLOCK_BYTES];
         let mut open = true;
         let timed_out = {
             let control = self.control.take();
-            let ReaperInput { launch, mut typed } = input;
             // Holds the control open for as long as the command may run.
             let sending = async move {
                 let Some(mut control) = control else { return };
@@ -363,6 +416,15 @@ impl Reaper {
         job.capture().push(bytes);
         self.count.send_modify(|count| *count += 1);
         self.live.send(bytes);
+    }
+}
+
+/// A reaper with its pipes.
+fn reaper(helper: &Path) -> io::Result<(Child, ChildStdin, ChildStdout, ChildStderr)> {
+    let mut child = start_reaper(helper)?;
+    match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+        (Some(control), Some(output), Some(report)) => Ok((child, control, output, report)),
+        _ => Err(io::Error::other("no pipes to the reaper")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bash, through a real keeper process.
 
-use std::{fs, time::Duration};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use caliban_core::access::Access;
 use caliban_tools::ToolOutput;
@@ -106,8 +106,16 @@ async fn the_working_directory_is_kept() {
     assert_eq!(bench.said("pwd").await, format!("{}\n", a.display()));
     bench.said("cd b*; exit 7").await;
     assert_eq!(bench.workspace.cwd(), bench.path("a/b c\nd"));
-    assert_eq!(bench.said("cd /; trap 'echo bye' EXIT").await, "bye\n[working directory is now /]");
+    // Only directories of the work count, and none behind a link: a command can report anything.
+    let back = format!("is outside of the project: back in {}]", bench.root.display());
+    assert_eq!(bench.said("cd /; trap 'echo bye' EXIT").await, format!("bye\n[/ {back}"));
     assert_eq!(bench.said("(cd /tmp)").await, "(no output)");
+    symlink("/usr", bench.path("usr")).unwrap();
+    for descriptor in 3..20 {
+        bench.said(&format!("printf '%s\\0' \"$PWD/usr/bin\" >&{descriptor}; exec kill -9 $$")).await;
+        assert_eq!(bench.workspace.cwd(), bench.root);
+    }
+    fs::remove_file(bench.path("usr")).unwrap();
     bench.workspace.set_cwd(a.clone());
     // Files are named relative to it.
     bench.put("a/f", "x");

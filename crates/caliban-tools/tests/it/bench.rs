@@ -38,6 +38,8 @@ impl Bench {
             editor: None,
             root: root.clone(),
             extra_dirs: Vec::new(),
+            project: None,
+            roots: Default::default(),
             output_dir: base.join("outputs"),
             env: vec![(OsString::from("PATH"), OsString::from("/usr/local/bin:/usr/bin:/bin"))],
             helper: helper(),

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use caliban_core::fence::Profile;
 use caliban_core::hex;
-use caliban_fence::{Access, Bind, ByteText, Fence, FencedCommand};
+use caliban_fence::{Access, ByteText, Fence, FencedCommand};
+use caliban_rooted::Root;
 use sha2::Digest as _;
 
 use super::{PrivateGit, words};
@@ -37,8 +38,11 @@ const SAID_CAP: u64 = 4096;
 const LARGE: &str = "lfs/objects";
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-pub(super) fn bind(source: &Path, target: &str, access: Access) -> Bind {
-    Bind { source: source.into(), target: ByteText::from(target), access, optional: false }
+/// Shows a directory of the repository's store, as it is now: no command can change the way to it.
+pub(super) fn show(fence: &mut Fence, source: &Path, target: &Path, access: Access) -> Result<()> {
+    let root = Root::pin(source).map_err(|e| Error::at("showing", source, e))?;
+    fence.show_at(&root, target, access);
+    Ok(())
 }
 
 impl PrivateGit {
@@ -131,11 +135,10 @@ impl PrivateGit {
     fn fenced(&self, arguments: &[&str], stdin: &[u8]) -> Result<File> {
         let ours = self.packer()?;
         let mut fence = Fence::new(Profile::Read, "/nonexistent/home");
-        fence.binds = vec![
-            bind(&self.git_dir(), VIEW, Access::ReadOnly),
-            bind(&self.repo.common_dir().join("objects"), SHARED, Access::ReadOnly),
-            bind(&ours, OURS, Access::ReadOnly),
-        ];
+        let shared = self.repo.common_dir().join("objects");
+        for (source, target) in [(&self.git_dir(), VIEW), (&shared, SHARED), (&ours, OURS)] {
+            show(&mut fence, source, Path::new(target), Access::ReadOnly)?;
+        }
         let environment = [
             ("PATH", SYSTEM_PATH),
             ("GIT_DIR", OURS),

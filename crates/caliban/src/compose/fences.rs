@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use caliban_agent::{
@@ -10,7 +10,7 @@ use caliban_agent::{
     subagent::policy_in_worktree,
 };
 use caliban_core::fence::Profile;
-use caliban_fence::{Fence, Hosts};
+use caliban_fence::{Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;
 
@@ -27,13 +27,13 @@ pub(crate) fn program_fence(
     env: &Variables,
     profile: Profile,
     worktree: Option<&Path>,
-) -> Result<Option<Fence>> {
+) -> Result<Option<ProgramFence>> {
     if profile == Profile::None {
         return Ok(None);
     }
-    let fences = fences(loaded, env, own_program()?, true)?;
+    let fences = Arc::new(fences(loaded, env, own_program()?, true)?);
     let policy = policy(loaded, worktree);
-    fences.program(profile, &policy, worktree.unwrap_or(&loaded.root)).map_err(unfenced)
+    Ok(fences.program(profile, &policy, worktree.unwrap_or(&loaded.root)))
 }
 
 /// What commands run in. An agent in the background whose commands must be fenced does not begin where that cannot be done.
@@ -74,6 +74,8 @@ pub(super) fn fences(
         env: env.clone(),
         helper,
         gits: std::sync::Mutex::default(),
+        found: std::sync::Mutex::default(),
+        accepted_git: Vec::new(),
     })
 }
 
@@ -84,8 +86,4 @@ pub(super) fn policy(loaded: &Loaded, worktree: Option<&Path>) -> Policy {
         Some(worktree) => policy_in_worktree(policy, worktree),
         None => policy,
     }
-}
-
-pub(super) fn unfenced(reason: String) -> Failure {
-    Failure::new(format!("a fence of the settings cannot be put up: {reason}"))
 }

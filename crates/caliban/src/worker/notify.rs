@@ -6,7 +6,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use caliban_agent::Agent;
-use caliban_fence::Fence;
+use caliban_fence::ProgramFence;
 use caliban_keeper::{CommandEnd, KeptOutput, Launch, Streams, Supervised, SupervisedEnd, Variables};
 use caliban_tools::WorkspaceOptions;
 use tokio::task::JoinSet;
@@ -62,7 +62,7 @@ pub(super) struct Notifier {
     env: Variables,
     cwd: PathBuf,
     helper: PathBuf,
-    fence: Option<Fence>,
+    fence: Option<ProgramFence>,
     running: JoinSet<()>,
 }
 
@@ -86,7 +86,7 @@ impl Notifier {
     }
 
     /// The same in a fence.
-    pub(super) fn within(self, fence: Option<Fence>) -> Self {
+    pub(super) fn within(self, fence: Option<ProgramFence>) -> Self {
         Self { fence, ..self }
     }
 
@@ -102,10 +102,11 @@ impl Notifier {
             ("CALIBAN_TEXT", &text),
         ];
         let env = self.env.iter().cloned().chain(ours.map(|(name, value)| (name.into(), value.into())));
+        let Ok(fence) = self.fence.as_ref().map(ProgramFence::judge).transpose() else { return };
         let command = Supervised {
             helper: self.helper.clone(),
             launch: Launch {
-                fence: self.fence.clone(),
+                fence,
                 ..Launch::shell(command, self.cwd.clone(), env.collect(), Streams::Joined)
             },
             limit: LIMIT,

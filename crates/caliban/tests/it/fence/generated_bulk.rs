@@ -135,7 +135,7 @@ fn round(mode: Mode, lines: &[String]) -> usize {
         match policy.decide("Bash", &[access]) {
             Verdict::Allow { fence: Profile::Read, .. } => reading.push(line),
             Verdict::Allow { fence: Profile::Edit, .. } => editing.push(line),
-            Verdict::Allow { fence: Profile::None, why, .. } => {
+            Verdict::Allow { fence: Profile::None | Profile::Open, why, .. } => {
                 panic!("{mode}: {line} runs without a fence: {why}")
             }
             Verdict::Ask { .. } | Verdict::Deny { .. } => {}

@@ -1,0 +1,218 @@
+//! Where git keeps what belongs to a directory, when that is somewhere else.
+//!
+//! A `.git` *file* names any directory that its writer likes, and an agent, or whoever packed a tree, may have written it. So it
+//! counts only if the directory that it names says so, too: a linked worktree's record lies in the store that it names and points
+//! back; a submodule's lies beneath its superproject's `.git/modules`. Anything else counts only when a person has accepted that
+//! very directory.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::Read as _,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use caliban_rooted::{Below, Identity, Look, Root};
+use rustix::fs::OFlags;
+
+/// The largest file that is read: one path.
+const CAP: u64 = 16 * 1024;
+/// Superprojects in superprojects.
+const DEPTH: usize = 8;
+
+/// Git directories of a directory, held open.
+#[derive(Debug)]
+pub struct FoundGit {
+    /// Its own: the record of a linked worktree, the store of a submodule.
+    pub own: Root,
+    /// The store that a linked worktree shares with others.
+    pub common: Option<Root>,
+}
+
+/// What is known of a `.git` that is no directory.
+#[derive(Debug)]
+pub enum GitFile {
+    /// There is none, or it is a directory.
+    None,
+    /// It names a git directory that says so, too.
+    Found(FoundGit),
+    /// It names this directory, which does not say so: it counts only when a person accepts it.
+    Doubtful(Root),
+}
+
+impl FoundGit {
+    /// Where objects, refs and configuration are.
+    pub fn store(&self) -> &Root {
+        self.common.as_ref().unwrap_or(&self.own)
+    }
+
+    /// Both.
+    pub fn places(&self) -> impl Iterator<Item = &Root> {
+        [&self.own].into_iter().chain(&self.common)
+    }
+}
+
+/// Looks at the `.git` of a directory. `is_accepted` says which directories a person has accepted.
+pub fn git_file(top: &Root, is_accepted: &dyn Fn(&Path, Identity) -> bool) -> GitFile {
+    found(top, is_accepted, 0)
+}
+
+fn found(top: &Root, is_accepted: &dyn Fn(&Path, Identity) -> bool, depth: usize) -> GitFile {
+    let name = Below::new(".git").unwrap_or_default();
+    let named = match top.look(&name) {
+        Ok(Look::File { .. }) => {
+            text_of(top, ".git").and_then(|text| Some(PathBuf::from(text.strip_prefix("gitdir: ")?)))
+        }
+        Ok(Look::Link { .. }) => Some(PathBuf::from(".git")),
+        _ => None,
+    };
+    let Some(named) = named else { return GitFile::None };
+    let Ok(own) = Root::pin(&top.path().join(named)) else { return GitFile::None };
+    if !matches!(Look::of(&own), Ok(Look::Directory(_))) {
+        return GitFile::None;
+    }
+    if let Some(common) = common_of(&own) {
+        let is_its = points_back(&own, top);
+        let common = Some(common).filter(|_| is_its);
+        return match common {
+            Some(common) => GitFile::Found(FoundGit { own, common: Some(common) }),
+            None => GitFile::Doubtful(own),
+        };
+    }
+    if is_submodule_of_a_parent(&own, top, is_accepted, depth) || is_accepted(own.path(), own.identity()) {
+        return GitFile::Found(FoundGit { own, common: None });
+    }
+    GitFile::Doubtful(own)
+}
+
+/// The store that a git directory names, if that one has this very directory among the records of its worktrees.
+fn common_of(own: &Root) -> Option<Root> {
+    let text = text_of(own, "commondir")?;
+    let common = Root::pin(&own.path().join(text)).ok()?;
+    let name = Below::new("worktrees").ok()?.join(own.path().file_name()?).ok()?;
+    (common.look(&name).ok()?.identity()? == own.identity()).then_some(common)
+}
+
+/// Whether the record of a worktree names this directory's `.git`.
+fn points_back(own: &Root, top: &Root) -> bool {
+    let Some(text) = text_of(own, "gitdir") else { return false };
+    let file = own.path().join(text);
+    let is_git = file.file_name() == Some(OsStr::new(".git"));
+    let parent = file.parent().and_then(|parent| Root::pin(parent).ok());
+    is_git && parent.is_some_and(|parent| parent.identity() == top.identity())
+}
+
+/// Whether it lies beneath the `modules` of the repository around the directory.
+fn is_submodule_of_a_parent(
+    own: &Root,
+    top: &Root,
+    is_accepted: &dyn Fn(&Path, Identity) -> bool,
+    depth: usize,
+) -> bool {
+    if depth >= DEPTH {
+        return false;
+    }
+    top.path().ancestors().skip(1).any(|parent| {
+        let Ok(parent) = Root::plain(parent) else { return false };
+        let store = match parent.look(&Below::new(".git").unwrap_or_default()) {
+            Ok(Look::Directory(_)) => Root::plain(&parent.path().join(".git")).ok(),
+            Ok(_) => match found(&parent, is_accepted, depth + 1) {
+                GitFile::Found(FoundGit { own, .. }) => Some(own),
+                GitFile::None | GitFile::Doubtful(_) => None,
+            },
+            Err(_) => None,
+        };
+        let Some(modules) = store.and_then(|store| Root::plain(&store.path().join("modules")).ok()) else {
+            return false;
+        };
+        modules.name_of(own.path()).is_some_and(|name| {
+            !name.is_here()
+                && modules.look(&name).ok().and_then(|look| look.identity()) == Some(own.identity())
+        })
+    })
+}
+
+/// A small file of one path, without its line end.
+fn text_of(root: &Root, name: &str) -> Option<String> {
+    let file =
+        root.open(&Below::new(name).ok()?, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK).ok()?;
+    if !matches!(Look::of(&file), Ok(Look::File { .. })) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(CAP + 1).read_to_end(&mut bytes).ok()?;
+    let text = OsStr::from_bytes(&bytes).to_str()?.trim_end_matches(['\n', '\r']);
+    (bytes.len() as u64 <= CAP && !text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    fn git(place: &Path, line: &str) {
+        let done = Command::new("git")
+            .args(["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"])
+            .args(line.split(' '))
+            .current_dir(place)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{line}: {done:?}");
+    }
+
+    fn kind(place: &Path) -> String {
+        match git_file(&Root::pin(place).unwrap(), &|_, _| false) {
+            GitFile::None => "none".to_owned(),
+            GitFile::Found(found) => format!("found {}", found.store().path().display()),
+            GitFile::Doubtful(own) => format!("doubtful {}", own.path().display()),
+        }
+    }
+
+    #[test]
+    fn a17_a_git_file_counts_only_if_the_directory_that_it_names_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let at = |path: &str| top.join(path);
+        for made in ["main", "lib", "plain", "home/.config"] {
+            fs::create_dir_all(at(made)).unwrap();
+        }
+        for repo in ["main", "lib"] {
+            git(&at(repo), "init -q -b main");
+            git(&at(repo), "commit -q --allow-empty -m one");
+        }
+        git(&at("main"), "worktree add -q ../linked");
+        git(&at("main"), "worktree add -q ../other");
+        git(&at("main"), "submodule --quiet add ../lib sub");
+        assert_eq!(kind(&at("main")), "none");
+        assert_eq!(kind(&at("linked")), format!("found {}", at("main/.git").display()));
+        assert_eq!(kind(&at("main/sub")), format!("found {}", at("main/.git/modules/sub").display()));
+        // A plain directory, an unpacked tree: whatever the file names does not know of it.
+        for named in [
+            "../home",
+            "../main/.git",
+            "../main/.git/worktrees/other",
+            "../main/.git/modules/sub",
+            "../home/.config",
+        ] {
+            fs::write(at("plain/.git"), format!("gitdir: {named}\n")).unwrap();
+            assert!(kind(&at("plain")).starts_with("doubtful"), "{named}: {}", kind(&at("plain")));
+        }
+        fs::remove_file(at("plain/.git")).unwrap();
+        symlink("../main/.git", at("plain/.git")).unwrap();
+        assert!(kind(&at("plain")).starts_with("doubtful"));
+        // One that pretends: its `commondir` leads to a directory that has no such worktree.
+        fs::remove_file(at("plain/.git")).unwrap();
+        fs::create_dir(at("plain/fake")).unwrap();
+        fs::write(at("plain/.git"), "gitdir: fake\n").unwrap();
+        fs::write(at("plain/fake/commondir"), format!("{}\n", at("home").display())).unwrap();
+        fs::write(at("plain/fake/gitdir"), format!("{}\n", at("plain/.git").display())).unwrap();
+        assert!(kind(&at("plain")).starts_with("doubtful"));
+        // A person's word counts for that very directory.
+        let root = Root::pin(&at("plain")).unwrap();
+        let fake = Root::pin(&at("plain/fake")).unwrap().identity();
+        assert!(matches!(git_file(&root, &|_, identity| identity == fake), GitFile::Found(_)));
+    }
+}
