@@ -2,11 +2,17 @@
 //! files outside.
 
 mod background;
+mod denials;
 mod generated;
 mod generated_bulk;
+mod git_files;
 mod held;
+mod hostile;
+mod links;
 mod network;
 mod programs;
+mod special_projects;
+mod swapped;
 mod tools;
 mod words;
 

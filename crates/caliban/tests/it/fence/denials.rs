@@ -1,0 +1,158 @@
+//! Files that rules deny: whatever name they get, whenever they move, and whoever shows them.
+
+use super::{
+    hostile::{bash, beside, calls, is_refused, python, shows_no_canary, stop, wait_for_ready},
+    results,
+};
+use crate::place::Place;
+
+const KEY: &str = "conf/secrets/key";
+const DENIED: [&str; 4] = ["--deny", "Read(conf/secrets/**)", "--deny", "Read(.env)"];
+
+fn with_secrets() -> Place {
+    let place = Place::new(calls([]));
+    place.env.write(place.repo.join(KEY), "canary\n");
+    place.env.write(place.repo.join(".env"), "canary\n");
+    place
+}
+
+/// Seen: `mv conf/secrets s2` in the edit fence, and `cat s2/key`.
+#[test]
+fn a17_a_denied_file_gets_no_other_name() {
+    let moves = [
+        "mv conf/secrets s2",
+        "mv conf c2",
+        "mkdir d; mv conf d/",
+        "ln conf/secrets/k* k2",
+        "cp -al conf c2",
+    ];
+    for line in moves {
+        let place = with_secrets();
+        let find = "import os\nfor at, _, files in os.walk('.'):\n for name in files:\n  try: print(at, name, open(os.path.join(at, name), errors='replace').read())\n  except OSError: pass";
+        // In a program: the words are not what holds here.
+        let program = python(&format!("import os; os.system({line:?})"));
+        place.server.set_script(calls([
+            bash(program),
+            bash(python(find)),
+            bash("cat s2/key c2/secrets/key d/conf/secrets/key k2"),
+        ]));
+        shows_no_canary(&place, "accept-edits", &DENIED);
+        assert_eq!(place.env.read(place.repo.join(KEY)), "canary\n", "{line}: it is where it was");
+    }
+}
+
+/// Seen: a parent was renamed to and fro while fences were put up, and a mask that found nothing was left out.
+#[test]
+fn a17_a_denied_file_stays_denied_while_its_parent_is_renamed() {
+    let place = with_secrets();
+    // Takes the directory away as soon as somebody has looked into it, and brings it back when the command runs.
+    let mover = "
+opened = Opened('conf'); ready()
+while not stopped():
+    if not opened.within(0.01): continue
+    try: os.rename('conf', 'away')
+    except OSError: continue
+    limit = time.monotonic() + 2
+    while not os.path.exists('runs') and time.monotonic() < limit and not stopped(): time.sleep(0.001)
+    os.rename('away', 'conf')
+";
+    let read = "
+import os, time
+open('runs', 'w').close()
+limit = time.monotonic() + 2
+while time.monotonic() < limit and not os.path.exists('conf'): time.sleep(0.001)
+for at in ['conf', 'away']:
+    try: print(open(at + '/secrets/key').read())
+    except OSError as error: print(error)
+os.unlink('runs')";
+    let tries = (0..8).map(|_| bash(python(read)));
+    place
+        .server
+        .set_script(calls([beside(mover), wait_for_ready()].into_iter().chain(tries).chain([stop()])));
+    shows_no_canary(&place, "accept-edits", &DENIED);
+}
+
+/// Seen: `git show :0:.env` showed a denied file in every mode.
+#[test]
+fn a17_git_shows_no_denied_file_in_any_mode() {
+    let lines = [
+        "git show :0:.env",
+        "git show :.env",
+        "git show HEAD:./.env",
+        "git show main~0:.env",
+        "git cat-file -p $(git rev-parse :0:.env)",
+        "git cat-file blob :0:.env",
+        "git show $(git ls-files -s .e* | cut -c8-47)",
+        "git grep --cached -h c.nary",
+        "git diff --cached 4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        "git archive HEAD | cat",
+        "git log -p -1",
+        "git ls-tree -r HEAD; git cat-file --batch-all-objects --batch",
+    ];
+    for is_committed in [true, false] {
+        for mode in ["default", "accept-edits", "plan", "unattended"] {
+            let place = with_secrets();
+            place.env.git(&place.repo, &["add", "-A"]);
+            if is_committed {
+                place.env.git(&place.repo, &["commit", "-qm", "with secrets"]);
+            }
+            let more = python(
+                "import os, subprocess\nfor line in open('lines').read().splitlines(): print(subprocess.run(line, shell=True, capture_output=True, text=True).stdout)",
+            );
+            place.env.write(place.repo.join("lines"), lines.join("\n"));
+            place.server.set_script(calls(lines.map(bash).into_iter().chain([bash(more)])));
+            shows_no_canary(&place, mode, &DENIED);
+        }
+    }
+}
+
+/// Where nobody is asked, rules are all there is.
+#[test]
+fn a17_denials_hold_in_unattended_mode() {
+    let place = with_secrets();
+    place.env.write(place.repo.join("fixed.txt"), "kept\n");
+    let outside = place.env.root().join("work/made");
+    let attempts = [
+        "print(open('.en' + 'v').read())".to_owned(),
+        "import os; print(os.popen('cat .e*; cat conf/*/*').read())".to_owned(),
+        "import os; os.rename('conf', 'c2'); print(open('c2/secrets/key').read())".to_owned(),
+        "open('.en' + 'v', 'a').write('x')".to_owned(),
+        "open('fix' + 'ed.txt', 'a').write('x')".to_owned(),
+        "import os; os.rename('README.md', 'fix' + 'ed.txt')".to_owned(),
+    ];
+    let works = format!(
+        "open('{}', 'w').write('x'); print(open('{}').read())",
+        outside.display(),
+        place.env.home().join("notes").display()
+    );
+    place.env.write(place.env.home().join("notes"), "of the home\n");
+    let steps = attempts.iter().chain([&works]).map(|program| bash(python(program)));
+    place.server.set_script(calls(steps));
+    let flags: Vec<&str> = DENIED.into_iter().chain(["--deny", "Edit(./fixed.txt)"]).collect();
+    let found = shows_no_canary(&place, "unattended", &flags);
+    for name in [".env", KEY] {
+        assert_eq!(place.env.read(place.repo.join(name)), "canary\n", "{found:#?}");
+    }
+    assert_eq!(place.env.read(place.repo.join("fixed.txt")), "kept\n", "{found:#?}");
+    // The rest of the machine is as open as this mode says.
+    let (_, text, code) = found.last().unwrap();
+    assert_eq!((*code, outside.exists()), (Some(0), true), "{found:#?}");
+    assert!(text.contains("of the home"), "{text}");
+}
+
+/// An editor saves by renaming: the next commands go on, and find the new file masked.
+#[test]
+fn a17_a_denied_file_that_the_user_saves_anew_stays_denied() {
+    let place = with_secrets();
+    let save = place.env.write("save.sh", "echo canary2 > .env.new && mv .env.new .env\n");
+    let line = format!("sh {}", save.display());
+    let read = bash(python("print(open('.en' + 'v').read())"));
+    let goes_on = bash(python("print('it goes on')"));
+    place.server.set_script(calls([read.clone(), bash(&line), read, goes_on]));
+    let allow = format!("Bash({line})");
+    let flags: Vec<&str> = DENIED.into_iter().chain(["--allow", &allow]).collect();
+    let found = shows_no_canary(&place, "accept-edits", &flags);
+    assert_eq!(place.env.read(place.repo.join(".env")), "canary2\n", "{found:#?}");
+    assert!(found.last().unwrap().1.contains("it goes on"), "{found:#?}");
+    assert!(!is_refused(&results(&place)[0]), "{found:#?}");
+}

@@ -1,0 +1,188 @@
+//! Files that git reads: which directories they name, and what the user's own git runs because of them afterwards.
+
+use std::path::{Path, PathBuf};
+
+use testkit::ProgramRun;
+
+use super::{
+    hostile::{
+        Doorbell, armed, bash, beside, calls, plain_directory, python, reads, shows_no_canary, stop,
+        wait_for_ready,
+    },
+    picture, results,
+};
+use crate::place::Place;
+
+/// Seen: `.git` with `gitdir: X` in a plain directory, and the next fence showed X.
+#[test]
+fn a17_a_git_file_that_a_command_writes_shows_nothing() {
+    let mut place = Place::new(calls([]));
+    plain_directory(&mut place);
+    let runtime = place.env.runtime();
+    place.env.write(runtime.join("notes"), "canary\n");
+    let bell = Doorbell::new(&place);
+    // What it makes there is put aside when it has ended; until then it is there.
+    let writer = format!(
+        "open('.git', 'w').write('gitdir: {}\\n'); ready()\nwhile not stopped(): time.sleep(0.01)",
+        runtime.display()
+    );
+    let steps = [beside(&writer), wait_for_ready(), reads(&runtime.join("notes")), bell.ring(), stop()];
+    place.server.set_script(calls(steps));
+    shows_no_canary(&place, "accept-edits", &[]);
+    bell.was_not_rung();
+}
+
+/// Seen: an unpacked directory with such a file, in default mode, by reading words only.
+#[test]
+fn a17_a_git_file_of_an_unpacked_directory_shows_nothing() {
+    // What is in the directory; HOME is the user's.
+    let directories: [&[(&str, &str)]; 5] = [
+        &[(".git", "gitdir: HOME\n")],
+        &[(".git", "gitdir: g\n"), ("g/HEAD", "ref: refs/heads/main\n"), ("g/commondir", "HOME\n")],
+        &[
+            (".git", "gitdir: g\n"),
+            ("g/HEAD", "ref: refs/heads/main\n"),
+            ("g/commondir", "../../home\n"),
+            ("g/gitdir", "ROOT/plain/.git\n"),
+        ],
+        &[
+            (".git/HEAD", "ref: refs/heads/main\n"),
+            (".git/refs/x", ""),
+            (".git/objects/info/alternates", "HOME\n"),
+            (".git/commondir", "HOME\n"),
+        ],
+        &[(".git", "gitdir: ../home/made-to-look-like-git\n")],
+    ];
+    for files in directories {
+        let mut place = Place::new(calls([]));
+        let directory = plain_directory(&mut place);
+        let (root, home) = (place.env.root().to_owned(), place.env.home());
+        place.env.write(home.join("notes"), "canary\n");
+        place.env.write(home.join("made-to-look-like-git/HEAD"), "canary\n");
+        for (name, text) in files {
+            let text = text.replace("HOME", home.to_str().unwrap()).replace("ROOT", root.to_str().unwrap());
+            place.env.write(directory.join(name), text);
+        }
+        let line = "cat $(printf %s ../home)/notes; cat $(printf %s ../home)/made*/HEAD";
+        place.server.set_script(calls([reads(&home.join("notes")), bash(line), bash("git status; git log")]));
+        shows_no_canary(&place, "default", &[]);
+        assert!(results(&place)[0].2.is_some(), "{files:?}: it ran and found nothing: {:?}", results(&place));
+    }
+}
+
+/// Git as the user runs it, in all of these directories; what it runs leaves marks.
+#[track_caller]
+fn runs_nothing(place: &Place, directories: &[PathBuf], mark: &Path) {
+    for directory in directories {
+        for args in [["status"], ["diff"]] {
+            let _may_fail = ProgramRun::new(place.env.program("git")).args(args).dir(directory).output();
+            assert!(!mark.exists(), "git {args:?} in {} ran it: {:#?}", directory.display(), results(place));
+        }
+    }
+}
+
+fn with_submodule(place: &Place) -> PathBuf {
+    let other = place.env.repo();
+    let url = other.to_str().unwrap();
+    place
+        .env
+        .git(&place.repo, &["-c", "protocol.file.allow=always", "submodule", "add", "-q", url, "vendor"]);
+    place.env.git(&place.repo, &["commit", "-qm", "a submodule"]);
+    place.repo.join("vendor")
+}
+
+/// Makes a repository at a place, with settings that run a program.
+fn makes(at: &str, mark: &Path) -> String {
+    format!(
+        "import os\nos.makedirs('{at}/objects'); os.makedirs('{at}/refs')\nopen('{at}/HEAD', 'w').write('ref: refs/heads/main\\n')\n\
+         open('{at}/config', 'w').write({})",
+        armed(mark)
+    )
+}
+
+/// Seen: `vendor/.git` of a submodule was written anew, and the user's `git status` at the top ran its `core.fsmonitor`.
+#[test]
+fn a17_a_submodule_that_a_command_rewrites_runs_nothing() {
+    let rewrites = [
+        "import os; os.rename('vendor/.git', 'vendor/old')\n{MAKE vendor/.git}",
+        "import os; os.rename('vendor/.git', 'vendor/old')\n{MAKE g}\nopen('vendor/.git', 'w').write('gitdir: ../g\\n')",
+        "import os; open('vendor/.git', 'w').write('gitdir: ../g\\n')\n{MAKE g}",
+        "import os; os.rename('vendor', 'old'); os.mkdir('vendor')\n{MAKE vendor/.git}",
+        "import os; os.rename('vendor', 'old'); os.mkdir('other'); os.symlink('other', 'vendor')\n{MAKE other/.git}",
+        "import os; open('.git/modules/vendor/config', 'a').write(CONFIG)",
+    ];
+    for rewrite in rewrites {
+        let place = Place::new(calls([]));
+        let mark = place.env.root().join("mark");
+        let vendor = with_submodule(&place);
+        let mut program = rewrite.replace("CONFIG", &armed(&mark).to_string());
+        for at in ["vendor/.git", "g", "other/.git"] {
+            program = program.replace(&format!("{{MAKE {at}}}"), &makes(at, &mark));
+        }
+        place.server.set_script(calls([bash(python(&program))]));
+        shows_no_canary(&place, "accept-edits", &[]);
+        runs_nothing(&place, &[place.repo.clone(), vendor], &mark);
+    }
+}
+
+/// A submodule that was never fetched has an empty directory, and git looks for a repository there all the same.
+#[test]
+fn a17_a_repository_at_a_submodules_place_is_put_aside() {
+    let place = Place::new(calls([]));
+    let mark = place.env.root().join("mark");
+    let vendor = with_submodule(&place);
+    place.env.git(&place.repo, &["submodule", "--quiet", "deinit", "-f", "vendor"]);
+    place.server.set_script(calls([bash(python(&makes("vendor/.git", &mark)))]));
+    shows_no_canary(&place, "accept-edits", &[]);
+    runs_nothing(&place, &[place.repo.clone(), vendor.clone()], &mark);
+    assert!(!vendor.join(".git").exists(), "{:?}", results(&place));
+}
+
+/// Of a nested repository that was there before, what git runs or believes does not change.
+#[test]
+fn a17_a_nested_repository_keeps_its_settings() {
+    let place = Place::new(calls([]));
+    let mark = place.env.root().join("mark");
+    let nested = place.repo.join("third/party");
+    std::fs::create_dir_all(&nested).unwrap();
+    place.env.git(&nested, &["init", "-q"]);
+    let armed = armed(&mark);
+    let attempts = [
+        format!("open('third/party/.git/config', 'a').write({armed})"),
+        format!("open('third/party/.git/x', 'w').write({armed})\nimport os; os.rename('third/party/.git/x', 'third/party/.git/config')"),
+        "h = 'third/party/.git/hooks/post-index-change'\nimport os; open(h, 'w').write('#!/bin/sh\\ntouch MARK\\n'); os.chmod(h, 0o755)".replace("MARK", mark.to_str().unwrap()),
+        "open('third/party/.git/commondir', 'w').write('../../../g')".to_owned(),
+        makes("g", &mark),
+        "import os; os.rename('third/party/.git', 'third/party/o'); os.rename('g', 'third/party/.git')".to_owned(),
+        "import os; os.rename('third', 'o'); os.makedirs('third/party'); os.rename('g', 'third/party/.git')".to_owned(),
+    ];
+    place.server.set_script(calls(attempts.iter().map(|program| bash(python(program)))));
+    let before = picture(&nested.join(".git"));
+    shows_no_canary(&place, "accept-edits", &[]);
+    runs_nothing(&place, &[place.repo.clone(), nested.clone()], &mark);
+    assert_eq!(picture(&nested.join(".git")), before, "{:#?}", results(&place));
+}
+
+/// A new one stays, without settings that run a program, and the model is told.
+#[test]
+fn a17_a_new_nested_repository_runs_nothing() {
+    let place = Place::new(calls([]));
+    let mark = place.env.root().join("mark");
+    let make = "mkdir -p lib/new; cd lib/new; env -u GIT_CONFIG_COUNT git init -q . && echo x > x && git add x && git commit -qm new";
+    let arm = format!("open('lib/new/.git/config', 'a').write({})", armed(&mark));
+    let steps = [format!("sh -c '{make}'"), python(&arm), "ls lib/new".to_owned()];
+    let wrapped = |line: &String| {
+        if line.starts_with("sh -c") {
+            python(&format!("import os; os.system({line:?})"))
+        } else {
+            line.clone()
+        }
+    };
+    place.server.set_script(calls(steps.iter().map(|line| bash(wrapped(line)))));
+    shows_no_canary(&place, "accept-edits", &[]);
+    let nested = place.repo.join("lib/new");
+    runs_nothing(&place, &[place.repo.clone(), nested.clone()], &mark);
+    assert_eq!(place.env.git(&nested, &["log", "-1", "--format=%s"]), "new", "{:#?}", results(&place));
+    let told = results(&place).into_iter().any(|(_, text, _)| text.contains("lib/new/.git"));
+    assert!(told, "{:#?}", results(&place));
+}

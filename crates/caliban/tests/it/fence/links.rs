@@ -1,0 +1,173 @@
+//! Links that a command makes, and links that a repo brings along: nothing is renamed, shown or written behind them.
+
+use std::os::unix::fs::symlink;
+
+use testkit::wait_until;
+
+use super::{
+    hostile::{bash, calls, is_refused, python, shows_no_canary},
+    picture, result,
+};
+use crate::{fleet::Fleet, place::Place};
+
+const OF_THE_USER: [&str; 4] =
+    ["caliban/settings.toml", "git/config", "fish/config.fish", "systemd/user/x.service"];
+
+fn user_settings(place: &Place) {
+    for name in OF_THE_USER {
+        place.env.write(place.env.home().join(".config").join(name), "the user's\n");
+    }
+}
+
+/// Seen: `.config` became a link to `~/.config`, and the user's own settings were put aside.
+#[test]
+fn a17_what_is_put_aside_is_not_behind_a_link() {
+    for link in ["../home/.config", "HOME/.config"] {
+        let place = Place::new(calls([]));
+        user_settings(&place);
+        let link = link.replace("HOME", place.env.home().to_str().unwrap());
+        let program =
+            format!("import os; os.symlink('{link}', '.config'); os.symlink('../home/.config', 'x')");
+        place.server.set_script(calls([bash(python(&program))]));
+        let before = picture(&place.env.home());
+        shows_no_canary(&place, "accept-edits", &[]);
+        assert_eq!(picture(&place.env.home()), before, "{link}: {:?}", result(&place));
+    }
+}
+
+/// The same for a link further up, and for one that was there when the command began.
+#[test]
+fn a17_what_is_put_aside_is_not_behind_a_link_to_a_parent() {
+    let place = Place::new(calls([]));
+    user_settings(&place);
+    place.env.write(place.env.home().join("tools/.envrc"), "the user's\n");
+    place.env.write(place.repo.join("sub/x"), "x\n");
+    // The working directory is the one whose protected places are looked for.
+    let swap = "import os; os.rename('../sub', '../old'); os.symlink('../home/tools', '../sub')";
+    let again = "import os; os.unlink('.config'); os.symlink('../home/.config', '.config')";
+    symlink("nowhere", place.repo.join(".config")).unwrap();
+    place.server.set_script(calls([bash("cd sub"), bash(python(swap)), bash("cd .."), bash(python(again))]));
+    let before = picture(&place.env.home());
+    shows_no_canary(&place, "accept-edits", &[]);
+    assert_eq!(picture(&place.env.home()), before);
+}
+
+#[test]
+fn a17_what_is_put_aside_for_an_agent_in_its_worktree_is_not_behind_a_link() {
+    let fleet = Fleet { place: Place::new(calls([])) };
+    user_settings(&fleet.place);
+    let link = fleet.place.env.home().join(".config");
+    let program = format!("import os; os.symlink('{}', '.config')", link.display());
+    fleet.place.server.set_script(calls([bash(python(&program))]));
+    let before = picture(&fleet.place.env.home());
+    let id = fleet.bg("the task", []);
+    wait_until("it is done", || fleet.state(&id) == "done");
+    assert_eq!(picture(&fleet.place.env.home()), before, "{}", fleet.run(["logs", &id]).ok().stdout);
+}
+
+/// Seen: a cloned repo with `.config -> ../../.config` showed the home's directories; without them no fence could be put up.
+#[test]
+fn a17_a_link_of_a_repo_shows_nothing_of_the_home() {
+    for has_tools in [true, false] {
+        let mut place = Place::new(calls([]));
+        let env = &place.env;
+        let repo = env.home().join("src/repo");
+        std::fs::create_dir_all(repo.parent().unwrap()).unwrap();
+        std::fs::rename(&place.repo, &repo).unwrap();
+        symlink("../../.config", repo.join(".config")).unwrap();
+        env.git(&repo, &["add", ".config"]);
+        env.git(&repo, &["commit", "-qm", "a link"]);
+        env.write(env.home().join(".config/systemd/user/x.service"), "canary\n");
+        env.write(env.home().join(".config/caliban/settings.toml"), "# canary\n");
+        if has_tools {
+            // Fences show this one, and with it there is a directory `.config`.
+            env.write(env.home().join(".config/git/config"), "");
+        }
+        let read = "import os\nfor at, _, files in os.walk('.config', followlinks=True):\n for name in files:\n  print(name, open(os.path.join(at, name)).read())";
+        place.server.set_script(calls([
+            bash(python(read)),
+            bash("cat $(echo .config/systemd/user)/x.service"),
+            bash(python("import os; open('made', 'w'); print(os.readlink('.config'))")),
+        ]));
+        place.repo.clone_from(&repo);
+        let before = picture(&place.env.home().join(".config"));
+        let results = shows_no_canary(&place, "accept-edits", &[]);
+        assert_eq!(picture(&place.env.home().join(".config")), before);
+        // The link is there as what it is, and it keeps nobody from working.
+        let (_, text, code) = results.last().unwrap();
+        assert_eq!((*code, repo.join("made").exists()), (Some(0), true), "{results:#?}");
+        assert!(text.contains("../../.config"), "{text}");
+    }
+}
+
+/// Seen: with an added directory above the project, the project's place became a link to the home, which the next fence showed as
+/// the project, to be written.
+#[test]
+fn a17_a_project_below_an_added_directory_stays_what_it_was() {
+    let moves = [
+        "(cd ../.. && mv apps x && mkdir apps && ln -s ../../home apps/web)",
+        "(cd ../.. && mv apps/web y && ln -s ../../home apps/web)",
+        "(cd ../.. && mv apps x && ln -s ../home apps)",
+    ];
+    for line in moves {
+        let mut place = Place::new(calls([]));
+        let above = place.env.root().join("mono");
+        let project = above.join("apps/web");
+        std::fs::create_dir_all(above.join("apps")).unwrap();
+        std::fs::rename(&place.repo, &project).unwrap();
+        place.repo.clone_from(&project);
+        place.env.write(place.env.home().join("notes"), "canary\n");
+        place.env.write(place.env.home().join("web/notes"), "canary\n");
+        let use_it = "import os\nprint(os.listdir('.'))\nfor name in ['notes', 'web/notes']:\n try: print(open(name).read()); open(name, 'a').write('x')\n except OSError as e: print(e)";
+        place.server.set_script(calls([
+            bash(line),
+            bash(python(use_it)),
+            bash(format!("cd {} && cat notes", project.display())),
+        ]));
+        let before = picture(&place.env.home());
+        shows_no_canary(&place, "accept-edits", &["--add-dir", above.to_str().unwrap()]);
+        assert_eq!(picture(&place.env.home()), before, "{line}");
+    }
+}
+
+/// A project that was replaced while the agent runs: no command runs there, and none runs elsewhere instead.
+#[test]
+fn a17_a_project_that_was_replaced_is_not_shown() {
+    let place = Place::new(calls([]));
+    let (repo, away) = (place.repo.clone(), place.env.root().join("away"));
+    place.env.write(place.env.home().join("notes"), "canary\n");
+    // By a command that the user has allowed: it runs as the user, who may do that.
+    let replace = format!(
+        "sh {}",
+        place
+            .env
+            .write("replace.sh", format!("mv {0} {1}; ln -s home {0}\n", repo.display(), away.display()))
+            .display()
+    );
+    let allow = format!("Bash({replace})");
+    place.server.set_script(calls([
+        bash(&replace),
+        bash("cat notes"),
+        bash(python("print(open('notes').read()); open('notes', 'a').write('x')")),
+    ]));
+    let before = picture(&place.env.home());
+    let results = shows_no_canary(&place, "accept-edits", &["--allow", &allow]);
+    assert_eq!(picture(&place.env.home()), before);
+    assert!(results[1..].iter().all(is_refused), "{results:#?}");
+}
+
+/// What holds the roots stays with the agent.
+#[test]
+fn a17_no_descriptor_of_a_root_reaches_a_command() {
+    let list = "import os\nfor fd in os.listdir('/proc/self/fd'):\n try: print('fd', fd, os.readlink('/proc/self/fd/' + fd))\n except OSError: pass";
+    let place = super::run("accept-edits", &[&python(list)]);
+    let (fence, text, code) = result(&place);
+    assert_eq!((fence.as_str(), code), ("edit", Some(0)), "{text}");
+    let found: Vec<&str> = text.lines().filter(|line| line.starts_with("fd ")).collect();
+    assert!(found.len() >= 3, "{text}");
+    // Streams, the heredoc, and the directory that is being listed.
+    let is_known = |line: &&str| {
+        ["pipe:", "/dev/null", "/proc/", "/tmp/sh-thd", "socket:"].iter().any(|known| line.contains(known))
+    };
+    assert!(found.iter().all(is_known), "{text}");
+}
