@@ -1,8 +1,9 @@
 //! `cargo xtask soak`: the long version of the tests that kill the daemon: under load (r01), at every write (r02), and
-//! with many agents that must survive it (r03); and of the generated command lines for the fence (a17).
+//! with many agents that must survive it (r03); and of the generated command lines and of the adversary for the fence (a17).
 //!
 //! `cargo xtask soak ledger` is the long version of the callers that share one limit (r20). `cargo xtask soak members`
-//! is the long version of the chaos test in panes (m08), `cargo xtask soak fence` that of the command lines alone.
+//! is the long version of the chaos test in panes (m08), `cargo xtask soak fence` that of the fence alone. With `--sequences N`
+//! it is the adversary alone, from the number after `--seed` on; `--holes N` goes on until so many sequences had an effect.
 //!
 //! These are the tests of the ordinary run with larger numbers; the seed is printed and reproduces the same choices.
 
@@ -21,6 +22,8 @@ const BOUNDARIES: &str = "80";
 
 /// Number of generated command lines for the fence, in all modes together.
 const LINES: &str = "100000";
+/// Number of sequences of the adversary, in all modes together.
+const SEQUENCES: &str = "20000";
 
 /// Number of callers that spend from one limit, and number of times that one of their processes is killed.
 const CALLERS: &str = "1000";
@@ -47,16 +50,19 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     }
     let only_fence = args.first().is_some_and(|what| what == "fence");
     let (mut kills, mut agents, mut lines) = (KILLS.to_owned(), AGENTS.to_owned(), LINES.to_owned());
-    let mut seed = None;
+    let (mut seed, mut sequences, mut holes) = (None, None, "1".to_owned());
     let mut args = args.iter().skip(usize::from(only_fence));
     while let Some(arg) = args.next() {
         match (arg.as_str(), args.next()) {
             ("--kills", Some(value)) => kills.clone_from(value),
             ("--agents", Some(value)) => agents.clone_from(value),
             ("--lines", Some(value)) => lines.clone_from(value),
+            ("--sequences", Some(value)) => sequences = Some(value.clone()),
+            ("--holes", Some(value)) => holes.clone_from(value),
             ("--seed", Some(value)) => seed = Some(value.clone()),
             (other, _) => bail!(
-                "expected fence, ledger or members, --kills N, --agents N, --lines N or --seed N, found {other}"
+                "expected fence, ledger or members, --kills N, --agents N, --lines N, --sequences N, --holes N or --seed N, \
+                 found {other}"
             ),
         }
     }
@@ -70,12 +76,21 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let mut fence = run::command("cargo");
     fence.args(["test", "-p", "caliban", "--test", "it", "--"]);
     fence.args(["a17_no_generated_line_in_bulk", "--nocapture"]).env("CALIBAN_SOAK_LINES", lines);
+    let mut adversary = run::command("cargo");
+    adversary.args(["test", "-p", "caliban", "--test", "it", "--"]);
+    adversary.args(["a17_no_sequence_of_an_adversary", "--nocapture", "--test-threads=1"]);
+    adversary.env("CALIBAN_SOAK_SEQUENCES", sequences.as_deref().unwrap_or(SEQUENCES));
+    adversary.env("CALIBAN_SOAK_HOLES", holes);
     if let Some(seed) = seed {
         command.env("CALIBAN_SOAK_SEED", &seed);
-        fence.env("CALIBAN_SOAK_SEED", seed);
+        fence.env("CALIBAN_SOAK_SEED", &seed);
+        adversary.env("CALIBAN_SOAK_SEED", seed);
     }
     if !only_fence {
         run::must(&mut command)?;
     }
-    Ok(run::code(run::status(&mut fence)?))
+    if sequences.is_none() {
+        run::must(&mut fence)?;
+    }
+    Ok(run::code(run::status(&mut adversary)?))
 }

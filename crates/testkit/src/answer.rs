@@ -119,6 +119,9 @@ fn decide_and_record(
     let number = record.asked;
     let body = request.body.clone();
     let mut pick = |view: &ScriptView| {
+        if let Some(chooser) = &shared.settings.chooser {
+            return Ok((chooser.0)(&body));
+        }
         let step = record.script.next(&mut record.state, view).map_err(|e| e.to_string())?;
         if !step.repeat {
             record.reached.push(ScriptStep { fault: None, ..step.clone() });

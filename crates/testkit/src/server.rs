@@ -49,6 +49,16 @@ pub(crate) struct ScriptServerSettings {
     pub(crate) frame_size: Option<usize>,
     pub(crate) rules: Rules,
     pub(crate) keep: KeptRequests,
+    pub(crate) chooser: Option<Chooser>,
+}
+
+/// A function that answers instead of a script. It is given the body of the request, and may take its time.
+pub(crate) struct Chooser(pub(crate) Box<dyn Fn(&serde_json::Value) -> ScriptStep + Send + Sync>);
+
+impl std::fmt::Debug for Chooser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Chooser")
+    }
 }
 
 /// Whether to refuse requests that the real services would refuse.
@@ -97,6 +107,16 @@ impl ServerBuilder {
     /// Records no requests: for a server that runs for a long time.
     pub fn without_record(mut self) -> Self {
         self.settings.keep = KeptRequests::Nothing;
+        self
+    }
+
+    /// Asks this function for each answer, and not the script: for a model that looks at what became of its calls. No other
+    /// request is answered meanwhile.
+    pub fn answered_by(
+        mut self,
+        choose: impl Fn(&serde_json::Value) -> ScriptStep + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.chooser = Some(Chooser(Box::new(choose)));
         self
     }
 

@@ -1,6 +1,7 @@
 //! The fence (a17): what a command can reach that nobody has approved. Through the program, with real processes, sockets and
 //! files outside.
 
+mod adversary;
 mod background;
 mod denials;
 mod generated;

@@ -32,7 +32,7 @@ pub(super) fn beside(program: &str) -> ScriptStep {
 }
 
 /// Names for the programs. `exchange` swaps two names at once; `Opened` tells when somebody opens a directory.
-const LIBRARY: &str = "
+pub(super) const LIBRARY: &str = "
 import ctypes, os, select, struct, time
 libc = ctypes.CDLL(None, use_errno=True)
 def exchange(one, other):
