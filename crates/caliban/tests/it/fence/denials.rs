@@ -72,6 +72,63 @@ os.unlink('runs')";
     shows_no_canary(&place, "accept-edits", &DENIED);
 }
 
+/// A mask belongs to the file that was seen, wherever the directory is when the mask is made.
+#[test]
+fn a17_a_denied_file_stays_denied_while_it_is_judged() {
+    let place = Place::new(calls([]));
+    // The file is the user's, and comes when the mover runs: nothing held its directory when that began.
+    let make = "mkdir d && for n in $(seq 4000); do : > d/$n; done && echo canary > d/.env && for n in $(seq 4000); do : > d/x$n; done && touch made\n";
+    let line = format!("sh {}", place.env.write("make.sh", make).display());
+    let mover = "
+ready()
+while not os.path.exists('made') and not stopped(): time.sleep(0.001)
+opened = Opened('d')
+while not stopped():
+    if not opened.within(0.01): continue
+    try: os.rename('d', 'away')
+    except OSError: continue
+    limit = time.monotonic() + 3
+    while not os.path.exists('runs') and time.monotonic() < limit and not stopped(): time.sleep(0.001)
+    os.rename('away', 'd')
+";
+    let read = "
+import os, time
+open('runs', 'w').close()
+limit = time.monotonic() + 2
+while time.monotonic() < limit and not os.path.exists('d'): time.sleep(0.001)
+for at in ['d', 'away']:
+    try: print(open(at + '/.en' + 'v').read())
+    except OSError as error: print(error)
+os.unlink('runs')";
+    let tries = (0..4).map(|_| bash(python(read)));
+    let steps = [beside(mover), wait_for_ready(), bash(&line)].into_iter().chain(tries).chain([stop()]);
+    place.server.set_script(calls(steps));
+    let allow = format!("Bash({line})");
+    shows_no_canary(&place, "accept-edits", &["--allow", &allow, "--deny", "Read(.env)"]);
+}
+
+/// Seen: in a home directory that is the project, `.config` was renamed, and the keys in it were there for the next command.
+#[test]
+fn a17_keys_in_a_home_that_is_the_project_get_no_other_name() {
+    let mut place = Place::new(calls([]));
+    let home = place.env.home();
+    for name in [
+        ".config/gh/hosts.yml",
+        ".config/gcloud/x",
+        ".local/share/keyrings/x",
+        ".cargo/credentials.toml",
+        ".aws/x",
+        ".ssh/id",
+    ] {
+        place.env.write(home.join(name), "canary\n");
+    }
+    let rename = "import os\nfor name in ['.config', '.local/share', '.local', '.cargo', '.aws', '.ssh']:\n try: os.rename(name, name.replace('.', 'x').replace('/', '-'))\n except OSError as error: print(error)";
+    let find = "import os\nfor at, _, files in os.walk('.'):\n for name in files:\n  try: print(at, name, open(os.path.join(at, name), errors='replace').read())\n  except OSError: pass";
+    place.server.set_script(calls([bash(python(rename)), bash(python(find)), bash("grep -rhs c.nary .")]));
+    place.repo.clone_from(&home);
+    shows_no_canary(&place, "accept-edits", &[]);
+}
+
 /// Seen: `git show :0:.env` showed a denied file in every mode.
 #[test]
 fn a17_git_shows_no_denied_file_in_any_mode() {

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use testkit::wait_until;
 
 use super::{
-    hostile::{bash, calls, is_refused, python, shows_no_canary},
-    picture, result,
+    hostile::{bash, calls, is_refused, python, reads, shows_no_canary},
+    picture, result, settings,
 };
 use crate::{fleet::Fleet, place::Place};
 
@@ -127,6 +127,49 @@ fn a17_a_project_below_an_added_directory_stays_what_it_was() {
         let before = picture(&place.env.home());
         shows_no_canary(&place, "accept-edits", &["--add-dir", above.to_str().unwrap()]);
         assert_eq!(picture(&place.env.home()), before, "{line}");
+    }
+}
+
+/// Seen: directories of tools that lie in the project (`node_modules/.bin` in `PATH`, `VIRTUAL_ENV`) are shown by name, and a
+/// command had made them links.
+#[test]
+fn a17_a_tools_directory_in_the_project_shows_nothing_behind_a_link() {
+    for is_there in [true, false] {
+        let mut place = Place::new(calls([]));
+        let (repo, home) = (place.repo.clone(), place.env.home());
+        place.env.write(home.join("notes"), "canary\n");
+        let path = place.env.var("PATH").unwrap().to_owned();
+        let own = [repo.join("node_modules/.bin"), repo.join("bin")];
+        place
+            .env
+            .set("PATH", std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))).unwrap());
+        place.env.set("VIRTUAL_ENV", repo.join(".venv"));
+        place.env.set("CARGO_HOME", repo.join("sub/cargo"));
+        settings(&place, &format!("[fence]\nshow = [\"{}\"]\n", repo.join("shown").display()));
+        let names = ["node_modules/.bin", "bin", ".venv", "sub/cargo", "shown"];
+        for name in names.iter().filter(|_| is_there) {
+            place.env.write(repo.join(name).join("tool"), "x\n");
+        }
+        let link = format!(
+            "import os, shutil\nfor name in {names:?}:\n os.makedirs(os.path.dirname('./' + name), exist_ok=True)\n \
+             if os.path.exists(name): shutil.rmtree(name)\n os.symlink('{}', name)",
+            home.display()
+        );
+        let relative =
+            link.replace(&format!("'{}'", home.display()), "'../' * (1 + name.count('/')) + 'home'");
+        let read = "cat $(echo node_modules/.bin/notes) $(echo .venv/notes) $(echo bin/notes) $(echo sub/cargo/notes) $(echo shown/notes)";
+        let again = link.replace("shutil.rmtree(name)", "os.unlink(name)");
+        place.server.set_script(calls([
+            bash(python(&relative)),
+            bash(read),
+            reads(&home.join("notes")),
+            bash(python(&again)),
+            bash(read),
+            reads(&home.join("notes")),
+        ]));
+        let before = picture(&home);
+        shows_no_canary(&place, "accept-edits", &[]);
+        assert_eq!(picture(&home), before);
     }
 }
 
