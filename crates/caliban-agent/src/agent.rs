@@ -198,10 +198,11 @@ impl Kit {
         // Only a command needs a fence, and trying one takes a moment.
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         let fencing = if runs { self.fences.fencing(&policy) } else { Fencing::Holds };
-        if mode == policy.mode && fencing == policy.fencing {
+        let hides_objects = runs && fencing.holds() && self.fences.hides_objects(&policy);
+        if mode == policy.mode && fencing == policy.fencing && !hides_objects {
             policy.decide(tool, accesses)
         } else {
-            Policy { mode, fencing, ..policy.clone() }.decide(tool, accesses)
+            Policy { mode, fencing, hides_objects, ..policy.clone() }.decide(tool, accesses)
         }
     }
 

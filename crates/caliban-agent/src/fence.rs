@@ -5,7 +5,7 @@
 mod absent_places;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
@@ -18,9 +18,11 @@ use caliban_fence::{
     Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, PrivateAddresses, ProgramFence,
     Proxy,
 };
-use caliban_permissions::{FenceDuties, Fencing, Policy};
+use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, Identity, Look, Root, Roots};
-use caliban_worktrees::{FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
+use caliban_worktrees::{
+    FileState, FoundGit, GitEnvironment, GitFile, GitOptions, NestedRepos, PrivateGit, Repo,
+};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -87,8 +89,26 @@ pub struct Fences {
     pub gits: Mutex<BTreeMap<PathBuf, Option<Arc<PrivateGit>>>>,
     /// Git directories elsewhere, of directories that a command was fenced in.
     pub found: Mutex<BTreeMap<PathBuf, Option<Arc<FoundGit>>>>,
+    /// Nested repositories of trees that a command could change.
+    pub nested: Nested,
+    /// What git keeps, once rules keep something from being read.
+    pub kept: Mutex<Kept>,
     /// Git directories that a person has accepted although they do not say whose they are.
     pub accepted_git: Vec<(PathBuf, Identity)>,
+}
+
+/// Nested repositories of trees that a command could change, each tree by its path.
+pub type Nested = Arc<Mutex<BTreeMap<PathBuf, NestedRepos>>>;
+
+/// What is known of what git keeps.
+#[derive(Debug, Default)]
+pub struct Kept {
+    repo: Option<Repo>,
+    /// Whether a tree has a path that rules hide: for these rules.
+    trees: BTreeMap<String, bool>,
+    rules: Vec<String>,
+    /// The last answer, and the state of index and refs that it holds for.
+    answer: Option<(Vec<FileState>, bool)>,
 }
 
 /// Directories of an agent's own that its commands find.
@@ -216,6 +236,8 @@ impl Fences {
             helper,
             gits: Mutex::default(),
             found: Mutex::default(),
+            nested: Nested::default(),
+            kept: Mutex::default(),
             accepted_git: Vec::new(),
         }
     }
@@ -224,7 +246,7 @@ impl Fences {
     /// own; tried once.
     pub fn fencing(&self, policy: &Policy) -> Fencing {
         match self.fenced() {
-            Fencing::Holds if self.git(policy).is_some() => Fencing::HoldsGit,
+            Fencing::Holds if !self.hides_objects(policy) && self.git(policy).is_some() => Fencing::HoldsGit,
             fencing => fencing,
         }
     }
@@ -238,9 +260,59 @@ impl Fences {
         known.entry(worktree.clone()).or_insert_with(open).clone()
     }
 
-    fn open_git(&self, root: &Path, worktree: &Path) -> Option<Arc<PrivateGit>> {
+    /// Whether git keeps a file that rules keep from being read. Its objects are in no fence then.
+    pub fn hides_objects(&self, policy: &Policy) -> bool {
+        if !policy.hides_files() {
+            return false;
+        }
+        let own = policy.worktree.as_ref().unwrap_or(&policy.root);
+        let found = [&policy.root, own].map(|top| self.git_of(policy, top));
+        let stores: Vec<PathBuf> = [(&policy.root, &found[0]), (own, &found[1])]
+            .into_iter()
+            .filter_map(|(top, found)| {
+                let elsewhere = found.as_ref().map(|git| git.own.path().to_owned());
+                elsewhere.or_else(|| git_store(policy, top, None))
+            })
+            .collect();
+        if stores.is_empty() {
+            return false;
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.repo.is_none() {
+            kept.repo = self.open_repo(&policy.root);
+        }
+        let rules: Vec<String> = policy.rules.iter().map(|rule| rule.rule.to_string()).collect();
+        if kept.rules != rules {
+            *kept = Kept { repo: kept.repo.take(), rules, ..Kept::default() };
+        }
+        let Some(repo) = kept.repo.clone() else { return true };
+        let now = repo.state_of_refs(&stores);
+        if let Some((then, answer)) = &kept.answer
+            && *then == now
+        {
+            return *answer;
+        }
+        let indexes: Vec<PathBuf> = stores.iter().map(|store| store.join("index")).collect();
+        let indexes: Vec<&Path> = indexes.iter().map(PathBuf::as_path).collect();
+        let tops = [&policy.root, own];
+        let is_hidden = |path: &Path| tops.iter().any(|top| policy.hides(&top.join(path)));
+        let answer = repo.keeps(&indexes, &mut kept.trees, &is_hidden);
+        kept.answer = Some((now, answer));
+        answer
+    }
+
+    fn open_repo(&self, root: &Path) -> Option<Repo> {
+        let options = self.git_options();
+        in_a_runtime(async { Repo::open(root, options, &CancellationToken::new()).await.ok() }).flatten()
+    }
+
+    fn git_options(&self) -> GitOptions {
         let environment = GitEnvironment::Exactly(self.env.iter().cloned().collect());
-        let options = GitOptions { environment, has_terminal: false, ..GitOptions::default() };
+        GitOptions { environment, has_terminal: false, ..GitOptions::default() }
+    }
+
+    fn open_git(&self, root: &Path, worktree: &Path) -> Option<Arc<PrivateGit>> {
+        let options = self.git_options();
         let name = worktree.file_name().and_then(|name| Slug::parse(name.to_str()?).ok())?;
         let open = async {
             let cancel = CancellationToken::new();
@@ -248,15 +320,7 @@ impl Fences {
             let git = repo.private_git(&name, &self.helper, &cancel).await?;
             Ok::<_, caliban_worktrees::Error>((repo.path_of(&name), git))
         };
-        // A thread of its own: whoever asks may be in a runtime, and does not await.
-        let opened = std::thread::scope(|scope| {
-            let run = || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-                Some(runtime.block_on(open))
-            };
-            scope.spawn(run).join().ok().flatten()
-        });
-        match opened? {
+        match in_a_runtime(open)? {
             Ok((path, git)) if path == worktree => Some(Arc::new(git)),
             Ok(_) => None,
             Err(error) => {
@@ -301,6 +365,11 @@ impl Fences {
         fence.masks.clear();
         fence.network = Network::On;
         hold(&mut fence, &policy.held_by_rules()?);
+        if self.hides_objects(policy) {
+            let tops = [&policy.root, policy.worktree.as_ref().unwrap_or(&policy.root)];
+            let gits = tops.map(|top| self.git_of(policy, top));
+            hide_objects(&mut fence, policy, tops, &gits);
+        }
         Ok(Fenced { fence, around: Vec::new(), again: None })
     }
 
@@ -344,7 +413,11 @@ impl Fences {
         let held = policy.held(cwd)?;
         hold(&mut fence, &FenceDuties { fixed: Vec::new(), ..held.clone() });
         let mut around: Vec<Arc<dyn Around>> = Vec::new();
-        around.extend(self.git(policy).map(|git| git.around()));
+        if self.hides_objects(policy) {
+            hide_objects(&mut fence, policy, [&policy.root, own], &gits);
+        } else {
+            around.extend(self.git(policy).map(|git| git.around()));
+        }
         if profile == Profile::Edit {
             if let Some(tmp) = own_places.tmp {
                 let words = |error: io::Error| format!("{}: {error}", tmp.display());
@@ -357,7 +430,15 @@ impl Fences {
             for place in &held.fixed {
                 fence.hold(&place.path, place.identity, Hold::ReadOnly);
             }
-            around.push(Arc::new(Unmade::new(held.absent, journal, left)));
+            let mut absent = held.absent;
+            let trees =
+                [own].into_iter().chain(policy.extra_dirs.iter().filter(|place| policy.roots.has(place)));
+            for tree in trees {
+                let index = if tree == own { index_of(policy, own, gits[1].as_deref()) } else { None };
+                absent.extend(self.hold_nested(&mut fence, policy, tree, index)?);
+            }
+            around.push(Arc::new(Unmade::new(absent, journal, left)));
+            around.push(Arc::new(NestedLook(self.nested.clone())));
         } else if let Some(store) = git_store(policy, own, gits[1].as_deref()) {
             let git = caliban_worktrees::git_that_reads(&store);
             let texts = |(name, value): (&str, &str)| (ByteText::from(name), ByteText::from(value));
@@ -375,6 +456,33 @@ impl Fences {
             }
         }
         Ok(Fenced { fence, around, again: None })
+    }
+
+    /// Holds what git runs in the repositories of a tree. What is not there must not be made.
+    fn hold_nested(
+        &self,
+        fence: &mut Fence,
+        policy: &Policy,
+        tree: &Path,
+        index: Option<Root>,
+    ) -> Result<Vec<AbsentPlace>, String> {
+        let words = |error: io::Error| format!("{}: {error}", tree.display());
+        let root = policy.roots.pin(tree).map_err(words)?;
+        let mut known = self.nested.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(tree) {
+            known.insert(tree.to_owned(), NestedRepos::new(root.clone()).map_err(words)?);
+        }
+        let Some(nested) = known.get(tree) else { return Ok(Vec::new()) };
+        let duties = nested.duties(index.as_ref()).map_err(words)?;
+        for place in duties.fixed {
+            fence.hold(&place.path, place.identity, Hold::ReadOnly);
+        }
+        let absent = duties.absent.into_iter().map(|(name, link)| AbsentPlace {
+            root: root.clone(),
+            link: link.map(|to| (name.clone(), to)),
+            name,
+        });
+        Ok(absent.collect())
     }
 
     /// The git directories of a directory, when they are somewhere else: found once, before the first command.
@@ -447,6 +555,17 @@ impl Fences {
     }
 }
 
+/// Waits for it in a thread of its own: whoever asks may be in a runtime, and does not await.
+fn in_a_runtime<T: Send>(work: impl Future<Output = T> + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let run = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+            Some(runtime.block_on(work))
+        };
+        scope.spawn(run).join().ok().flatten()
+    })
+}
+
 /// Writes down which directories the roots of an agent are, before its first command in a fence: whoever resumes it compares.
 pub(crate) fn remember_roots(policy: &Policy, directory: &Path) -> Result<(), String> {
     if directory.join(ROOTS).exists() {
@@ -494,6 +613,47 @@ fn hold(fence: &mut Fence, held: &FenceDuties) {
         for place in places {
             fence.hold(&place.path, place.identity, hold);
         }
+    }
+}
+
+/// Takes git's objects out of a fence, wherever the repository keeps some.
+fn hide_objects(fence: &mut Fence, policy: &Policy, tops: [&PathBuf; 2], gits: &[Option<Arc<FoundGit>>; 2]) {
+    let stores = tops.iter().zip(gits).filter_map(|(top, git)| git_store(policy, top, git.as_deref()));
+    for store in stores.collect::<BTreeSet<_>>() {
+        for name in ["objects", "lfs", "modules", "caliban"] {
+            let path = store.join(name);
+            if let Ok(root) = Root::plain(&path) {
+                fence.hold(&path, root.identity(), Hold::Hidden);
+            }
+        }
+    }
+}
+
+/// The index of a directory's repository.
+fn index_of(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<Root> {
+    let git = match found {
+        Some(git) => git.own.path().to_owned(),
+        None => git_store(policy, top, None)?,
+    };
+    Root::plain(&git.join("index")).ok()
+}
+
+/// After a command: new repositories run nothing.
+struct NestedLook(Nested);
+
+impl Around for NestedLook {
+    fn before(&self, _: &mut Fence) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn after(&self, _: &Fence) -> Vec<String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked = known.iter_mut().map(|(tree, nested)| {
+            nested.disarm_new().unwrap_or_else(|error| {
+                vec![format!("[new repositories in {} could not be looked at: {error}]", tree.display())]
+            })
+        });
+        looked.flatten().collect()
     }
 }
 

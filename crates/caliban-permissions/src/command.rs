@@ -58,7 +58,11 @@ impl Judge<'_> {
             Profile::None if holds && mode == Mode::Unattended && self.holds_files() => Profile::Open,
             fence => fence,
         };
-        let verdict = verdict.unwrap_or_else(|| Verdict::allow("it runs nothing")).within(fence);
+        let mut verdict = verdict.unwrap_or_else(|| Verdict::allow("it runs nothing")).within(fence);
+        if self.policy.hides_objects && mode != Mode::Unattended && runs_git(&analysis) {
+            let why = "git keeps a file that a rule keeps from being read, so its objects are in no fence";
+            verdict = verdict.and(Verdict::ask(why.to_owned(), Vec::new()));
+        }
         match (verdict, outside.filter(|_| holds)) {
             (Verdict::Ask { why, suggestions }, Some(reason)) => {
                 let reason =
@@ -339,6 +343,14 @@ fn script_of(words: &[Word]) -> Option<&[Word]> {
         .skip(1)
         .position(|word| word.literal().is_none_or(|text| !text.starts_with(['-', '+'])))?;
     words.get(at + 1..)
+}
+
+/// Whether it has a command of git.
+fn runs_git(analysis: &Analysis) -> bool {
+    analysis.all().flat_map(|part| &part.runs).any(|run| {
+        let name = run.words[0].literal().unwrap_or_default();
+        name.rsplit('/').next() == Some("git")
+    })
 }
 
 /// Whether it has a command of git that does not only read: `.git` cannot be changed in a fence, so the rules decide.

@@ -11,13 +11,15 @@ use caliban_core::access::Access;
 use caliban_rooted::{Below, FileType, JudgedPlace, Look, Root, RootsError};
 
 use crate::{
-    policy::{Judge, Policy, SourcedRule},
+    policy::{Effect, Judge, Policy, SourcedRule},
     protected::PROTECTED,
     rule::Covers,
 };
 
 /// How many names are looked at. Behind more of them a rule could not be held.
 pub(crate) const MOST: usize = 100_000;
+/// How often files are looked for that are moved meanwhile.
+const TRIES: usize = 3;
 
 /// What a fence has to do for the rules.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +72,35 @@ impl Policy {
         Ok(held)
     }
 
+    /// Whether a rule keeps this path from being read.
+    pub fn hides(&self, path: &Path) -> bool {
+        let judge = Judge::new(self);
+        judge.about_files(Covers::is_read).iter().any(|rule| judge.matches(&rule.rule, path))
+    }
+
+    /// Whether rules keep files from being read.
+    pub fn hides_files(&self) -> bool {
+        self.rules.iter().any(|rule| rule.effect != Effect::Allow && rule.rule.covers.is_read())
+    }
+
     /// What rules about files hold in every fence. An error, in words, when it cannot be found out.
     pub fn held_by_rules(&self) -> Result<FenceDuties, String> {
+        for _ in 0..TRIES {
+            match self.seen_by_rules() {
+                Ok(held) => return Ok(held),
+                Err(WalkError::Changed) => {}
+                Err(WalkError::TooMany) => {
+                    return Err(format!(
+                        "there are more than {MOST} files, and Read and Edit rules could not be held for all of them"
+                    ));
+                }
+            }
+        }
+        Err("files that rules are about are moved while they are looked for (hint: end what moves them)"
+            .to_owned())
+    }
+
+    fn seen_by_rules(&self) -> Result<FenceDuties, WalkError> {
         let judge = Judge::new(self);
         let mut held = FenceDuties::default();
         let (reads, edits) = (judge.about_files(Covers::is_read), judge.about_files(Covers::is_edit));
@@ -81,27 +110,37 @@ impl Policy {
         let starts = starts(self, reads.iter().chain(&edits));
         let is_about =
             |rules: &[&SourcedRule], path: &Path| rules.iter().any(|rule| judge.matches(&rule.rule, path));
-        let too_many = |TooMany| {
-            format!(
-                "there are more than {MOST} files, and Read and Edit rules could not be held for all of them"
-            )
-        };
         let mut linked = BTreeSet::new();
+        let mut is_lost = false;
         walk(&starts, |found| {
             let path = found.path();
-            if is_about(&reads, &path) {
-                if let Ok(Look::File { identity, links: 2.. }) = found.look() {
-                    linked.insert(identity);
+            let (hidden, fixed) = (is_about(&reads, &path), is_about(&edits, &path));
+            if !hidden && !fixed {
+                return Deeper::Yes;
+            }
+            let place = match found.look() {
+                Ok(Look::Nothing) | Err(_) => {
+                    is_lost = true;
+                    return Deeper::Stop;
                 }
-                held.masks.extend(self.roots.judge(&path));
+                Ok(Look::Link { .. }) => self.roots.judge(&path),
+                Ok(look) => {
+                    if let (true, Look::File { identity, links: 2.. }) = (hidden, &look) {
+                        linked.insert(*identity);
+                    }
+                    look.identity().map(|identity| JudgedPlace { path, identity })
+                }
+            };
+            if hidden {
+                held.masks.extend(place);
                 return Deeper::No;
             }
-            if is_about(&edits, &path) {
-                held.fixed.extend(self.roots.judge(&path));
-            }
+            held.fixed.extend(place);
             Deeper::Yes
-        })
-        .map_err(too_many)?;
+        })?;
+        if is_lost {
+            return Err(WalkError::Changed);
+        }
         if !linked.is_empty() {
             // The same file by another name.
             walk(&starts, |found| {
@@ -112,8 +151,7 @@ impl Policy {
                     held.masks.push(JudgedPlace { path: found.path(), identity });
                 }
                 Deeper::Yes
-            })
-            .map_err(too_many)?;
+            })?;
         }
         held.masks.sort();
         held.masks.dedup();
@@ -170,8 +208,13 @@ pub(crate) enum Deeper {
     Stop,
 }
 
-/// There are more names than [`MOST`].
-pub(crate) struct TooMany;
+/// Why a walk was not finished.
+pub(crate) enum WalkError {
+    /// There are more names than [`MOST`].
+    TooMany,
+    /// A directory was not there any more when its turn came.
+    Changed,
+}
 
 /// Something that a walk came to.
 pub(crate) struct Found<'a> {
@@ -197,7 +240,10 @@ impl Found<'_> {
 }
 
 /// Looks at these places and at all that is in them, but for what is in git's. No link is followed.
-pub(crate) fn walk(starts: &[Arc<Root>], mut look: impl FnMut(&Found<'_>) -> Deeper) -> Result<(), TooMany> {
+pub(crate) fn walk(
+    starts: &[Arc<Root>],
+    mut look: impl FnMut(&Found<'_>) -> Deeper,
+) -> Result<(), WalkError> {
     let mut seen = 0;
     for root in starts {
         let kind = match root.look(&Below::here()) {
@@ -217,10 +263,15 @@ pub(crate) fn walk(starts: &[Arc<Root>], mut look: impl FnMut(&Found<'_>) -> Dee
                 }
             }
             let Some(directory) = open.pop() else { break };
-            let entries = root.entries(&directory).unwrap_or_default();
+            let entries = match root.entries(&directory) {
+                Ok(entries) => entries,
+                // Nobody in a fence could look there either.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Vec::new(),
+                Err(_) => return Err(WalkError::Changed),
+            };
             seen += entries.len();
             if seen > MOST {
-                return Err(TooMany);
+                return Err(WalkError::TooMany);
             }
             let named = |(name, kind): (OsString, FileType)| {
                 Some(Found { root, name: directory.join(name).ok()?, kind })

@@ -32,6 +32,7 @@ pub fn inherit(parent: &Policy, own: Policy) -> Policy {
         home: parent.home.clone(),
         worktree: parent.worktree.clone(),
         fencing: own.fencing,
+        hides_objects: own.hides_objects,
         roots: own.roots,
         tools: in_both(own.tools, parent.tools.clone()),
     }

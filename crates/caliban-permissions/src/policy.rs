@@ -69,6 +69,9 @@ pub struct Policy {
     /// Whether what is allowed without a person's word can be fenced. Not part of what one agent hands to another.
     #[serde(skip)]
     pub fencing: Fencing,
+    /// Whether git keeps what rules keep from being read: then its objects are in no fence.
+    #[serde(skip)]
+    pub hides_objects: bool,
     /// The directories above, each as it was when it was first looked at. Not part of what one agent hands to another.
     #[serde(skip)]
     pub roots: Roots,
@@ -89,6 +92,7 @@ impl Policy {
             home: home.into(),
             worktree: None,
             fencing: Fencing::Holds,
+            hides_objects: false,
             roots: Roots::default(),
             tools: None,
         }

@@ -68,7 +68,8 @@ impl Below {
         if self.is_here() { root.to_owned() } else { root.join(&self.0) }
     }
 
-    pub(crate) fn text(&self) -> &OsStr {
+    /// For a look-up beneath a descriptor of the root.
+    pub fn text(&self) -> &OsStr {
         if self.is_here() { OsStr::new(".") } else { self.0.as_os_str() }
     }
 }

@@ -287,9 +287,27 @@ impl Root {
         rustix::fs::openat2(&self.fd, name.text(), open, Mode::empty(), flags).ok()
     }
 
-    /// Gives what is called `name` in a directory another name there, if it is still this very thing. False when it is not, or
-    /// the other name is taken.
-    pub fn rename_in(&self, directory: &Below, name: &OsStr, to: &OsStr) -> io::Result<bool> {
+    /// Gives it a free name beside it: `config` becomes `config.not-used`. A link is moved itself.
+    pub fn put_aside(&self, name: &Below) -> io::Result<Below> {
+        /// How many names are tried.
+        const NAMES: usize = 1_000;
+        let (directory, last) = name.split().ok_or(io::ErrorKind::InvalidInput)?;
+        for number in 1..=NAMES {
+            let mut aside = OsString::from(last);
+            aside.push(".not-used");
+            if number > 1 {
+                aside.push(format!("-{number}"));
+            }
+            let other = directory.join(&aside)?;
+            if self.thing(&other)?.is_none() && self.rename_in(&directory, last, &aside)? {
+                return Ok(other);
+            }
+        }
+        Err(io::Error::other("no name beside it is free"))
+    }
+
+    /// Gives what is called `name` in a directory another name there. False when there is nothing, or the other name is taken.
+    fn rename_in(&self, directory: &Below, name: &OsStr, to: &OsStr) -> io::Result<bool> {
         let dir = self.open_dir(directory)?;
         match rustix::fs::renameat_with(&dir, name, &dir, to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(true),

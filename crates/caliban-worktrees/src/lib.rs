@@ -22,10 +22,12 @@ mod half_made;
 mod include;
 mod index;
 mod inspect;
+mod kept_paths;
 mod landing;
 mod links;
 mod lookup;
 mod marker;
+mod nested;
 mod one_call_store;
 mod open_beneath;
 mod private_view;
@@ -50,6 +52,7 @@ pub use found_git::{FoundGit, GitFile, git_file};
 pub use git::{GitEnvironment, GitOptions};
 pub use glance::Glance;
 pub use inspect::{Inspection, ListedWorktree, Presence, Use};
+pub use kept_paths::FileState;
 pub use landing::{
     CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingRefusal, LandingTurn, NotLanded, Operation,
     SubmoduleCommit, TreeAfter,
@@ -57,6 +60,7 @@ pub use landing::{
 pub use links::check_links;
 pub use lookup::Lookup;
 pub use marker::{Making, Marker, Oid};
+pub use nested::{NestedDuties, NestedRepos};
 pub use private_view::PrivateGit;
 pub use programs::{GitOccasion, Programs, may_run_programs};
 pub use progress::{CreationPhase, Progress};

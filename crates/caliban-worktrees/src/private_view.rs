@@ -45,6 +45,23 @@ const CONFIG: &str = "caliban-config";
 const HOOKS: &str = "/caliban/hooks";
 const LARGE: &str = "/caliban/lfs";
 
+/// The paths that an index names, in either format of object ids. None when it cannot be read.
+pub(crate) fn indexed(index: &[u8]) -> Option<Vec<PathBuf>> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let parsed = [20, 32].into_iter().find_map(|id| index_file::Index::parse(index, id).ok());
+    let paths = parsed?.entries.into_iter().map(|entry| PathBuf::from(OsString::from_vec(entry.path)));
+    Some(paths.collect())
+}
+
+/// The places of submodules that an index names, in either format of object ids. None when it cannot be read.
+pub(crate) fn gitlinks(index: &[u8]) -> Vec<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let parsed = [20, 32].into_iter().find_map(|id| index_file::Index::parse(index, id).ok());
+    let entries = parsed.map(|index| index.entries).unwrap_or_default();
+    let links = entries.into_iter().filter(index_file::IndexFileEntry::is_gitlink);
+    links.map(|entry| PathBuf::from(OsString::from_vec(entry.path))).collect()
+}
+
 fn words(why: &str) -> Error {
     Error::PrivateGit(why.to_owned())
 }
@@ -303,8 +320,15 @@ impl PrivateGit {
     /// What the agent's command finds in the place of the repository's git directory.
     fn show(&self, fence: &mut Fence) -> Result<()> {
         let common = self.repo.common_dir();
-        fence.binds.retain(|bind| !bind.target.path().starts_with(common));
-        fence.held.retain(|held| !held.target.path().starts_with(common));
+        // The worktrees of a bare repository lie in it.
+        let tree = &self.at.path;
+        let is_gits = |path: &Path| path.starts_with(common) && !path.starts_with(tree);
+        fence.binds.retain(|bind| !is_gits(bind.target.path()));
+        fence.held.retain(|held| !is_gits(held.target.path()));
+        if let Ok(inside) = tree.strip_prefix(common) {
+            let place = self.git_dir().join(inside);
+            fs::create_dir_all(&place).map_err(|e| Error::at("making", &place, e))?;
+        }
         let access = if fence.profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
         objects::show(fence, &self.git_dir(), common, access)?;
         objects::show(fence, &common.join("objects"), Path::new(objects::SHARED), Access::ReadOnly)?;

@@ -7,7 +7,6 @@
 //! too, nobody can tell the two apart, and all of it is put aside.
 
 use std::{
-    ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
@@ -27,8 +26,6 @@ use serde::{Deserialize, Serialize};
 const CAP: u64 = 4 << 20;
 /// The end of the name of what a keeper found, beside the entry of the command.
 const FOUND: &str = "found";
-/// How many names are tried for what is put aside.
-const NAMES: usize = 1_000;
 
 /// A protected place, and the link on the way to it, if there was one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -147,8 +144,7 @@ impl Absent {
             Look::Link { at, .. } => at,
             Look::Directory(_) | Look::File { .. } | Look::Special(_) => self.place.name.clone(),
         };
-        let (directory, name) = moved.split().ok_or(io::ErrorKind::InvalidInput)?;
-        let aside = rename_to_free(root, &directory, name)?;
+        let aside = root.put_aside(&moved)?;
         if let Some((at, to)) = was.filter(|(at, _)| *at == moved)
             && let Some((directory, name)) = at.split()
         {
@@ -156,22 +152,6 @@ impl Absent {
         }
         Ok(Some(aside.under(root.path())))
     }
-}
-
-/// Gives it a free name beside it.
-fn rename_to_free(root: &Root, directory: &Below, name: &OsStr) -> io::Result<Below> {
-    for number in 1..=NAMES {
-        let mut aside = OsString::from(name);
-        aside.push(".not-used");
-        if number > 1 {
-            aside.push(format!("-{number}"));
-        }
-        let other = directory.join(&aside)?;
-        if root.thing(&other)?.is_none() && root.rename_in(directory, name, &aside)? {
-            return Ok(other);
-        }
-    }
-    Err(io::Error::other("no name beside it is free"))
 }
 
 #[cfg(test)]

@@ -75,6 +75,8 @@ pub(super) fn fences(
         helper,
         gits: std::sync::Mutex::default(),
         found: std::sync::Mutex::default(),
+        nested: caliban_agent::fence::Nested::default(),
+        kept: std::sync::Mutex::default(),
         accepted_git: Vec::new(),
     })
 }

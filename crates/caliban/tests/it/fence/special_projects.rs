@@ -16,7 +16,7 @@ fn a17_dev_null_is_usable_whatever_a_variable_names() {
             ("default", "ls > /dev/null; cat README.md 2> /dev/null"),
             (
                 "accept-edits",
-                "python3 -c 'open(\"/dev/null\", \"w\").write(\"x\")' && cp README.md /dev/null && cat README.md",
+                "/usr/bin/python3 -c 'open(\"/dev/null\", \"w\").write(\"x\")' && cp README.md /dev/null && cat README.md",
             ),
         ] {
             let mut place = Place::new(calls([bash(line)]));

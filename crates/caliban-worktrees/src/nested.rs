@@ -1,0 +1,402 @@
+//! Repositories in a tree that an agent can write: submodules, clones, bare repositories of tests.
+//!
+//! Git runs what their configuration and hooks name as soon as somebody stands in them; for a submodule `git status` at the top is
+//! enough. So in those that were there before a command that part is held, and of new ones it is put aside.
+//!
+//! The tree is looked through once, before the first command that can change it, and after each command only where a directory has
+//! changed since.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use caliban_rooted::{Below, FileType, Identity, JudgedPlace, Look, Root};
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::found_git::{GitFile, git_file};
+use crate::private_view::gitlinks;
+
+const GIT: &str = ".git";
+/// What in a git directory decides what git runs, or where git looks for that.
+const PARTS: [&str; 6] = ["config", "config.worktree", "hooks", "commondir", "gitdir", "modules"];
+/// Directories of ours at the top of a tree; they are protected as a whole.
+const OURS: [&str; 2] = [GIT, ".caliban"];
+/// The largest configuration that is read.
+const CONFIG_BYTES: u64 = 1 << 20;
+/// The largest index that is read.
+const INDEX_BYTES: u64 = 256 << 20;
+/// The kernel's clock for changes ticks this coarsely: a directory that changed just now is looked at again.
+const TICK: Duration = Duration::from_millis(20);
+/// What stands in the place of a configuration that was put aside.
+const PLAIN: &str = "[core]\n\trepositoryformatversion = 0\n\tlogallrefupdates = true\n";
+
+/// The nested repositories of one tree.
+#[derive(Debug)]
+pub struct NestedRepos {
+    root: Arc<Root>,
+    directories: BTreeMap<Below, SeenDirectory>,
+    /// Git directories and files that are known, each by its name.
+    known: BTreeSet<Below>,
+}
+
+/// A directory as it was when it was looked at.
+#[derive(Debug, Clone)]
+struct SeenDirectory {
+    identity: Identity,
+    changed: (i64, i64),
+    is_settled: bool,
+    directories: Vec<OsString>,
+    gits: Vec<Below>,
+}
+
+/// What a fence has to hold because of nested repositories.
+#[derive(Debug, Default)]
+pub struct NestedDuties {
+    /// What must not change.
+    pub fixed: Vec<JudgedPlace>,
+    /// What must not be made, and the link that is there.
+    pub absent: Vec<(Below, Option<OsString>)>,
+}
+
+impl NestedRepos {
+    /// Looks through a tree for the first time: what is there is the user's.
+    pub fn new(root: Arc<Root>) -> io::Result<Self> {
+        let mut nested = Self { root, directories: BTreeMap::new(), known: BTreeSet::new() };
+        nested.known = nested.look()?;
+        Ok(nested)
+    }
+
+    /// What a command must not change. `index` is the file of the tree's own index.
+    pub fn duties(&self, index: Option<&Root>) -> io::Result<NestedDuties> {
+        let mut duties = NestedDuties::default();
+        for git in &self.known {
+            let parts: Vec<Below> = match self.root.look(git)? {
+                Look::Directory(_) => PARTS.iter().filter_map(|part| git.join(part).ok()).collect(),
+                _ => vec![git.clone()],
+            };
+            for part in parts {
+                self.hold(part, &mut duties)?;
+            }
+        }
+        for git in index.map(links_of).unwrap_or_default() {
+            if !self.known.contains(&git) {
+                self.hold(git, &mut duties)?;
+            }
+        }
+        Ok(duties)
+    }
+
+    fn hold(&self, name: Below, duties: &mut NestedDuties) -> io::Result<()> {
+        match self.root.look(&name)? {
+            Look::Nothing => duties.absent.push((name, None)),
+            Look::Link { at, to } if at == name => duties.absent.push((name, Some(to))),
+            // A link on the way: it leads elsewhere, and what is there is that place's.
+            Look::Link { .. } => {}
+            Look::Directory(identity) | Look::File { identity, .. } | Look::Special(identity) => {
+                duties.fixed.push(JudgedPlace { path: name.under(self.root.path()), identity });
+            }
+        }
+        Ok(())
+    }
+
+    /// After a command: takes from new repositories what git would run. A line for each.
+    pub fn disarm_new(&mut self) -> io::Result<Vec<String>> {
+        let found = self.look()?;
+        let new: Vec<Below> = found.difference(&self.known).cloned().collect();
+        let mut lines = Vec::new();
+        for git in &new {
+            lines.extend(self.disarm(git)?);
+        }
+        if !lines.is_empty() {
+            self.known = self.look()?;
+        } else {
+            self.known = found;
+        }
+        Ok(lines)
+    }
+
+    fn disarm(&self, git: &Below) -> io::Result<Vec<String>> {
+        let mut moved = Vec::new();
+        match self.root.look(git)? {
+            Look::Nothing => {}
+            Look::Directory(_) => {
+                for part in PARTS {
+                    if self.is_armed(git, part)? {
+                        moved.push(self.root.put_aside(&git.join(part)?)?);
+                        if part == "config" {
+                            self.write_plain(git)?;
+                        }
+                    }
+                }
+            }
+            // It may lead to a repository that says so, too: a worktree that git made.
+            Look::File { .. } => {
+                let place = git.split().map(|(place, _)| place.under(self.root.path()));
+                let place = place.and_then(|place| Root::plain(&place).ok());
+                if !place.is_some_and(|place| matches!(git_file(&place, &|_, _| false), GitFile::Found(_))) {
+                    moved.push(self.root.put_aside(git)?);
+                }
+            }
+            Look::Link { at, .. } => moved.push(self.root.put_aside(&at)?),
+            Look::Special(_) => moved.push(self.root.put_aside(git)?),
+        }
+        let shown = git.under(self.root.path());
+        let line = |aside: Below| {
+            format!(
+                "[{} is a new repository: what makes git run programs is now {}]",
+                shown.display(),
+                aside.under(self.root.path()).display()
+            )
+        };
+        Ok(moved.into_iter().map(line).collect())
+    }
+
+    /// Whether a part of a new git directory makes git run something, or look elsewhere for what to run.
+    fn is_armed(&self, git: &Below, part: &str) -> io::Result<bool> {
+        let name = git.join(part)?;
+        Ok(match (part, self.root.look(&name)?) {
+            (_, Look::Nothing) => false,
+            ("config", Look::File { .. }) => {
+                let file = self.root.open(&name, OFlags::RDONLY | OFlags::NONBLOCK)?;
+                let mut text = Vec::new();
+                File::from(file).take(CONFIG_BYTES + 1).read_to_end(&mut text)?;
+                text.len() as u64 > CONFIG_BYTES || !is_plain(&String::from_utf8_lossy(&text))
+            }
+            ("hooks", Look::Directory(_)) => self.root.entries(&name)?.iter().any(|(hook, kind)| {
+                let is_sample = hook.as_encoded_bytes().ends_with(b".sample");
+                let runs = || {
+                    let file = name.join(hook).and_then(|hook| self.root.open(&hook, OFlags::PATH));
+                    let found = file.and_then(|file| File::from(file).metadata());
+                    found.is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
+                };
+                !is_sample && (*kind != FileType::RegularFile || runs())
+            }),
+            // A linked worktree has both, and is known by its `.git` file; a repository has neither.
+            _ => true,
+        })
+    }
+
+    fn write_plain(&self, git: &Below) -> io::Result<()> {
+        let directory = self.root.open_dir(git)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&directory, "config", flags, Mode::from_raw_mode(0o644))?;
+        io::Write::write_all(&mut File::from(file), PLAIN.as_bytes())
+    }
+
+    /// Every git directory and git file in the tree. Directories that have not changed are not listed again.
+    fn look(&mut self) -> io::Result<BTreeSet<Below>> {
+        let mut before = std::mem::take(&mut self.directories);
+        let mut open = vec![Below::here()];
+        let mut found = BTreeSet::new();
+        while let Some(name) = open.pop() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let Ok(stat) = rustix::fs::statat(&self.root, name.text(), AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            let identity = Identity::from(&stat);
+            let changed = (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default());
+            let same = |seen: &SeenDirectory| {
+                seen.is_settled && seen.identity == identity && seen.changed == changed
+            };
+            let seen = match before.remove(&name).filter(same) {
+                Some(seen) => seen,
+                None => match self.list(&name) {
+                    Ok((directories, gits)) => {
+                        let at = Duration::new(
+                            changed.0.try_into().unwrap_or_default(),
+                            changed.1.try_into().unwrap_or_default(),
+                        );
+                        SeenDirectory { identity, changed, is_settled: at + TICK < now, directories, gits }
+                    }
+                    // It is gone, or a link now: its parent has changed.
+                    Err(error) if error.kind() != io::ErrorKind::PermissionDenied => continue,
+                    Err(_) => continue,
+                },
+            };
+            found.extend(seen.gits.iter().cloned());
+            let is_bare = seen.gits.contains(&name);
+            if !is_bare || name.is_here() {
+                open.extend(seen.directories.iter().filter_map(|directory| name.join(directory).ok()));
+            }
+            self.directories.insert(name, seen);
+        }
+        Ok(found)
+    }
+
+    /// Directories to look into, and git directories or files in this one; itself, when it is one.
+    fn list(&self, name: &Below) -> io::Result<(Vec<OsString>, Vec<Below>)> {
+        let entries = self.root.entries(name)?;
+        let has = |wanted: &str| entries.iter().any(|(entry, _)| entry == wanted);
+        let is_git =
+            |entry: &OsStr| entry == GIT || (entry.eq_ignore_ascii_case(GIT) && self.is_same(name, entry));
+        let mut gits: Vec<Below> = Vec::new();
+        if has("HEAD") && (has("commondir") || (has("objects") && has("refs"))) {
+            gits.push(name.clone());
+        }
+        let mut directories = Vec::new();
+        for (entry, kind) in &entries {
+            let is_ours = name.is_here() && OURS.iter().any(|ours| entry == ours);
+            if is_git(entry) {
+                if !is_ours {
+                    gits.push(name.join(entry)?);
+                }
+            } else if *kind == FileType::Directory && !is_ours {
+                directories.push(entry.clone());
+            }
+        }
+        Ok((directories, gits))
+    }
+
+    /// Whether the file system takes this name for `.git`.
+    fn is_same(&self, place: &Below, entry: &OsStr) -> bool {
+        let identity =
+            |name: &OsStr| place.join(name).ok().and_then(|name| self.root.thing(&name).ok().flatten());
+        identity(entry).is_some() && identity(entry) == identity(OsStr::new(GIT))
+    }
+}
+
+/// Settings that run nothing and lead nowhere: what `git init` and `git clone` write.
+const HARMLESS: [(&str, &[&str]); 7] = [
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "logallrefupdates",
+            "ignorecase",
+            "precomposeunicode",
+            "symlinks",
+            "autocrlf",
+            "eol",
+        ],
+    ),
+    ("user", &["name", "email"]),
+    ("remote", &["url", "fetch", "tagopt"]),
+    ("branch", &["remote", "merge", "rebase"]),
+    ("extensions", &["objectformat", "refstorage"]),
+    ("commit", &["gpgsign"]),
+    ("submodule", &["url", "active"]),
+];
+
+/// Whether a configuration has harmless settings only. What is not understood is not harmless.
+fn is_plain(config: &str) -> bool {
+    let mut section = String::new();
+    config.lines().all(|line| {
+        let mut rest = line.trim();
+        if let Some(header) = rest.strip_prefix('[') {
+            let Some((name, behind)) = header.split_once(']') else { return false };
+            section = name.split([' ', '\t', '.', '"']).next().unwrap_or_default().to_ascii_lowercase();
+            rest = behind.trim();
+        }
+        if rest.is_empty() || rest.starts_with(['#', ';']) {
+            return true;
+        }
+        let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+        let key = key.trim().to_ascii_lowercase();
+        let is_known = HARMLESS.iter().any(|(known, keys)| *known == section && keys.contains(&key.as_str()));
+        // A transport such as `ext::` runs what its address says.
+        is_known && !value.contains("::") && !value.ends_with('\\')
+    })
+}
+
+/// The places of submodules in an index, each with the `.git` that would be there. An index that cannot be read names none.
+fn links_of(index: &Root) -> Vec<Below> {
+    let mut bytes = Vec::new();
+    let read = caliban_rooted::open_plain(index.path(), OFlags::RDONLY | OFlags::NONBLOCK)
+        .and_then(|file| File::from(file).take(INDEX_BYTES).read_to_end(&mut bytes));
+    if read.is_err() {
+        return Vec::new();
+    }
+    gitlinks(&bytes).into_iter().filter_map(|place| Below::new(place).ok()?.join(GIT).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+
+    fn init(place: &Path) {
+        fs::create_dir_all(place).unwrap();
+        let done = Command::new("git").args(["init", "-q", "."]).current_dir(place).status().unwrap();
+        assert!(done.success());
+    }
+
+    #[test]
+    fn a17_settings_that_run_nothing_are_known() {
+        for plain in [
+            "",
+            "[core]\n\tbare = false\n# x\n",
+            "[remote \"a]b\"]\n",
+            "[user]\nname = x\n[Core] FileMode=true",
+        ] {
+            assert_eq!(is_plain(plain), !plain.contains("a]b"), "{plain}");
+        }
+        for armed in [
+            "[core] fsmonitor = x",
+            "[core]\nhooksPath = x",
+            "[include]\npath = x",
+            "[remote \"o\"]\nurl = ext::sh -c x",
+            "[user]\nname = a\\\n[core]\n",
+            "[core]\n\tworktree = ../x",
+            "[pager]\nlog = x",
+            "core.fsmonitor",
+        ] {
+            assert!(!is_plain(armed), "{armed}");
+        }
+    }
+
+    fn names(paths: &[JudgedPlace], top: &Path) -> Vec<String> {
+        paths.iter().map(|place| place.path.strip_prefix(top).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn a17_what_git_runs_in_nested_repositories_is_held_or_put_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        init(&top);
+        init(&top.join("third/party"));
+        let root = Arc::new(Root::pin(&top).unwrap());
+        let mut nested = NestedRepos::new(root).unwrap();
+        let duties = nested.duties(None).unwrap();
+        assert_eq!(names(&duties.fixed, &top), ["third/party/.git/config", "third/party/.git/hooks"]);
+        let absent: Vec<_> = duties.absent.iter().map(|(name, _)| name.under(Path::new(""))).collect();
+        assert!(absent.contains(&"third/party/.git/commondir".into()), "{absent:?}");
+        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+        // A new one that runs nothing stays as it is.
+        init(&top.join("a/b/new"));
+        let plain = fs::read_to_string(top.join("a/b/new/.git/config")).unwrap();
+        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+        assert_eq!(fs::read_to_string(top.join("a/b/new/.git/config")).unwrap(), plain);
+        assert_eq!(nested.duties(None).unwrap().fixed.len(), 4);
+        // One that runs something is disarmed.
+        init(&top.join("a/armed"));
+        fs::write(top.join("a/armed/.git/config"), "[core]\n\tfsmonitor = evil\n").unwrap();
+        fs::write(top.join("a/armed/.git/hooks/post-checkout"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(top.join("a/armed/.git/hooks/post-checkout"), fs::Permissions::from_mode(0o755))
+            .unwrap();
+        fs::create_dir(top.join("links")).unwrap();
+        symlink("../a/armed/.git", top.join("links/.git")).unwrap();
+        fs::create_dir(top.join("file")).unwrap();
+        fs::write(top.join("file/.git"), "gitdir: ../a/armed/.git\n").unwrap();
+        let bare = top.join("bare.git");
+        for made in ["objects", "refs", "hooks"] {
+            fs::create_dir_all(bare.join(made)).unwrap();
+        }
+        fs::write(bare.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(bare.join("config"), "[filter \"x\"]\n\tsmudge = evil\n").unwrap();
+        let lines = nested.disarm_new().unwrap();
+        assert_eq!(lines.len(), 5, "{lines:#?}");
+        assert_eq!(fs::read_to_string(top.join("a/armed/.git/config")).unwrap(), PLAIN);
+        assert!(top.join("a/armed/.git/hooks.not-used/post-checkout").exists());
+        assert!(!top.join("links/.git").is_symlink() && !top.join("file/.git").exists());
+        assert_eq!(fs::read_to_string(bare.join("config")).unwrap(), PLAIN);
+        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+    }
+}
