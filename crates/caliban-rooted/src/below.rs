@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     fmt, io,
+    os::unix::ffi::OsStrExt as _,
     path::{Component, Path, PathBuf},
 };
 
@@ -31,6 +32,12 @@ impl Below {
         Ok(Self(plain))
     }
 
+    /// A name that is written in the program. What is not plain in it is left out, so it cannot lead out of a root either.
+    pub fn fixed(name: &'static str) -> Self {
+        let is_plain = |part: &Component<'_>| matches!(part, Component::Normal(_));
+        Self(Path::new(name).components().filter(is_plain).collect())
+    }
+
     /// The root itself.
     pub fn here() -> Self {
         Self::default()
@@ -49,6 +56,21 @@ impl Below {
     /// The directory that it is in, and its last part; none for the root itself.
     pub fn split(&self) -> Option<(Self, &OsStr)> {
         Some((Self(self.0.parent()?.to_owned()), self.0.file_name()?))
+    }
+
+    /// Whether it is this name or beneath it.
+    pub fn starts_with(&self, top: &Self) -> bool {
+        self.0.starts_with(&top.0)
+    }
+
+    /// Its parts, the outermost first.
+    pub fn parts(&self) -> impl Iterator<Item = &OsStr> {
+        self.0.iter()
+    }
+
+    /// The name as bytes, for lists and digests.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_os_str().as_bytes()
     }
 
     /// Itself and the directories on the way to it, the outermost first, without the root.
@@ -74,9 +96,15 @@ impl Below {
     }
 }
 
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
 impl fmt::Debug for Below {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.display())
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -106,6 +134,7 @@ mod tests {
         assert_eq!(name.steps().len(), 3);
         assert!(name.join("../x").is_err() && name.join("/x").is_err());
         assert!(Below::here().is_here() && Below::here().steps().is_empty());
+        assert_eq!(Below::fixed("/a/../b"), Below::new("a/b").unwrap());
         let text = serde_json::to_string(&name).unwrap();
         assert_eq!(serde_json::from_str::<Below>(&text).unwrap(), name);
         assert!(serde_json::from_str::<Below>("\"../x\"").is_err());

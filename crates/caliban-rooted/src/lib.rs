@@ -11,6 +11,7 @@ mod byte_text;
 mod identity;
 mod root;
 mod roots;
+pub mod tree;
 
 pub use below::Below;
 pub use byte_text::ByteText;

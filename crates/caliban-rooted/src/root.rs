@@ -11,11 +11,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat},
+    fs::{CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat},
     io::Errno,
 };
 
-use crate::{below::Below, identity::Identity};
+use crate::{below::Below, identity::Identity, tree};
 
 /// No step leads out of the root or through a link.
 const BENEATH: ResolveFlags =
@@ -40,7 +40,7 @@ pub fn open_exactly(path: &Path, identity: Identity) -> io::Result<Option<OwnedF
 }
 
 /// Whether a look-up says that there is no such thing any more, or a link in its place.
-fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
@@ -233,25 +233,9 @@ impl Root {
         }
     }
 
-    /// The names in a directory, and what each is as far as the directory says.
+    /// The sorted names in a directory, and what each is as far as the directory says.
     pub fn entries(&self, name: &Below) -> io::Result<Vec<(OsString, FileType)>> {
-        let dir = self.open_dir(name)?;
-        let mut found = Vec::new();
-        for entry in Dir::read_from(&dir)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let mut kind = entry.file_type();
-            if kind == FileType::Unknown {
-                kind = FileType::from_raw_mode(
-                    rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode,
-                );
-            }
-            found.push((OsString::from_vec(name.to_bytes().to_vec()), kind));
-        }
-        Ok(found)
+        tree::entries(self.open_dir(name)?)
     }
 
     fn link_on_the_way(&self, name: &Below) -> io::Result<Look> {

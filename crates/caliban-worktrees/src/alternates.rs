@@ -6,13 +6,16 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile, nonce_name},
+};
+
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
-use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo};
 
 /// How far alternates of alternates are followed; git stops at five.
@@ -51,7 +54,7 @@ impl Repo {
         let objects = self.common_dir().join("objects");
         let list = objects.join(LIST);
         let forget = || -> io::Result<()> {
-            let text = open_beneath::read_small(&list, LIST_CAP)?;
+            let text = tree::read_small(&list, LIST_CAP)?;
             let stays = |line: &&[u8]| store_of(&objects, line).is_none_or(|store| !stores.contains(&store));
             let kept: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(stays).collect();
             let new = objects.join("info").join(nonce_name("caliban-alternates"));
@@ -74,7 +77,7 @@ fn store_of(objects: &Path, line: &[u8]) -> Option<PathBuf> {
 fn alternates(objects: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![(objects.to_path_buf(), 0)]);
     while let Some((store, depth)) = open.pop() {
-        let list = open_beneath::read_small(&store.join(LIST), LIST_CAP).unwrap_or_default();
+        let list = tree::read_small(&store.join(LIST), LIST_CAP).unwrap_or_default();
         for line in list.split(|byte| *byte == b'\n') {
             if let Some(other) = store_of(&store, line)
                 && !found.contains(&other)
@@ -105,10 +108,10 @@ fn unquoted(line: &[u8]) -> Vec<u8> {
 }
 
 fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
-    let root = open_beneath::open_dir(from)?;
+    let root = tree::open_dir(from)?;
     let mut packs = Vec::new();
-    for path in open_beneath::files_beneath(root.as_fd(), Path::new(""))? {
-        let parts: Vec<&str> = path.iter().filter_map(OsStr::to_str).collect();
+    for path in tree::files_beneath(&root, &Below::here())? {
+        let parts: Vec<&str> = path.parts().filter_map(OsStr::to_str).collect();
         match parts.as_slice() {
             ["pack", name] => packs.push((*name).to_owned()),
             [first, rest] if first.len() == 2 && is_hex(first) && is_hex(rest) => copy(&root, to, &path)?,
@@ -118,7 +121,7 @@ fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
     for ending in PACK_ENDINGS {
         let has_ending = |name: &&String| Path::new(name).extension() == Some(OsStr::new(ending));
         for name in packs.iter().filter(|name| name.starts_with("pack-")).filter(has_ending) {
-            copy(&root, to, &Path::new("pack").join(name))?;
+            copy(&root, to, &Below::fixed("pack").join(name)?)?;
         }
     }
     Ok(())
@@ -129,18 +132,18 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Copies one file, whole or not at all; one that is there already stays.
-fn copy(root: &OwnedFd, to: &Path, path: &Path) -> io::Result<()> {
-    let target = to.join(path);
+fn copy(root: &OwnedFd, to: &Path, name: &Below) -> io::Result<()> {
+    let target = name.under(to);
     if target.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let FoundFile::File { mut file, .. } = open_beneath::look(root.as_fd(), path)? else { return Ok(()) };
+    let FoundFile::File { mut file, .. } = tree::find(root, name)? else { return Ok(()) };
     let dir = target.parent().unwrap_or(to);
     fs::create_dir_all(dir)?;
     // git deletes what has this prefix and is old.
     let new = dir.join(nonce_name("tmp_obj_caliban"));
     let mut copied = File::create_new(&new)?;
-    let written = open_beneath::copy_file(&mut file, &mut copied)
+    let written = tree::copy_file(&mut file, &mut copied)
         .and_then(|()| copied.set_permissions(file.metadata()?.permissions()))
         .and_then(|()| copied.sync_all())
         .and_then(|()| fs::rename(&new, &target));

@@ -4,15 +4,14 @@
 //! marker, then fill it (sparse patterns, checkout, links, included files, setup command). Whatever fails,
 //! the directory, the record and the branch go again.
 
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use caliban_contract::disk_room;
 use caliban_core::names::Slug;
+use caliban_rooted::{Below, tree};
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -24,7 +23,6 @@ use crate::git::GitCall;
 use crate::include;
 use crate::links::{self, LinkPath};
 use crate::marker::{Making, Marker, Oid};
-use crate::open_beneath;
 use crate::progress::{CreationPhase, Progress, parse_checkout};
 use crate::repo::{Lease, Missing, PLACE, Repo, branch_of};
 use crate::setup::{self, Setup};
@@ -295,7 +293,7 @@ impl Repo {
             rescues: self.rescues_of(&checked.name).await?.into_iter().map(|r| r.commit).collect(),
             // A path that is not text cannot be recorded; then removal saves what it cannot compare.
             source: self.source().filter(|p| p.to_str().is_some()).map(Path::to_path_buf),
-            links: checked.links.iter().map(|l| l.relative().to_path_buf()).collect(),
+            links: checked.links.iter().map(|l| l.relative()).collect(),
             excludes: exclude::rules(self.common_dir())?,
             included: Vec::new(),
         };
@@ -351,7 +349,7 @@ impl Repo {
         let failed = |e: std::io::Error| Error::at("locking", &path, e);
         let id =
             |fd: &OwnedFd| rustix::fs::fstat(fd).map(|s| (s.st_dev, s.st_ino)).map_err(|e| failed(e.into()));
-        let there = open_beneath::open_dir_at(place, name.as_str()).map_err(failed)?;
+        let there = Below::new(name.as_str()).and_then(|name| tree::walk_to(place, &name)).map_err(failed)?;
         if id(&there)? == id(&lease.fd)? {
             return Ok(lease);
         }
@@ -369,7 +367,7 @@ impl Repo {
             Err(Errno::EXIST) => false,
             Err(e) => return Err(Error::at("making", &path, e)),
         };
-        let opened = open_beneath::open_dir_at(place, text).map_err(|_| exists())?;
+        let opened = Below::new(text).and_then(|name| tree::walk_to(place, &name)).map_err(|_| exists())?;
         let lease = Lease::take(opened).map_err(|e| Error::at("locking", &path, e))?.ok_or_else(exists)?;
         // Ours only if it is still the directory at that place: its maker may just have undone it.
         let held = rustix::fs::fstat(&lease.fd).map_err(|e| Error::at("reading", &path, e))?;
@@ -379,8 +377,7 @@ impl Repo {
         {
             return Err(exists());
         }
-        let empty =
-            open_beneath::entries(lease.fd.as_fd()).map_err(|e| Error::at("reading", &path, e))?.is_empty();
+        let empty = tree::entries(&lease.fd).map_err(|e| Error::at("reading", &path, e))?.is_empty();
         if !empty || self.admin_of(&path)?.is_some() {
             if made {
                 // The files are gone, the record is not: its index and HEAD may still hold work.
@@ -491,7 +488,7 @@ impl Repo {
         let Some(wanted) = include::wanted(self, source).await? else { return Ok(Vec::new()) };
         progress(Progress::begin(CreationPhase::Include));
         let to =
-            open_beneath::open_dir_at(&lease.fd, ".").map_err(|e| Error::io("opening the worktree", e))?;
+            tree::walk_to(&lease.fd, &Below::here()).map_err(|e| Error::io("opening the worktree", e))?;
         let (source, stop) = (source.to_path_buf(), self.git.cancel.clone());
         let copied = tokio::task::spawn_blocking(move || include::copy(&source, to.as_fd(), wanted, &stop));
         let copied =
@@ -529,13 +526,13 @@ impl Repo {
         let (directory, records) = (name.clone(), self.common_dir().join("worktrees"));
         let files = tokio::task::spawn_blocking(move || {
             if let Ok(place) = place {
-                let _tried = open_beneath::delete(place.as_fd(), OsStr::new(directory.as_str()));
+                let _tried = Below::new(directory.as_str()).and_then(|name| tree::delete(&*place, &name));
             }
             // Does not take the lock for records: an undo must not wait, and a git process that races with it tries again.
             if let (Some(id), Ok(records)) =
-                (admin.as_deref().and_then(Path::file_name), open_beneath::open_dir(&records))
+                (admin.as_deref().and_then(Path::file_name), tree::open_dir(&records))
             {
-                let _tried = open_beneath::delete(records.as_fd(), id);
+                let _tried = Below::new(id).and_then(|id| tree::delete(&records, &id));
             }
         });
         let _tried = files.await;
@@ -556,9 +553,9 @@ impl Repo {
 
 /// Empties a worktree whose making was cut short, so that it can be filled again: nobody has worked in it.
 fn clear_unfinished(lease: &Lease, admin: &Path) -> std::io::Result<()> {
-    for (name, _) in open_beneath::entries(lease.fd.as_fd())? {
-        if name.to_bytes() != b".git" {
-            open_beneath::delete(lease.fd.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
+    for (name, _) in tree::entries(&lease.fd)? {
+        if name != ".git" {
+            tree::delete(&lease.fd, &Below::new(name)?)?;
         }
     }
     // A lock file of the git process that was killed. We hold the lease, so no other process uses this worktree.

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use caliban_rooted::tree;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Result};
-use crate::open_beneath;
 
 /// The largest exclude file that is read.
 const SIZE_CAP: u64 = 4 * 1024 * 1024;
@@ -16,7 +16,7 @@ const SIZE_CAP: u64 = 4 * 1024 * 1024;
 /// The rules in the exclude file of the repository.
 pub(crate) fn rules(common: &Path) -> Result<Vec<String>> {
     let file = common.join("info/exclude");
-    let bytes = match open_beneath::read_small(&file, SIZE_CAP) {
+    let bytes = match tree::read_small(&file, SIZE_CAP) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::at("reading", &file, error)),
@@ -32,7 +32,7 @@ pub(crate) fn ensure(common: &Path, line: &str) -> Result<()> {
     let file = info.join("exclude");
     let add = || -> std::io::Result<()> {
         std::fs::create_dir_all(&info)?;
-        let dir = open_beneath::open_dir(&info)?;
+        let dir = tree::open_dir(&info)?;
         // Held for two reads and a write, so waiting is short.
         rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
         // An agent may have put a link or a pipe there.

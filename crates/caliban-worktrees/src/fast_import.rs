@@ -10,15 +10,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile, nonce_name},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::git::GitCall;
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 use crate::survey::{SavePlan, Staged};
 
 /// Files up to this size are read before their length is announced, so that a writer cannot spoil them.
@@ -81,13 +83,6 @@ impl TemporaryRefs {
         let base = nonce_name("refs/caliban/tmp/save");
         Self { tree: format!("{base}-tree"), index: format!("{base}-index") }
     }
-}
-
-/// A name that no other call uses.
-pub(crate) fn nonce_name(prefix: &str) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-    format!("{prefix}-{}-{}-{nanos}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Writes the snapshot and gives its commit, through `fast_import` (a prepared call of that command on the store that is to have it).
@@ -185,15 +180,14 @@ fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken
     if let Some(files) = &snapshot.files {
         paths.extend(plan.paths.iter().cloned());
         for whole in &plan.whole {
-            paths.extend(
-                open_beneath::files_beneath(files.as_fd(), whole).map_err(|e| unreadable(whole, &e))?,
-            );
+            let names = Below::new(whole).and_then(|name| tree::files_beneath(files, &name));
+            paths.extend(names.map_err(|e| unreadable(whole, &e))?.iter().map(as_git_says));
         }
         paths.sort();
         paths.dedup();
         // What is gone goes first: a file may have become a directory, or the other way round.
         for path in &paths {
-            let found = open_beneath::look(files.as_fd(), path).map_err(|e| unreadable(path, &e))?;
+            let found = find(files, path).map_err(|e| unreadable(path, &e))?;
             if matches!(found, FoundFile::Nothing | FoundFile::Directory | FoundFile::Special) {
                 delete(out, path).map_err(sent)?;
             }
@@ -216,14 +210,13 @@ fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken
     }
     for (admin, name) in &plan.of_record {
         let cannot = |e: io::Error| unreadable(&admin.join(name), &e);
-        let root = open_beneath::open_dir(admin).map_err(cannot)?;
-        let paths = match open_beneath::look(root.as_fd(), Path::new(name)).map_err(cannot)? {
-            FoundFile::Directory => {
-                open_beneath::files_beneath(root.as_fd(), Path::new(name)).map_err(cannot)?
-            }
-            _ => vec![PathBuf::from(name)],
+        let root = tree::open_dir(admin).map_err(cannot)?;
+        let name = Below::new(name).map_err(cannot)?;
+        let names = match tree::find(&root, &name).map_err(cannot)? {
+            FoundFile::Directory => tree::files_beneath(&root, &name).map_err(cannot)?,
+            _ => vec![name],
         };
-        for path in paths {
+        for path in names.iter().map(as_git_says) {
             let to = escaped(&Path::new(EXTRAS).join(&path));
             save_one(out, root.as_fd(), &path, &to, false)?;
         }
@@ -238,7 +231,7 @@ fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path, 
         out.write_all(&quote(to))?;
         out.write_all(format!("\ndata {length}\n").as_bytes())
     };
-    match open_beneath::look(root, from).map_err(|e| unreadable(from, &e))? {
+    match find(root, from).map_err(|e| unreadable(from, &e))? {
         FoundFile::Link(target) => {
             header("120000", target.len() as u64, out).map_err(sent)?;
             out.write_all(target.as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(sent)
@@ -279,6 +272,15 @@ pub(crate) fn with_unix_line_ends(bytes: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// What is called so in git: a path from the top of a worktree.
+pub(crate) fn find(top: impl AsFd, path: &Path) -> io::Result<FoundFile> {
+    tree::find(top, &Below::new(path)?)
+}
+
+fn as_git_says(name: &Below) -> PathBuf {
+    name.under(Path::new(""))
 }
 
 fn unreadable(path: &Path, e: &io::Error) -> Error {

@@ -1,16 +1,15 @@
 //! Half-made worktrees: what is left of a creation that was killed before it wrote its marker. That is a directory without
 //! files, perhaps a record without an index, and a branch without commits. None of it holds work, so it may be deleted.
 
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use caliban_core::names::Slug;
+use caliban_rooted::{Below, tree};
 use rustix::fs::AtFlags;
 
 use crate::error::{Error, Result};
 use crate::marker::{self, Oid};
-use crate::open_beneath;
 use crate::repo::{Lease, Repo, branch_of};
 
 /// A half-made worktree, held.
@@ -26,11 +25,11 @@ impl Repo {
     }
 
     fn half_made(&self, name: &Slug, place: &OwnedFd) -> Option<HalfMade> {
-        let dir = open_beneath::open_dir_at(place, name.as_str()).ok()?;
+        let dir = tree::walk_to(place, &Below::new(name.as_str()).ok()?).ok()?;
         let lease = Lease::take(dir).ok()??;
-        let names = open_beneath::entries(lease.fd.as_fd()).ok()?;
+        let names = tree::entries(&lease.fd).ok()?;
         let admin = self.admin_of(&self.path_of(name)).ok()?;
-        let only_git = names.iter().all(|(name, _)| name.to_bytes() == b".git");
+        let only_git = names.iter().all(|(name, _)| name == ".git");
         let nothing = match &admin {
             Some(admin) => !admin.join(marker::FILE).exists() && !admin.join("index").exists() && only_git,
             None => names.is_empty(),
@@ -45,10 +44,10 @@ impl Repo {
         let failed = |e: std::io::Error| Error::at("clearing", &path, e);
         if let Some(id) = admin.as_deref().and_then(std::path::Path::file_name) {
             let _locked = self.lock_records().await?;
-            let records = open_beneath::open_dir(&self.common_dir().join("worktrees")).map_err(failed)?;
-            open_beneath::delete(records.as_fd(), id).map_err(failed)?;
+            let records = tree::open_dir(&self.common_dir().join("worktrees")).map_err(failed)?;
+            Below::new(id).and_then(|id| tree::delete(&records, &id)).map_err(failed)?;
         }
-        open_beneath::delete(lease.fd.as_fd(), OsStr::new(".git")).map_err(failed)?;
+        tree::delete(&lease.fd, &Below::fixed(".git")).map_err(failed)?;
         rustix::fs::unlinkat(place, name.as_str(), AtFlags::REMOVEDIR).map_err(|e| failed(e.into()))?;
         let branch = branch_of(name);
         let reference = format!("refs/heads/{branch}");

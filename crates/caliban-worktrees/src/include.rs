@@ -4,15 +4,18 @@
 //! the file system can. Links are not copied and not followed.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile},
+};
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Repo, split_nul};
 
 /// The file's name, in the root of the working tree.
@@ -67,13 +70,14 @@ pub(crate) fn copy(
             copied.notes.push(format!("{shown} was not copied: its name is not text"));
             continue;
         }
-        match open_beneath::look(root.as_fd(), &path).map_err(doing)? {
+        let name = Below::new(&path).map_err(doing)?;
+        match tree::find(&root, &name).map_err(doing)? {
             FoundFile::File { mut file, size, executable } => {
                 bytes += size;
                 if bytes > BYTES_CAP {
                     return Err(Error::IncludeTooLarge(format!("{BYTES_CAP} bytes")));
                 }
-                match open_beneath::create_file(worktree, &path, executable) {
+                match tree::create_file(worktree, &name, executable) {
                     Ok(mut to) => {
                         copy_with_rights(&mut file, &mut to).map_err(doing)?;
                         copied.files.push(path);
@@ -94,5 +98,5 @@ pub(crate) fn copy(
 /// A secret that only its owner may read stays so.
 fn copy_with_rights(from: &mut std::fs::File, to: &mut std::fs::File) -> std::io::Result<()> {
     to.set_permissions(from.metadata()?.permissions())?;
-    open_beneath::copy_file(from, to)
+    tree::copy_file(from, to)
 }

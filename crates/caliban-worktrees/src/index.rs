@@ -5,14 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile, nonce_name},
+};
+
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo, split_nul};
 
 /// Which index a worktree has: git never changes one, it renames another into its place.
@@ -48,9 +50,9 @@ impl ScratchIndex {
     /// Copies a worktree's index here, if it is a plain file.
     pub(crate) fn fill(&self, admin: &Path) -> Result<()> {
         let copy = || -> std::io::Result<()> {
-            let admin = open_beneath::open_dir(admin)?;
-            if let FoundFile::File { mut file, .. } = open_beneath::look(admin.as_fd(), Path::new("index"))? {
-                open_beneath::copy_file(&mut file, &mut fs::File::create_new(&self.path)?)?;
+            let admin = tree::open_dir(admin)?;
+            if let FoundFile::File { mut file, .. } = tree::find(&admin, &Below::fixed("index"))? {
+                tree::copy_file(&mut file, &mut fs::File::create_new(&self.path)?)?;
             }
             Ok(())
         };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use caliban_core::names::Slug;
+use caliban_rooted::tree;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::marker::{Making, Oid};
-use crate::open_beneath;
 use crate::remove::Weighed;
 use crate::repo::{Lease, Located, Repo, split_nul};
 use crate::survey::{IgnoredFiles, PathChange};
@@ -147,7 +147,7 @@ impl Repo {
 }
 
 fn listed(at: &Located, tip: Option<Oid>) -> ListedWorktree {
-    let opened = open_beneath::open_dir(&at.path);
+    let opened = tree::open_dir(&at.path);
     let presence = match (&at.moved, &opened) {
         (Some(path), _) => Presence::Moved(path.clone()),
         (None, Ok(_)) => Presence::Present,

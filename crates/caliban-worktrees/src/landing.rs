@@ -17,6 +17,7 @@ mod work;
 use std::path::PathBuf;
 
 use caliban_core::names::Slug;
+use caliban_rooted::tree;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -32,7 +33,6 @@ use self::target::LandingTarget;
 use self::work::Work;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
-use crate::open_beneath;
 use crate::repo::{Locked, Repo};
 
 /// The directory of the store that is locked while something lands.
@@ -139,13 +139,13 @@ impl Repo {
     ) -> Result<LandingTurn> {
         let repo = &self.until(cancel);
         let place = repo.common_dir().join(LOCKED);
-        let dir = open_beneath::open_dir(&place).map_err(|e| Error::at("opening", &place, e))?;
+        let dir = tree::open_dir(&place).map_err(|e| Error::at("opening", &place, e))?;
         Ok(LandingTurn { _held: Locked::take(dir, on_wait, cancel).await? })
     }
 
     /// Whether somebody is landing something in this repository.
     pub(crate) fn is_landing(&self) -> bool {
-        let Ok(dir) = open_beneath::open_dir(&self.common_dir().join(LOCKED)) else { return false };
+        let Ok(dir) = tree::open_dir(&self.common_dir().join(LOCKED)) else { return false };
         // Given back with the descriptor.
         rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
     }
@@ -181,7 +181,7 @@ impl Repo {
         known.into = Some(target.name().to_owned());
         // Nobody begins to work in it while its work lands. An agent that waits for a message holds it and does nothing.
         let at = self.locate(&request.name)?;
-        let _lease = match open_beneath::open_dir(&at.path) {
+        let _lease = match tree::open_dir(&at.path) {
             Ok(_) => self.try_hold(&at).await?,
             Err(_) => None,
         };

@@ -29,7 +29,6 @@ mod lookup;
 mod marker;
 mod nested;
 mod one_call_store;
-mod open_beneath;
 mod private_view;
 mod programs;
 mod progress;

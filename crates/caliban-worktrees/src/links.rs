@@ -3,25 +3,25 @@
 //! Each is a real directory beneath the root, with no link on the way: a link could lead to the home
 //! directory, and what an agent writes through it lands there.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Component, Path, PathBuf};
 
+use caliban_rooted::{Below, tree};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
-use crate::open_beneath;
 use crate::repo::{Repo, asked_to_ignore, split_nul, told_ignored};
 
 /// A directory to link, relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkPath {
-    relative: PathBuf,
+    relative: Below,
     text: String,
 }
 
 impl LinkPath {
-    pub(crate) fn relative(&self) -> &Path {
-        &self.relative
+    pub(crate) fn relative(&self) -> PathBuf {
+        self.relative.under(Path::new(""))
     }
 
     pub(crate) fn shown(&self) -> &str {
@@ -69,7 +69,7 @@ pub(crate) fn check(source: Option<&Path>, wanted: &[String]) -> Result<Vec<Link
     let mut links: Vec<LinkPath> = Vec::new();
     for text in wanted {
         let link = parse(text).map_err(|why| refuse(text, why))?;
-        open_beneath::walk_to(root.as_fd(), &link.relative).map_err(|e| {
+        tree::walk_to(&root, &link.relative).map_err(|e| {
             refuse(
                 text,
                 match rustix::io::Errno::from_io_error(&e) {
@@ -103,7 +103,6 @@ fn parse(text: &str) -> std::result::Result<LinkPath, &'static str> {
     if text.chars().any(char::is_control) {
         return Err("it has a control character");
     }
-    let mut relative = PathBuf::new();
     for component in Path::new(text).components() {
         match component {
             Component::Normal(part) if part.eq_ignore_ascii_case(".git") => {
@@ -112,23 +111,23 @@ fn parse(text: &str) -> std::result::Result<LinkPath, &'static str> {
             Component::Normal(part) if part.eq_ignore_ascii_case(".caliban") => {
                 return Err("it names the directory of the worktrees");
             }
-            Component::Normal(part) => relative.push(part),
-            Component::CurDir => {}
+            Component::Normal(_) | Component::CurDir => {}
             Component::ParentDir => return Err("'..' is not allowed"),
             Component::RootDir | Component::Prefix(_) => {
                 return Err("it is not relative to the repository's root");
             }
         }
     }
-    let text = relative.to_string_lossy().into_owned();
-    if text.is_empty() { Err("it is the repository itself") } else { Ok(LinkPath { relative, text }) }
+    let relative = Below::new(text).map_err(|_| "it is not relative to the repository's root")?;
+    let text = relative.to_string();
+    if relative.is_here() { Err("it is the repository itself") } else { Ok(LinkPath { relative, text }) }
 }
 
 /// Makes the links in the new worktree.
 pub(crate) fn make(source: &Path, worktree: BorrowedFd<'_>, links: &[LinkPath]) -> Result<()> {
     for link in links {
-        let target = source.join(&link.relative);
-        open_beneath::create_link(worktree, &link.relative, target.as_os_str()).map_err(|e| {
+        let target = link.relative.under(source);
+        tree::create_link(worktree, &link.relative, target.as_os_str()).map_err(|e| {
             if e.kind() == std::io::ErrorKind::AlreadyExists {
                 Error::Link { path: link.text.clone(), why: "git tracks it, so the worktree has its own" }
             } else {

@@ -7,11 +7,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
+use caliban_rooted::{
+    Below,
+    tree::{self, Durability},
+};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::open_beneath::{self, Durability};
 
 /// The file's name in `.git/worktrees/<id>/`.
 pub(crate) const FILE: &str = "caliban.json";
@@ -112,7 +115,7 @@ pub struct Marker {
 impl Marker {
     /// Reads the marker of an administrative directory; none, or one that makes no sense, is `None`.
     pub(crate) fn read(admin: &Path) -> Option<Self> {
-        serde_json::from_slice(&open_beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
+        serde_json::from_slice(&tree::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
     }
 
     /// Refuses a worktree whose making was cut short: what is missing in it is nobody's deletion.
@@ -137,7 +140,9 @@ impl Marker {
             Making::Begun => Durability::Visible,
             Making::Finished => Durability::OnDisk,
         };
-        open_beneath::write_whole(admin, FILE, self, durability)
+        serde_json::to_vec(self)
+            .map_err(std::io::Error::other)
+            .and_then(|bytes| tree::write_whole(admin, &Below::fixed(FILE), &bytes, durability))
             .map_err(|e| Error::at("writing", &admin.join(FILE), e))
     }
 

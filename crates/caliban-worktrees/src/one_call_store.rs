@@ -3,10 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, nonce_name},
+};
+
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::git::{GitPlace, StoreFormat};
-use crate::open_beneath;
 use crate::repo::Repo;
 
 /// A bare repository with the objects of another behind it, deleted when dropped.
@@ -52,10 +55,10 @@ impl OneCallStore {
 impl Drop for OneCallStore {
     fn drop(&mut self) {
         if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
-            && let Ok(parent) = open_beneath::open_dir(parent)
+            && let Ok(parent) = tree::open_dir(parent)
         {
             // Best effort by name: what stays is a directory that git ignores.
-            let _tried = open_beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
+            let _tried = Below::new(name).and_then(|name| tree::delete(&parent, &name));
         }
     }
 }

@@ -20,21 +20,23 @@ mod state_files;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use caliban_core::fence::Profile;
 use caliban_core::names::Slug;
 use caliban_fence::{Access, Around, Fence};
+use caliban_rooted::{
+    Below,
+    tree::{self, nonce_name},
+};
 use rustix::fs::FlockOperation;
 use tokio_util::sync::CancellationToken;
 
 use self::base::Base;
 use self::names::RefNames;
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
-use crate::open_beneath;
 use crate::repo::{Located, Repo};
 
 /// Where the private gits of a repository are, in its store.
@@ -165,8 +167,8 @@ impl Repo {
             Ok(None) => return Vec::new(),
             Ok(Some(view)) if has_modules(view) => "it has submodules of the agent's".to_owned(),
             Ok(Some(view)) => {
-                let gone = open_beneath::open_dir(&parent)
-                    .and_then(|dir| open_beneath::delete(dir.as_fd(), at.name.as_str().as_ref()));
+                let gone =
+                    tree::open_dir(&parent).and_then(|dir| tree::delete(dir, &Below::new(at.name.as_str())?));
                 let refs = view.refs().unwrap_or_default();
                 let held: Vec<&str> =
                     refs.keys().map(String::as_str).filter(|name| view.names.holds(name)).collect();
@@ -228,14 +230,14 @@ impl PrivateGit {
     }
 
     fn open_git(&self) -> Result<OwnedFd> {
-        open_beneath::open_dir(&self.git_dir()).map_err(|e| Error::at("opening", &self.git_dir(), e))
+        tree::open_dir(&self.git_dir()).map_err(|e| Error::at("opening", &self.git_dir(), e))
     }
 
     /// The worktree's record in the agent's git.
     fn open_own_record(&self, git: &OwnedFd) -> Result<OwnedFd> {
-        let path = Path::new("worktrees").join(&self.id);
-        open_beneath::walk_to(git.as_fd(), &path)
-            .map_err(|e| Error::at("opening", &self.git_dir().join(path), e))
+        let failed = |e| Error::at("opening", &self.git_dir().join("worktrees").join(&self.id), e);
+        let name = Below::fixed("worktrees").join(&self.id).map_err(failed)?;
+        tree::walk_to(git, &name).map_err(failed)
     }
 
     /// One at a time works on it.

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use caliban_core::hex;
+use caliban_rooted::tree;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
-use crate::open_beneath;
 use crate::repo::{Repo, split_nul};
 
 /// The largest configuration or hook that is read.
@@ -102,7 +102,7 @@ impl Programs {
 
 /// Whether a repository with its store in this directory may make git run a program. Cheap, and may be wrong about a yes.
 pub fn may_run_programs(common: &Path, when: GitOccasion) -> bool {
-    let may = |name: &str| match open_beneath::read_small(&common.join(name), CAP) {
+    let may = |name: &str| match tree::read_small(&common.join(name), CAP) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
             WORDS.iter().any(|word| text.contains(word))

@@ -5,21 +5,22 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
+use caliban_rooted::{
+    Below,
+    tree::{self, nonce_name},
+};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::landing::LandingRecord;
 use crate::marker::{self, Marker, Oid};
-use crate::open_beneath;
 use crate::recreate::is_half_deleted;
 use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, Waited};
 use crate::rescue::Rescue;
@@ -179,7 +180,7 @@ impl Repo {
         if is_half_deleted(&at.admin) && at.path.symlink_metadata().is_err() {
             return repo.finish(&at).await;
         }
-        let _lease = match (lease, open_beneath::open_dir(&at.path)) {
+        let _lease = match (lease, tree::open_dir(&at.path)) {
             (Some(lease), _) => Some(lease),
             (None, Ok(_)) => Some(repo.hold(&at).await?),
             // Gone, or something else stands there: the survey says so.
@@ -238,9 +239,7 @@ impl Repo {
         notes.extend(repo.retire_private(&at, published).await);
         let branch_fate = repo.settle_branch(&at, &weighed, ahead).await?;
         if let Some((trash, hidden)) = trashed {
-            let gone =
-                tokio::task::spawn_blocking(move || open_beneath::delete(trash.as_fd(), OsStr::new(&hidden)))
-                    .await;
+            let gone = tokio::task::spawn_blocking(move || tree::delete(trash, &Below::new(hidden)?)).await;
             gone.map_err(std::io::Error::other)
                 .and_then(|done| done)
                 .map_err(|e| Error::at("deleting", &at.path, e))?;
@@ -262,7 +261,7 @@ impl Repo {
     /// What is in the worktree, also when git does not get through it.
     async fn look(&self, at: &Located, ignored: IgnoredFiles) -> Result<Survey> {
         match self.survey(at, ignored).await {
-            Err(error @ Error::Stalled(_)) => match open_beneath::open_dir(&at.path) {
+            Err(error @ Error::Stalled(_)) => match tree::open_dir(&at.path) {
                 Ok(files) => self.survey_unreadable(at, files).await,
                 Err(_) => Err(error),
             },
@@ -386,7 +385,7 @@ impl Repo {
 
     pub(crate) fn open_records(&self) -> Result<OwnedFd> {
         let path = self.common_dir().join("worktrees");
-        open_beneath::open_dir(&path).map_err(|e| Error::at("opening", &path, e))
+        tree::open_dir(&path).map_err(|e| Error::at("opening", &path, e))
     }
 
     /// Moves the files out of sight in one step; whatever stands at the path, a link too.
@@ -397,7 +396,7 @@ impl Repo {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(failed(e.into())),
         }
-        let trash = open_beneath::open_dir_at(&place, TRASH).map_err(failed)?;
+        let trash = tree::walk_to(&place, &Below::fixed(TRASH)).map_err(failed)?;
         let hidden = nonce_name(at.name.as_str());
         match rustix::fs::renameat(&place, at.name.as_str(), &trash, &hidden) {
             Ok(()) => Ok(Some((trash, hidden))),
@@ -411,18 +410,19 @@ impl Repo {
         let records = records.try_clone().map_err(|e| Error::at("opening", admin, e))?;
         let id = admin.file_name().map(OsStr::to_os_string).unwrap_or_default();
         let delete = move || {
-            let record = match open_beneath::open_dir_at(&records, &id) {
+            let id = Below::new(id)?;
+            let record = match tree::walk_to(&records, &id) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
                 opened => opened?,
             };
             // First, so that a removal which is cut short is told from a record without HEAD; see `is_half_deleted`.
-            open_beneath::delete(record.as_fd(), OsStr::new(MODULES))?;
-            for (name, _) in open_beneath::entries(record.as_fd())? {
-                if name.to_bytes() != marker::FILE.as_bytes() {
-                    open_beneath::delete(record.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
+            tree::delete(&record, &Below::fixed(MODULES))?;
+            for (name, _) in tree::entries(&record)? {
+                if name != marker::FILE {
+                    tree::delete(&record, &Below::new(name)?)?;
                 }
             }
-            open_beneath::delete(records.as_fd(), &id)
+            tree::delete(&records, &id)
         };
         let gone = tokio::task::spawn_blocking(delete).await;
         gone.map_err(std::io::Error::other).and_then(|done| done).map_err(|e| Error::at("deleting", admin, e))
@@ -550,7 +550,7 @@ impl RemoveReport {
 
 /// A path of the trash that a killed removal left.
 pub(crate) fn trash_of(place: &OwnedFd) -> Vec<PathBuf> {
-    let Ok(trash) = open_beneath::open_dir_at(place, TRASH) else { return Vec::new() };
-    let names = open_beneath::entries(trash.as_fd()).unwrap_or_default();
+    let Ok(trash) = tree::walk_to(place, &Below::fixed(TRASH)) else { return Vec::new() };
+    let names = tree::entries(&trash).unwrap_or_default();
     names.into_iter().map(|(name, _)| Path::new(&*name.to_string_lossy()).to_path_buf()).collect()
 }

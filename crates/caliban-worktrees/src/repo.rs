@@ -5,21 +5,23 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
+use caliban_rooted::{
+    Below,
+    tree::{self, nonce_name},
+};
 use rustix::fs::FlockOperation;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::git::{Git, GitOptions, GitPlace, StoreFormat};
 use crate::marker::{Marker, Oid};
-use crate::open_beneath;
 
 /// Where worktrees are put, relative to the repository's root.
 pub const PLACE: &str = ".caliban/worktrees";
@@ -96,7 +98,7 @@ pub struct ReadingGit {
 /// For the repository whose store is this directory.
 pub fn git_that_reads(common: &Path) -> ReadingGit {
     // git itself writes it so; another spelling makes git refuse to work, in words.
-    let config = open_beneath::read_small(&common.join("config"), CONFIG_CAP).unwrap_or_default();
+    let config = tree::read_small(&common.join("config"), CONFIG_CAP).unwrap_or_default();
     let config = String::from_utf8_lossy(&config).to_ascii_lowercase();
     let is_sha256 = config.lines().any(|line| line.trim().replace(' ', "") == "objectformat=sha256");
     let tree = if is_sha256 { EMPTY_TREE_SHA256 } else { EMPTY_TREE_SHA1 };
@@ -213,13 +215,13 @@ impl Repo {
             rustix::fs::Mode::empty(),
         )
         .map_err(|e| Error::at("opening", &self.root, e))?;
-        let place = Path::new(PLACE);
+        let place = Below::fixed(PLACE);
         let opened = match missing {
-            Missing::Make => open_beneath::make_to(root.as_fd(), place),
-            Missing::Fail => open_beneath::walk_to(root.as_fd(), place),
+            Missing::Make => tree::make_to(&root, &place),
+            Missing::Fail => tree::walk_to(&root, &place),
         };
         opened.map_err(|e| {
-            let path = self.root.join(place);
+            let path = place.under(&self.root);
             match rustix::io::Errno::from_io_error(&e) {
                 Some(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
                     Error::Place { path, why: "a part of it is a link or a file, not a directory" }
@@ -278,7 +280,7 @@ impl Repo {
         let mut dirs = admin_dirs(&self.common.join("worktrees")).ok()?;
         dirs.push(self.common.clone());
         for dir in dirs {
-            let head = match open_beneath::read_small(&dir.join("HEAD"), GITDIR_CAP) {
+            let head = match tree::read_small(&dir.join("HEAD"), GITDIR_CAP) {
                 // A removal has begun to delete it.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 head => head.ok()?,
@@ -337,7 +339,7 @@ impl Repo {
     pub(crate) async fn try_hold(&self, at: &Located) -> Result<Option<Lease>> {
         let failed = |e: std::io::Error| Error::at("locking", &at.path, e);
         for tried in 0.. {
-            let dir = open_beneath::open_dir(&at.path).map_err(failed)?;
+            let dir = tree::open_dir(&at.path).map_err(failed)?;
             if let Some(lease) = Lease::take(dir).map_err(failed)? {
                 return Ok(Some(lease));
             }
@@ -355,7 +357,7 @@ impl Repo {
     /// Takes the lock for removals: two of them must not each count on the other's branch. `records` is the
     /// open `.git/worktrees`.
     pub(crate) async fn lock_removals(&self, records: &OwnedFd) -> Result<(Locked, Waited)> {
-        let own = open_beneath::open_dir_at(records, ".")
+        let own = tree::walk_to(records, &Below::here())
             .map_err(|e| Error::io("opening the records of worktrees", e))?;
         let mut waited = Waited::No;
         let locked = Locked::take(own, || waited = Waited::Yes, &self.git.cancel).await?;
@@ -365,7 +367,7 @@ impl Repo {
     /// Takes the lock for git's records: a `git worktree add` fails when it meets one that is half written or
     /// half deleted. Held for milliseconds.
     pub(crate) async fn lock_records(&self) -> Result<Locked> {
-        let own = open_beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
+        let own = tree::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
         Locked::take(own, || {}, &self.git.cancel).await
     }
 }
@@ -478,7 +480,7 @@ fn admin_dirs(records: &Path) -> Result<Vec<PathBuf>> {
 
 /// The worktree that an administrative directory names.
 fn read_gitdir(admin: &Path) -> Option<PathBuf> {
-    let bytes = open_beneath::read_small(&admin.join("gitdir"), GITDIR_CAP).ok()?;
+    let bytes = tree::read_small(&admin.join("gitdir"), GITDIR_CAP).ok()?;
     let text = PathBuf::from(OsString::from_vec(bytes.trim_ascii_end().to_vec()));
     // Newer gits may write it relative to the administrative directory.
     let path = if text.is_absolute() { text } else { normal(&admin.join(text)) };

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
+use caliban_rooted::{Below, tree};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::fast_import::{self, Snapshot, TemporaryRefs};
 use crate::git::GitPlace;
 use crate::marker::Oid;
-use crate::open_beneath;
 use crate::repo::{Located, Repo, split_nul};
 use crate::survey::Survey;
 
@@ -193,8 +193,8 @@ impl Repo {
         let taken =
             || Error::Place { path: path.to_path_buf(), why: "it exists and is not an empty directory" };
         std::fs::create_dir_all(path).map_err(|e| Error::at("making", path, e))?;
-        let root = open_beneath::open_dir(path).map_err(|_| taken())?;
-        if !open_beneath::entries(root.as_fd()).map_err(|e| Error::at("reading", path, e))?.is_empty() {
+        let root = tree::open_dir(path).map_err(|_| taken())?;
+        if !tree::entries(&root).map_err(|e| Error::at("reading", path, e))?.is_empty() {
             return Err(taken());
         }
         let call = self.git.hardened(self.store(), "ls-tree").args(["-r", "-z", "--full-tree"]);
@@ -248,10 +248,9 @@ impl Repo {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
             let (Some(mode), Some(oid)) = (words.get(1), words.get(3)) else { continue };
             let path = Path::new(OsStr::from_bytes(pair[1])).to_path_buf();
-            let parent = path.parent().map(Path::to_path_buf).unwrap_or_default();
-            if let (Ok(parent), Some(name)) = (open_beneath::walk_to(root, &parent), path.file_name()) {
-                open_beneath::delete(parent.as_fd(), name).map_err(|e| Error::at("replacing", &path, e))?;
-            }
+            Below::new(&path)
+                .and_then(|name| tree::delete(root, &name))
+                .map_err(|e| Error::at("replacing", &path, e))?;
             if let Some(oid) = Oid::parse(oid).filter(|oid| !oid.is_zero() && mode != "160000") {
                 puts.push((path, mode.clone(), oid));
             }
@@ -278,6 +277,7 @@ impl Repo {
         oid: &Oid,
     ) -> Result<()> {
         let failed = |e| Error::at("writing", path, e);
+        let name = Below::new(path).map_err(failed)?;
         if mode == "120000" {
             let mut target = Vec::new();
             store
@@ -286,9 +286,9 @@ impl Repo {
                     Ok(())
                 })
                 .await?;
-            return open_beneath::create_link(root, path, OsStr::from_bytes(&target)).map_err(failed);
+            return tree::create_link(root, &name, OsStr::from_bytes(&target)).map_err(failed);
         }
-        let mut file = open_beneath::create_file(root, path, mode == "100755").map_err(failed)?;
+        let mut file = tree::create_file(root, &name, mode == "100755").map_err(failed)?;
         store.read(oid, |chunk| std::io::Write::write_all(&mut file, chunk)).await
     }
 }

@@ -9,14 +9,18 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::blobs;
 use crate::error::{Error, Result};
+use crate::fast_import::find;
 use crate::git::GitCall;
 use crate::index::ScratchIndex;
 use crate::marker::{Marker, Oid};
-use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo, split_nul};
 use crate::status::{
     GitStatus, INDEX_ARGS, IndexEntry, IndexFacts, STATUS_ARGS, Tracked, parse_index, parse_status,
@@ -107,7 +111,7 @@ pub(crate) struct Survey {
 
 impl Repo {
     pub(crate) async fn survey(&self, at: &Located, ignored: IgnoredFiles) -> Result<Survey> {
-        let Ok(files) = open_beneath::open_dir(&at.path) else { return self.survey_record(at).await };
+        let Ok(files) = tree::open_dir(&at.path) else { return self.survey_record(at).await };
         let scratch = ScratchIndex::new(self.common_dir());
         let Some((status, index)) = self.read_status(at, &scratch).await? else {
             return self.survey_unreadable(at, files).await;
@@ -136,7 +140,7 @@ impl Repo {
             survey.whole(path, ChangeKind::NestedRepository);
         }
         for path in &index.gitlinks {
-            match open_beneath::look(fd, path).map_err(|e| unreadable(path, &e))? {
+            match find(fd, path).map_err(|e| unreadable(path, &e))? {
                 FoundFile::Directory if is_empty(fd, path)? => {}
                 FoundFile::Directory => {
                     survey.whole(path, ChangeKind::Submodule);
@@ -152,7 +156,7 @@ impl Repo {
                 }
             }
         }
-        if matches!(open_beneath::look(fd, Path::new(".git")), Ok(FoundFile::Directory)) {
+        if matches!(tree::find(fd, &Below::fixed(".git")), Ok(FoundFile::Directory)) {
             survey.whole(Path::new(".git"), ChangeKind::NestedRepository);
         }
         self.survey_unknown(at, &status, &mut survey, &files, ignored).await?;
@@ -200,7 +204,7 @@ impl Repo {
             }
             if !doubted.contains(path) {
                 survey.ignored.push(path.clone());
-            } else if matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::Directory)) {
+            } else if matches!(find(files, path), Ok(FoundFile::Directory)) {
                 survey.whole(path, ChangeKind::Ignored);
             } else {
                 survey.plan.paths.insert(path.clone());
@@ -300,7 +304,7 @@ impl Survey {
             b'D' => self.add(&entry.path, ChangeKind::Deleted),
             _ => self.add(&entry.path, ChangeKind::Modified),
         }
-        let there = open_beneath::look(files, &entry.path).map_err(|e| unreadable(&entry.path, &e))?;
+        let there = find(files, &entry.path).map_err(|e| unreadable(&entry.path, &e))?;
         // Not there and not missed: the checkout is sparse, and the index alone has the content.
         if matches!(there, FoundFile::Nothing) && entry.unstaged == b'.' {
             self.plan.staged_only.push(staged);
@@ -323,17 +327,16 @@ fn ours(marker: &Marker, files: &OwnedFd) -> Result<Ours> {
     let Some(source) = &marker.source else { return Ok(ours) };
     for path in &marker.links {
         let target = source.join(path);
-        if matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::Link(to)) if to == target.as_os_str())
-        {
+        if matches!(find(files, path), Ok(FoundFile::Link(to)) if to == target.as_os_str()) {
             ours.same.insert(path.clone());
         }
     }
-    let root = open_beneath::open_dir(source).ok();
+    let root = tree::open_dir(source).ok();
     for path in &marker.included {
-        let Ok(FoundFile::File { file, size, .. }) = open_beneath::look(files.as_fd(), path) else {
+        let Ok(FoundFile::File { file, size, .. }) = find(files, path) else {
             continue;
         };
-        let original = root.as_ref().and_then(|root| open_beneath::look(root.as_fd(), path).ok());
+        let original = root.as_ref().and_then(|root| find(root, path).ok());
         let same = match original {
             Some(FoundFile::File { file: original, size: as_long, .. }) if size == as_long => {
                 blobs::same(file, original).map_err(|e| unreadable(path, &e))?
@@ -358,6 +361,6 @@ fn unreadable(path: &Path, e: &std::io::Error) -> Error {
 }
 
 fn is_empty(files: std::os::fd::BorrowedFd<'_>, path: &Path) -> Result<bool> {
-    let look = || open_beneath::entries(open_beneath::walk_to(files, path)?.as_fd());
+    let look = || tree::entries(tree::walk_to(files, &Below::new(path)?)?);
     Ok(look().map_err(|e| unreadable(path, &e))?.is_empty())
 }

@@ -2,15 +2,14 @@
 //! Worktrees without our marker are never touched, nor are those that a process holds.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use caliban_core::names::Slug;
+use caliban_rooted::{Below, tree};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::open_beneath;
 use crate::remove::{KeepWorktrees, RemoveOptions, RemoveReport, TRASH, trash_of};
 use crate::repo::{Missing, Repo};
 
@@ -130,8 +129,8 @@ impl Repo {
     async fn sweep_half_made(&self, live: &BTreeSet<Slug>, mode: SweepMode) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let Ok(place) = self.open_place(Missing::Fail) else { return Ok(found) };
-        for (name, _) in open_beneath::entries(place.as_fd()).unwrap_or_default() {
-            let Some(name) = name.to_str().ok().and_then(|n| Slug::parse(n).ok()) else { continue };
+        for (name, _) in tree::entries(&place).unwrap_or_default() {
+            let Some(name) = name.to_str().and_then(|n| Slug::parse(n).ok()) else { continue };
             if live.contains(&name) || !self.is_half_made(&name, &place) {
                 continue;
             }
@@ -150,9 +149,7 @@ impl Repo {
         let mut found = Vec::new();
         for hidden in trash_of(&place) {
             let done = mode == SweepMode::DryRun
-                || open_beneath::open_dir_at(&place, TRASH)
-                    .and_then(|trash| open_beneath::delete(trash.as_fd(), hidden.as_os_str()))
-                    .is_ok();
+                || Below::fixed(TRASH).join(&hidden).and_then(|hidden| tree::delete(&place, &hidden)).is_ok();
             if done {
                 found.push(at.join(TRASH).join(hidden));
             }

@@ -8,17 +8,18 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
 use caliban_contract::places::private_dir;
+use caliban_rooted::{
+    Below,
+    tree::{self, nonce_name},
+};
 
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
-use crate::open_beneath;
 
 /// What the view links to. `worktrees` and `HEAD` are for `git worktree list`.
 const LINKED: [&str; 6] = ["objects", "refs", "HEAD", "packed-refs", "worktrees", "reftable"];
@@ -91,10 +92,10 @@ impl StoreView {
 impl Drop for StoreView {
     fn drop(&mut self) {
         if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
-            && let Ok(parent) = open_beneath::open_dir(parent)
+            && let Ok(parent) = tree::open_dir(parent)
         {
             // Best effort: what stays is links in a directory for temporary files.
-            let _tried = open_beneath::delete(parent.as_fd(), name);
+            let _tried = Below::new(name).and_then(|name| tree::delete(&parent, &name));
         }
     }
 }
@@ -111,14 +112,14 @@ fn views_dir(scratch: &Path) -> io::Result<PathBuf> {
 
 /// Deletes the views of processes that are gone. Best effort: the next process tries again.
 fn sweep(views: &Path, left_after: Duration) {
-    let Ok(parent) = open_beneath::open_dir(views) else { return };
+    let Ok(parent) = tree::open_dir(views) else { return };
     for entry in fs::read_dir(views).into_iter().flatten().flatten() {
         let is_old = |dir: &File| {
             let made = dir.metadata().and_then(|found| found.modified()).ok();
             made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age >= left_after)
         };
         if File::open(entry.path()).is_ok_and(|dir| is_old(&dir) && dir.try_lock().is_ok()) {
-            let _tried = open_beneath::delete(parent.as_fd(), &entry.file_name());
+            let _tried = Below::new(entry.file_name()).and_then(|name| tree::delete(&parent, &name));
         }
     }
 }

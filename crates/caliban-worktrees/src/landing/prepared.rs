@@ -5,18 +5,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use caliban_rooted::tree::{self, FoundFile};
 
 use super::attributes::{Treatment, has_crlf, looks_like_text};
 use super::refusal::{CannotCommit, LandingRefusal};
 use super::work::Work;
 use crate::error::{Error, Result};
-use crate::fast_import::{self, Identity, Snapshot, TEXT_CAP, TemporaryRefs};
+use crate::fast_import::{self, Identity, Snapshot, TEXT_CAP, TemporaryRefs, find};
 use crate::index::IndexStamp;
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo};
 use crate::survey::{ChangeKind, SavePlan, Staged};
 
@@ -42,7 +43,7 @@ impl PreparedCommit {
         if work.branch.as_deref() != Some(&work.changes.branch) {
             return Err(LandingRefusal::NotOnItsBranch { branch: work.changes.branch.clone(), worktree });
         }
-        let files = open_beneath::open_dir(&worktree).map_err(|e| Error::at("opening", &worktree, e))?;
+        let files = tree::open_dir(&worktree).map_err(|e| Error::at("opening", &worktree, e))?;
         let before = work.head.clone();
         let index = index(repo, work).await?;
         let refuse = |(path, why): (String, CannotCommit)| LandingRefusal::CannotCommit {
@@ -140,8 +141,8 @@ fn plan(
         if fast_import::escaped(&path) != path {
             return Err(refuse(CannotCommit::NameIsGits));
         }
-        let found = open_beneath::look(files.as_fd(), &path)
-            .map_err(|error| refuse(CannotCommit::Unreadable(error.to_string())))?;
+        let found =
+            find(files, &path).map_err(|error| refuse(CannotCommit::Unreadable(error.to_string())))?;
         let is_staged = kinds.iter().all(|kind| *kind == ChangeKind::Staged);
         match found {
             FoundFile::Special => return Err(refuse(CannotCommit::NoFile)),
@@ -211,7 +212,7 @@ impl Repo {
             |kinds: &BTreeSet<ChangeKind>| kinds.iter().all(|kind| *kind == ChangeKind::Modified);
         let modified: Vec<PathBuf> =
             uncommitted.iter().filter(|(_, kinds)| is_modified(kinds)).map(|(path, _)| path.into()).collect();
-        let Ok(files) = open_beneath::open_dir(&at.path) else { return Ok(()) };
+        let Ok(files) = tree::open_dir(&at.path) else { return Ok(()) };
         for (path, treatment) in self.treatments(head, &modified).await? {
             if !matches!(treatment, Treatment::Text | Treatment::Guessed) {
                 continue;
@@ -256,17 +257,17 @@ impl Repo {
 }
 
 fn is_file(files: &OwnedFd, path: &Path) -> bool {
-    matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::File { .. } | FoundFile::Link(_)))
+    matches!(find(files, path), Ok(FoundFile::File { .. } | FoundFile::Link(_)))
 }
 
 fn is_too_large(files: &OwnedFd, path: &Path) -> bool {
-    matches!(open_beneath::look(files.as_fd(), path), Ok(FoundFile::File { size, .. }) if size > TEXT_CAP)
+    matches!(find(files, path), Ok(FoundFile::File { size, .. }) if size > TEXT_CAP)
 }
 
 /// A file's content, and whether it is executable; nothing for what is no file or too large for a text.
 fn read_text(files: &OwnedFd, path: &Path) -> Result<Option<(Vec<u8>, bool)>> {
     let unreadable = |e: std::io::Error| Error::at("reading", path, e);
-    let found = open_beneath::look(files.as_fd(), path).map_err(unreadable)?;
+    let found = find(files, path).map_err(unreadable)?;
     let FoundFile::File { file, size, executable } = found else { return Ok(None) };
     if size > TEXT_CAP {
         return Ok(None);

@@ -8,12 +8,15 @@
 use std::path::Path;
 
 use caliban_core::names::Slug;
+use caliban_rooted::{
+    Below,
+    tree::{self, Durability},
+};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::marker::Oid;
-use crate::open_beneath::{self, Durability};
 use crate::repo::{BRANCH_PREFIX, Repo};
 
 /// The file's name, beside the worktree's marker.
@@ -69,12 +72,12 @@ impl LandingRecord {
 
     /// Reads the record of a worktree; `None` when there is none, or none that makes sense.
     pub(crate) fn read(admin: &Path) -> Option<Self> {
-        serde_json::from_slice(&open_beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
+        serde_json::from_slice(&tree::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
     }
 
     /// Writes it whole or not at all; it is on the disk when this returns.
     pub(super) fn write(&self, admin: &Path) -> std::io::Result<()> {
-        open_beneath::write_whole(admin, FILE, self, Durability::OnDisk)
+        tree::write_whole(admin, &Below::fixed(FILE), &serde_json::to_vec(self)?, Durability::OnDisk)
     }
 }
 

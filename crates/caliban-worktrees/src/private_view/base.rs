@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use caliban_rooted::{
+    Below,
+    tree::{self, Durability},
+};
 use serde::{Deserialize, Serialize};
 
 use super::side::SideMark;
 use super::words;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
-use crate::open_beneath::{self, Durability};
 
 const FILE: &str = "state.json";
 const CAP: u64 = 1 << 30;
@@ -55,7 +58,7 @@ impl Base {
     /// The one that is there, if there is one. One that cannot be read is an error: the agent's work may depend on it.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
-        match open_beneath::read_small(&path, CAP) {
+        match tree::read_small(&path, CAP) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
                 .map_err(|error| words(&format!("{} cannot be read: {error}", path.display()))),
@@ -66,7 +69,9 @@ impl Base {
 
     /// On the disk when it returns.
     pub(super) fn write(&self, dir: &Path) -> Result<()> {
-        open_beneath::write_whole(dir, FILE, self, Durability::OnDisk)
+        serde_json::to_vec(self)
+            .map_err(std::io::Error::other)
+            .and_then(|bytes| tree::write_whole(dir, &Below::fixed(FILE), &bytes, Durability::OnDisk))
             .map_err(|e| Error::at("writing", &dir.join(FILE), e))
     }
 }

@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use caliban_core::fence::Profile;
 use caliban_core::hex;
 use caliban_fence::{Access, ByteText, Fence, FencedCommand};
-use caliban_rooted::Root;
+use caliban_rooted::{
+    Below, Root,
+    tree::{self, FoundFile, nonce_name},
+};
 use sha2::Digest as _;
 
 use super::{PrivateGit, words};
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 
 /// Where the repository's objects are in the fence. What lies beside them is found there, too (large files of git-lfs).
 pub(super) const SHARED: &str = "/caliban/objects";
@@ -90,26 +91,28 @@ impl PrivateGit {
     fn own_objects(&self) -> Result<BTreeSet<Oid>> {
         let git = self.open_git()?;
         let failed = |e| Error::io("listing the objects of the private git", e);
-        let store = open_beneath::open_dir_at(&git, "objects").map_err(failed)?;
+        let store = tree::walk_to(&git, &Below::fixed("objects")).map_err(failed)?;
         let mut found = BTreeSet::new();
-        for (name, _) in open_beneath::entries(store.as_fd()).map_err(failed)? {
+        for (name, _) in tree::entries(&store).map_err(failed)? {
             let first = name.to_string_lossy().into_owned();
             if first.len() != 2 {
                 continue;
             }
-            let Ok(directory) = open_beneath::open_dir_at(&store, name.as_c_str()) else { continue };
-            let names = open_beneath::entries(directory.as_fd()).map_err(failed)?;
+            let Ok(directory) = Below::new(name).and_then(|name| tree::walk_to(&store, &name)) else {
+                continue;
+            };
+            let names = tree::entries(&directory).map_err(failed)?;
             found.extend(
-                names.iter().filter_map(|(rest, _)| Oid::parse(&format!("{first}{}", rest.to_str().ok()?))),
+                names.iter().filter_map(|(rest, _)| Oid::parse(&format!("{first}{}", rest.to_str()?))),
             );
         }
-        let Ok(packs) = open_beneath::open_dir_at(&store, "pack") else { return Ok(found) };
-        for (name, _) in open_beneath::entries(packs.as_fd()).map_err(failed)? {
-            if !name.to_bytes().ends_with(b".idx") {
+        let Ok(packs) = tree::walk_to(&store, &Below::fixed("pack")) else { return Ok(found) };
+        for (name, _) in tree::entries(&packs).map_err(failed)? {
+            if !name.as_bytes().ends_with(b".idx") {
                 continue;
             }
-            let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-            let Some(list) = super::side::read(packs.as_fd(), path, super::side::CAP)? else { continue };
+            let name = Below::new(name).map_err(failed)?;
+            let Some(list) = super::side::read(packs.as_fd(), &name, super::side::CAP)? else { continue };
             let format = if self.id_bytes() == 32 { "sha256" } else { "sha1" };
             let mut answer = self.fenced(&["show-index", &format!("--object-format={format}")], &list)?;
             let mut text = String::new();
@@ -206,8 +209,9 @@ impl PrivateGit {
     fn bring_out_large(&self) -> Result<()> {
         let git = self.open_git()?;
         let failed = |e| Error::io("copying large files out of the private git", e);
-        for path in open_beneath::files_beneath(git.as_fd(), Path::new(LARGE)).map_err(failed)? {
-            let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.len() == 64) else {
+        for path in tree::files_beneath(&git, &Below::fixed(LARGE)).map_err(failed)? {
+            let Some(name) = path.parts().last().and_then(OsStr::to_str).filter(|name| name.len() == 64)
+            else {
                 continue;
             };
             if Oid::parse(name).is_none() {
@@ -217,8 +221,7 @@ impl PrivateGit {
             if place.join(name).symlink_metadata().is_ok() {
                 continue;
             }
-            let FoundFile::File { mut file, .. } = open_beneath::look(git.as_fd(), &path).map_err(failed)?
-            else {
+            let FoundFile::File { mut file, .. } = tree::find(&git, &path).map_err(failed)? else {
                 continue;
             };
             copy_named(&mut file, &place, name).map_err(failed)?;

@@ -11,7 +11,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile, nonce_name},
+};
+use rustix::fs::{OFlags, Timespec, Timestamps};
 
 use super::base::{Base, Journal};
 use super::index_file::Index;
@@ -20,9 +24,8 @@ use super::side::{Side, SideMark, digest};
 use super::state_files::{self, StateFiles};
 use super::{PrivateGit, words};
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
+use crate::fast_import::find;
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 
 /// How long one waits for a git of the user's that holds the index.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
@@ -101,11 +104,10 @@ impl PrivateGit {
     /// Submodules with files: their own configuration would count for the user's `git status`.
     fn populated(&self, index: &Index) -> Result<BTreeSet<Vec<u8>>> {
         let mut found = BTreeSet::new();
-        let Ok(files) = open_beneath::open_dir(&self.at.path) else { return Ok(found) };
+        let Ok(files) = tree::open_dir(&self.at.path) else { return Ok(found) };
         for entry in index.entries.iter().filter(|entry| entry.is_gitlink()) {
             let path = Path::new(std::ffi::OsStr::from_bytes(&entry.path)).join(".git");
-            let at =
-                open_beneath::look(files.as_fd(), &path).map_err(|e| Error::at("looking at", &path, e))?;
+            let at = find(&files, &path).map_err(|e| Error::at("looking at", &path, e))?;
             if !matches!(at, FoundFile::Nothing) {
                 found.insert(entry.path.clone());
             }
@@ -215,8 +217,8 @@ impl PrivateGit {
             self.replace("HEAD", head.text().as_bytes())?;
         }
         if let Some(state) = state {
-            let record = open_beneath::open_dir(&self.at.admin)
-                .map_err(|e| Error::at("opening", &self.at.admin, e))?;
+            let record =
+                tree::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
             sync_files(record.as_fd(), &state_files::hard(&outside.state), &state_files::hard(state))
                 .map_err(|e| Error::at("writing", &self.at.admin, e))?;
         }
@@ -296,12 +298,14 @@ impl PrivateGit {
     /// Replaces a file of the record.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.at.admin.join(name);
-        self.write_in_record(Path::new(name), bytes).map_err(|e| Error::at("writing", &path, e))
+        Below::new(name)
+            .and_then(|name| self.write_in_record(&name, bytes))
+            .map_err(|e| Error::at("writing", &path, e))
     }
 
-    fn write_in_record(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let record = open_beneath::open_dir(&self.at.admin)?;
-        put(record.as_fd(), path, bytes, None)
+    fn write_in_record(&self, name: &Below, bytes: &[u8]) -> io::Result<()> {
+        let record = tree::open_dir(&self.at.admin)?;
+        put(record.as_fd(), name, bytes, None)
     }
 
     /// Writes the files that no operation depends on, where they name what is there.
@@ -311,7 +315,8 @@ impl PrivateGit {
         soft.retain(|path, bytes| !hard.contains_key(path) && outside.state.get(path) != Some(bytes));
         self.drop_broken(&mut soft)?;
         soft.iter().try_for_each(|(path, bytes)| {
-            self.write_in_record(path, bytes).map_err(|e| Error::at("writing", &self.at.admin.join(path), e))
+            self.write_in_record(path, bytes)
+                .map_err(|e| Error::at("writing", &path.under(&self.at.admin), e))
         })
     }
 
@@ -319,11 +324,11 @@ impl PrivateGit {
     fn append_log(&self) -> Result<()> {
         let git = self.open_git()?;
         let own = self.open_own_record(&git)?;
-        let inside = super::side::read(own.as_fd(), Path::new(LOG), super::side::CAP)?.unwrap_or_default();
-        let record =
-            open_beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
+        let inside =
+            super::side::read(own.as_fd(), &Below::fixed(LOG), super::side::CAP)?.unwrap_or_default();
+        let record = tree::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
         let outside =
-            super::side::read(record.as_fd(), Path::new(LOG), super::side::CAP)?.unwrap_or_default();
+            super::side::read(record.as_fd(), &Below::fixed(LOG), super::side::CAP)?.unwrap_or_default();
         let known: BTreeSet<&[u8]> = outside.split(|byte| *byte == b'\n').collect();
         let new: Vec<(&[u8], [Oid; 2])> = inside
             .split(|byte| *byte == b'\n')
@@ -338,7 +343,7 @@ impl PrivateGit {
             .flat_map(|(line, _)| [line, &b"\n"[..]].concat())
             .collect();
         let append = || -> io::Result<()> {
-            let logs = open_beneath::make_to(record.as_fd(), Path::new("logs"))?;
+            let logs = tree::make_to(&record, &Below::fixed("logs"))?;
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mode = rustix::fs::Mode::from_raw_mode(0o666);
             File::from(rustix::fs::openat(&logs, "HEAD", flags, mode)?).write_all(&text)
@@ -445,24 +450,15 @@ pub(super) fn set_time(file: &File, time: Option<Timespec>) -> io::Result<()> {
 /// Puts a file in its place beneath a directory, whole or not at all.
 pub(super) fn put(
     root: std::os::fd::BorrowedFd<'_>,
-    path: &Path,
+    name: &Below,
     bytes: &[u8],
     time: Option<Timespec>,
 ) -> io::Result<()> {
-    let parent = open_beneath::make_to(root, path.parent().unwrap_or(Path::new("")))?;
-    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let new = nonce_name("caliban-new");
-    let mut file = open_beneath::create_file(parent.as_fd(), Path::new(&new), false)?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| set_time(&file, time))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| Ok(rustix::fs::renameat(&parent, new.as_str(), &parent, name)?));
-    if written.is_err() {
-        // Best effort by name: the error is told.
-        let _gone = rustix::fs::unlinkat(&parent, new.as_str(), AtFlags::empty());
-    }
-    written
+    tree::replace(root, name, 0o666, |file| {
+        file.write_all(bytes)?;
+        set_time(file, time)?;
+        file.sync_all()
+    })
 }
 
 /// Makes these files of a directory others, and deletes what is not among them.
@@ -474,24 +470,15 @@ pub(super) fn sync_files(
     for (path, bytes) in wanted.iter().filter(|(path, bytes)| now.get(*path) != Some(bytes)) {
         put(root, path, bytes, None)?;
     }
-    let gone: Vec<&PathBuf> = now.keys().filter(|path| !wanted.contains_key(*path)).collect();
-    for path in &gone {
-        open_beneath::delete(
-            open_beneath::walk_to(root, path.parent().unwrap_or(Path::new("")))?.as_fd(),
-            path.file_name().unwrap_or_default(),
-        )?;
+    for name in now.keys().filter(|name| !wanted.contains_key(*name)) {
+        tree::delete(root, name)?;
     }
     // A directory of an operation that has ended says that it goes on.
-    let tops = |files: &StateFiles| -> BTreeSet<PathBuf> {
-        files
-            .keys()
-            .filter_map(|path| path.parent())
-            .filter(|top| *top != Path::new(""))
-            .map(Path::to_owned)
-            .collect()
+    let tops = |files: &StateFiles| -> BTreeSet<Below> {
+        files.keys().filter_map(Below::split).map(|(top, _)| top).filter(|top| !top.is_here()).collect()
     };
     for top in tops(now).difference(&tops(wanted)) {
-        open_beneath::delete(root, top.as_os_str())?;
+        tree::delete(root, top)?;
     }
     Ok(())
 }

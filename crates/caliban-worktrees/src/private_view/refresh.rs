@@ -1,12 +1,11 @@
 //! Taking in what the user's git says, before a command of the agent's and only after everything of the agent's was published.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::AtFlags;
+use caliban_rooted::{Below, tree};
 
 use super::base::Base;
 use super::index_file::Index;
@@ -15,7 +14,6 @@ use super::publish::{put, sync_files};
 use super::side::{CAP, Side, packed, read};
 use super::{CONFIG, PrivateGit, state_files};
 use crate::error::{Error, Result};
-use crate::open_beneath;
 
 /// Files of the repository that the agent has copies of.
 const COPIED: [&str; 4] = ["HEAD", "info/exclude", "info/attributes", "shallow"];
@@ -52,15 +50,15 @@ impl PrivateGit {
     }
 
     fn copy_files(&self) -> io::Result<()> {
-        let git = open_beneath::open_dir(&self.git_dir())?;
+        let git = tree::open_dir(&self.git_dir())?;
         for name in COPIED {
             match std::fs::read(self.repo.common_dir().join(name)) {
-                Ok(bytes) => put(git.as_fd(), Path::new(name), &bytes, None)?,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => delete(git.as_fd(), Path::new(name))?,
+                Ok(bytes) => put(git.as_fd(), &Below::fixed(name), &bytes, None)?,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => tree::delete(&git, &Below::fixed(name))?,
                 Err(e) => return Err(e),
             }
         }
-        put(git.as_fd(), Path::new(CONFIG), self.config.as_bytes(), None)
+        put(git.as_fd(), &Below::fixed(CONFIG), self.config.as_bytes(), None)
     }
 
     fn take_in(&self, base: &Base, outside: &Side) -> Result<()> {
@@ -70,19 +68,19 @@ impl PrivateGit {
         let inside = self.inside()?;
         let mut refs = self.names.view(&outside.refs);
         // git may have packed the agent's stash.
-        let before = packed(&read(git.as_fd(), Path::new("packed-refs"), CAP)?.unwrap_or_default());
+        let before = packed(&read(git.as_fd(), &Below::fixed("packed-refs"), CAP)?.unwrap_or_default());
         refs.extend(before.get(STASH).map(|oid| (STASH.to_owned(), oid.clone())));
         let lines: String = refs.iter().map(|(name, oid)| format!("{oid} {name}\n")).collect();
         put(
             git.as_fd(),
-            Path::new("packed-refs"),
+            &Below::fixed("packed-refs"),
             format!("# pack-refs with: sorted \n{lines}").as_bytes(),
             None,
         )
         .map_err(failed)?;
-        for path in open_beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)? {
-            if path != Path::new(STASH) {
-                delete(git.as_fd(), &path).map_err(failed)?;
+        for path in tree::files_beneath(&git, &Below::fixed("refs")).map_err(failed)? {
+            if path != Below::fixed(STASH) {
+                tree::delete(&git, &path).map_err(failed)?;
             }
         }
         let real = outside.mark();
@@ -90,7 +88,7 @@ impl PrivateGit {
             && let Some((index, time)) = &outside.index
         {
             let index = with_gitlinks(index, inside.index.as_ref().map(|(index, _)| index), base);
-            put(own.as_fd(), Path::new("index"), &index.bytes(self.id_bytes()), Some(*time))
+            put(own.as_fd(), &Below::fixed("index"), &index.bytes(self.id_bytes()), Some(*time))
                 .map_err(failed)?;
         }
         if real.state != base.outside.state {
@@ -99,11 +97,11 @@ impl PrivateGit {
         }
         let head = outside.head.as_ref().map(|head| head.renamed(|name| self.names.inside(name)));
         if let Some(head) = head.filter(|head| inside.head.as_ref() != Some(head)) {
-            put(own.as_fd(), Path::new("HEAD"), head.text().as_bytes(), None).map_err(failed)?;
+            put(own.as_fd(), &Below::fixed("HEAD"), head.text().as_bytes(), None).map_err(failed)?;
         }
-        let record = open_beneath::open_dir(&self.at.admin).map_err(failed)?;
-        if let Some(log) = read(record.as_fd(), Path::new("logs/HEAD"), CAP)? {
-            put(own.as_fd(), Path::new("logs/HEAD"), &log, None).map_err(failed)?;
+        let record = tree::open_dir(&self.at.admin).map_err(failed)?;
+        if let Some(log) = read(record.as_fd(), &Below::fixed("logs/HEAD"), CAP)? {
+            put(own.as_fd(), &Below::fixed("logs/HEAD"), &log, None).map_err(failed)?;
         }
         Ok(())
     }
@@ -111,15 +109,15 @@ impl PrivateGit {
     /// Takes away what a git of the agent's that was killed has left. No command of the agent's may be running.
     pub(super) fn sweep_locks(&self) -> Result<()> {
         let failed = |e: io::Error| Error::at("tidying", &self.git_dir(), e);
-        let git = open_beneath::open_dir(&self.git_dir()).map_err(failed)?;
-        let mut files = open_beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)?;
-        files.extend(open_beneath::files_beneath(git.as_fd(), Path::new("worktrees")).map_err(failed)?);
-        for (name, _) in open_beneath::entries(git.as_fd()).map_err(failed)? {
-            files.push(name.to_string_lossy().into_owned().into());
+        let git = tree::open_dir(&self.git_dir()).map_err(failed)?;
+        let mut files = tree::files_beneath(&git, &Below::fixed("refs")).map_err(failed)?;
+        files.extend(tree::files_beneath(&git, &Below::fixed("worktrees")).map_err(failed)?);
+        for (name, _) in tree::entries(&git).map_err(failed)? {
+            files.push(Below::new(name).map_err(failed)?);
         }
         for path in files {
-            if path.extension() == Some(OsStr::new("lock")) || path == Path::new("gc.pid") {
-                delete(git.as_fd(), &path).map_err(failed)?;
+            if path.bytes().ends_with(b".lock") || path == Below::fixed("gc.pid") {
+                tree::delete(&git, &path).map_err(failed)?;
             }
         }
         Ok(())
@@ -140,15 +138,4 @@ fn with_gitlinks(index: &Index, own: Option<&Index>, base: &Base) -> Index {
         entries.sort_by(|a, b| a.key().cmp(&b.key()));
     }
     Index { entries }
-}
-
-fn delete(root: std::os::fd::BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    let parent = match open_beneath::walk_to(root, path.parent().unwrap_or(Path::new(""))) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        parent => parent?,
-    };
-    match rustix::fs::unlinkat(&parent, path.file_name().unwrap_or_default(), AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
 }

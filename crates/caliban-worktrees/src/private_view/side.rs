@@ -1,15 +1,17 @@
 //! What the agent's git says, and what the user's git says: refs, HEAD, the index and unfinished operations.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use caliban_core::hex;
-use rustix::fs::{AtFlags, FileType, Timespec};
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile},
+};
+use rustix::fs::{FileType, Timespec};
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
@@ -19,7 +21,6 @@ use super::state_files::{self, StateFiles};
 use super::{PrivateGit, words};
 use crate::error::{Error, Result};
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 
 /// The largest index, list of refs or log that is read.
 pub(super) const CAP: u64 = 1 << 30;
@@ -93,7 +94,7 @@ impl Side {
 pub(super) fn digest(files: &StateFiles) -> String {
     let mut hash = sha2::Sha256::new();
     for (path, bytes) in files {
-        hash.update(path.as_os_str().as_bytes());
+        hash.update(path.bytes());
         hash.update([0]);
         hash.update((bytes.len() as u64).to_be_bytes());
         hash.update(bytes);
@@ -106,10 +107,10 @@ impl PrivateGit {
     pub(super) fn inside(&self) -> Result<Side> {
         let git = self.open_git()?;
         let record = self.open_own_record(&git)?;
-        let mut refs = packed(&read(git.as_fd(), Path::new("packed-refs"), CAP)?.unwrap_or_default());
+        let mut refs = packed(&read(git.as_fd(), &Below::fixed("packed-refs"), CAP)?.unwrap_or_default());
         let failed = |e| Error::io("reading the refs of the private git", e);
-        for path in open_beneath::files_beneath(git.as_fd(), Path::new("refs")).map_err(failed)? {
-            let Some(name) = path.to_str().filter(|name| is_ref(name)) else { continue };
+        for path in tree::files_beneath(&git, &Below::fixed("refs")).map_err(failed)? {
+            let Some(name) = str::from_utf8(path.bytes()).ok().filter(|name| is_ref(name)) else { continue };
             let text = read(git.as_fd(), &path, REF_CAP)?.unwrap_or_default();
             let oid = std::str::from_utf8(&text).ok().and_then(|text| Oid::parse(text.trim_end()));
             match oid {
@@ -130,14 +131,13 @@ impl PrivateGit {
     /// What the user's git says.
     pub(super) fn outside(&self) -> Result<Side> {
         let refs = self.refs()?;
-        let record =
-            open_beneath::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
+        let record = tree::open_dir(&self.at.admin).map_err(|e| Error::at("opening", &self.at.admin, e))?;
         Ok(Side { refs, ..self.record_side(record.as_fd())? })
     }
 
     fn record_side(&self, record: BorrowedFd<'_>) -> Result<Side> {
-        let head = read(record, Path::new("HEAD"), REF_CAP)?.as_deref().and_then(Head::parse);
-        let index = match open(record, Path::new("index"), CAP)? {
+        let head = read(record, &Below::fixed("HEAD"), REF_CAP)?.as_deref().and_then(Head::parse);
+        let index = match open(record, &Below::fixed("index"), CAP)? {
             Some((bytes, time)) => {
                 Some((Index::parse(&bytes, self.id_bytes()).map_err(|why| words(&why))?, time))
             }
@@ -149,10 +149,10 @@ impl PrivateGit {
     /// The agent's stash, newest last.
     pub(super) fn stash(&self) -> Result<BTreeSet<Oid>> {
         let git = self.open_git()?;
-        let log = read(git.as_fd(), Path::new("logs/refs/stash"), CAP)?.unwrap_or_default();
+        let log = read(git.as_fd(), &Below::fixed("logs/refs/stash"), CAP)?.unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();
-        let newest = read(git.as_fd(), Path::new(STASH), REF_CAP)?.unwrap_or_default();
-        let packed = packed(&read(git.as_fd(), Path::new("packed-refs"), CAP)?.unwrap_or_default());
+        let newest = read(git.as_fd(), &Below::fixed(STASH), REF_CAP)?.unwrap_or_default();
+        let packed = packed(&read(git.as_fd(), &Below::fixed("packed-refs"), CAP)?.unwrap_or_default());
         let mut found: BTreeSet<Oid> = packed.get(STASH).cloned().into_iter().collect();
         found.extend(std::str::from_utf8(&newest).ok().and_then(|text| Oid::parse(text.trim_end())));
         if !found.is_empty() {
@@ -166,19 +166,19 @@ impl PrivateGit {
         let git = self.open_git()?;
         let failed = |e| Error::io("looking at the private git", e);
         let mut hash = sha2::Sha256::new();
-        for (name, kind) in open_beneath::entries(git.as_fd()).map_err(failed)? {
-            let top = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
-            if UNWATCHED.iter().any(|name| top == Path::new(name)) {
+        for (name, kind) in tree::entries(&git).map_err(failed)? {
+            if UNWATCHED.iter().any(|unwatched| name == *unwatched) {
                 continue;
             }
+            let top = Below::new(name).map_err(failed)?;
             let files = match kind {
-                FileType::Directory => open_beneath::files_beneath(git.as_fd(), &top).map_err(failed)?,
+                FileType::Directory => tree::files_beneath(&git, &top).map_err(failed)?,
                 _ => vec![top],
             };
             for path in files {
                 // One that is gone meanwhile makes another signature the next time.
-                let Ok(found) = rustix::fs::statat(&git, &path, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-                hash.update(path.as_os_str().as_bytes());
+                let Ok(Some(found)) = tree::stat(&git, &path) else { continue };
+                hash.update(path.bytes());
                 let times = (found.st_mtime, found.st_mtime_nsec, found.st_ctime, found.st_ctime_nsec);
                 hash.update(format!("\0{} {} {times:?}\n", found.st_ino, found.st_size));
             }
@@ -188,15 +188,15 @@ impl PrivateGit {
 }
 
 /// A file beneath a directory, if it is one and not too large.
-pub(super) fn read(root: BorrowedFd<'_>, path: &Path, cap: u64) -> Result<Option<Vec<u8>>> {
+pub(super) fn read(root: BorrowedFd<'_>, path: &Below, cap: u64) -> Result<Option<Vec<u8>>> {
     Ok(open(root, path, cap)?.map(|(bytes, _)| bytes))
 }
 
-fn open(root: BorrowedFd<'_>, path: &Path, cap: u64) -> Result<Option<(Vec<u8>, Timespec)>> {
-    let failed = |e| Error::at("reading", path, e);
-    match open_beneath::look(root, path).map_err(failed)? {
+fn open(root: BorrowedFd<'_>, path: &Below, cap: u64) -> Result<Option<(Vec<u8>, Timespec)>> {
+    let failed = |e| Error::at("reading", &path.under(Path::new("")), e);
+    match tree::find(root, path).map_err(failed)? {
         FoundFile::File { size, .. } if size > cap => {
-            Err(words(&format!("{} has {size} bytes, which is too much", path.display())))
+            Err(words(&format!("{path} has {size} bytes, which is too much")))
         }
         FoundFile::File { file, .. } => {
             let found = file.metadata().map_err(failed)?;

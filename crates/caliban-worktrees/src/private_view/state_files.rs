@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+
+use caliban_rooted::{
+    Below,
+    tree::{self, FoundFile},
+};
 
 use super::names::RefNames;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 
 /// Each file by its path in the worktree's record.
-pub(super) type StateFiles = BTreeMap<PathBuf, Vec<u8>>;
+pub(super) type StateFiles = BTreeMap<Below, Vec<u8>>;
 
 /// The largest of these files that is read.
 const CAP: u64 = 16 * 1024 * 1024;
@@ -100,13 +103,13 @@ const HEAD_NAME: &str = "head-name";
 /// Reads all of them beneath a record.
 pub(super) fn read(record: BorrowedFd<'_>) -> Result<StateFiles> {
     let failed = |e| Error::io("reading the state of an unfinished operation", e);
-    let mut paths: Vec<PathBuf> = IDS.iter().chain(&TEXTS).map(PathBuf::from).collect();
+    let mut paths: Vec<Below> = IDS.iter().chain(&TEXTS).map(|name| Below::fixed(name)).collect();
     for directory in DIRECTORIES {
-        paths.extend(open_beneath::files_beneath(record, Path::new(directory)).map_err(failed)?);
+        paths.extend(tree::files_beneath(record, &Below::fixed(directory)).map_err(failed)?);
     }
     let mut found = StateFiles::new();
     for path in paths.into_iter().filter(|path| is_known(path)) {
-        if let FoundFile::File { file, size, .. } = open_beneath::look(record, &path).map_err(failed)?
+        if let FoundFile::File { file, size, .. } = tree::find(record, &path).map_err(failed)?
             && size <= CAP
         {
             let mut bytes = Vec::new();
@@ -117,8 +120,8 @@ pub(super) fn read(record: BorrowedFd<'_>) -> Result<StateFiles> {
     Ok(found)
 }
 
-fn is_known(path: &Path) -> bool {
-    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+fn is_known(path: &Below) -> bool {
+    let parts: Vec<&str> = path.parts().filter_map(|part| part.to_str()).collect();
     match parts.as_slice() {
         [name] => IDS.contains(name) || TEXTS.contains(name),
         [_, name] => WITHIN.contains(name) || name.bytes().all(|byte| byte.is_ascii_digit()),
@@ -128,7 +131,7 @@ fn is_known(path: &Path) -> bool {
 
 /// Those that an operation depends on.
 pub(super) fn hard(files: &StateFiles) -> StateFiles {
-    let is_soft = |path: &Path| SOFT.iter().any(|soft| path == Path::new(soft));
+    let is_soft = |path: &Below| SOFT.iter().any(|soft| *path == Below::fixed(soft));
     files
         .iter()
         .filter(|(path, _)| !is_soft(path))
@@ -138,10 +141,10 @@ pub(super) fn hard(files: &StateFiles) -> StateFiles {
 
 /// As the user's git may read them.
 pub(super) fn outside(files: &StateFiles, names: &RefNames) -> StateFiles {
-    let shown = |(path, bytes): (&PathBuf, &Vec<u8>)| {
-        let name = path.file_name()?.to_str()?;
+    let shown = |(path, bytes): (&Below, &Vec<u8>)| {
+        let name = path.parts().last()?.to_str()?;
         let bytes = match name {
-            _ if path.components().count() == 1 && IDS.contains(&name) => ids(bytes)?,
+            _ if path.parts().count() == 1 && IDS.contains(&name) => ids(bytes)?,
             _ if TODO.contains(&name) => harmless(bytes),
             "opts" => options(bytes)?,
             HEAD_NAME => renamed(bytes, |branch| names.outside(branch)),
@@ -154,8 +157,8 @@ pub(super) fn outside(files: &StateFiles, names: &RefNames) -> StateFiles {
 
 /// As the agent finds them.
 pub(super) fn inside(files: &StateFiles, names: &RefNames) -> StateFiles {
-    let taken = |(path, bytes): (&PathBuf, &Vec<u8>)| {
-        let is_name = path.file_name().is_some_and(|name| name == HEAD_NAME);
+    let taken = |(path, bytes): (&Below, &Vec<u8>)| {
+        let is_name = path.parts().last().is_some_and(|name| name == HEAD_NAME);
         let bytes = if is_name { renamed(bytes, |branch| names.inside(branch)) } else { bytes.clone() };
         (path.clone(), bytes)
     };
@@ -216,11 +219,11 @@ mod tests {
             ("MERGE_HEAD", "--upload-pack=evil\n"),
             ("MERGE_MSG", "merge\n"),
         ]
-        .map(|(path, text)| (PathBuf::from(path), text.as_bytes().to_vec()))
+        .map(|(path, text)| (Below::fixed(path), text.as_bytes().to_vec()))
         .into();
         let shown = outside(&files, &RefNames::new("n"));
         let text =
-            |path: &str| shown.get(Path::new(path)).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            |path| shown.get(&Below::fixed(path)).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         assert_eq!(
             text("rebase-merge/git-rebase-todo").as_deref(),
             Some("pick 1\nbreak\nbreak\nbreak\n# exec\n")
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!((text("sequencer/opts"), text("MERGE_HEAD")), (None, None));
         assert_eq!(text("MERGE_MSG").as_deref(), Some("merge\n"));
         let again = inside(&shown, &RefNames::new("n"));
-        assert_eq!(again[Path::new("rebase-merge/head-name")], b"refs/heads/feature\n");
+        assert_eq!(again[&Below::fixed("rebase-merge/head-name")], b"refs/heads/feature\n");
         for path in [
             "rebase-merge/strategy",
             "rebase-merge/gpg_sign_opt",
@@ -237,8 +240,8 @@ mod tests {
             "COMMIT_EDITMSG",
             "config.worktree",
         ] {
-            assert!(!is_known(Path::new(path)), "{path}");
+            assert!(!is_known(&Below::fixed(path)), "{path}");
         }
-        assert!(is_known(Path::new("rebase-apply/0001")));
+        assert!(is_known(&Below::fixed("rebase-apply/0001")));
     }
 }

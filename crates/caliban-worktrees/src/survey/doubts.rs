@@ -3,17 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use caliban_rooted::tree::FoundFile;
 
 use super::unreadable;
 use crate::blobs::{Blobs, Pointer};
 use crate::error::{Error, Result};
 use crate::exclude;
+use crate::fast_import::find;
 use crate::links;
 use crate::marker::Oid;
-use crate::open_beneath::{self, FoundFile};
 use crate::repo::{Located, Repo, asked_to_ignore, told_ignored};
 use crate::status::{GitStatus, IndexFacts, Tracked};
 
@@ -66,9 +68,7 @@ impl Repo {
         doubt: PathDoubt,
     ) -> Result<bool> {
         let failed = |e: std::io::Error| unreadable(path, &e);
-        let FoundFile::File { mut file, size, executable } =
-            open_beneath::look(files.as_fd(), path).map_err(failed)?
-        else {
+        let FoundFile::File { mut file, size, executable } = find(files, path).map_err(failed)? else {
             return Ok(false);
         };
         if let PathDoubt::Assumed { executable: recorded } = doubt

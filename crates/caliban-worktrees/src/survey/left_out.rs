@@ -6,11 +6,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use caliban_rooted::tree;
+
 use super::{ChangeKind, PathChange, Survey};
 use crate::error::Result;
 use crate::exclude;
 use crate::one_call_store::OneCallStore;
-use crate::open_beneath;
 use crate::repo::{Located, Repo, asked_to_ignore, split_nul, told_ignored};
 
 impl Repo {
@@ -19,7 +20,7 @@ impl Repo {
     pub(crate) async fn ignored_by_user(&self, at: &Located, survey: &Survey) -> Result<BTreeSet<PathBuf>> {
         let untracked = of_kind(survey, |kind| kind == ChangeKind::Untracked);
         let asked = asked_to_ignore(untracked.iter().map(|path| path.as_os_str().as_bytes()));
-        if asked.is_empty() || open_beneath::open_dir(&at.path).is_err() {
+        if asked.is_empty() || tree::open_dir(&at.path).is_err() {
             return Ok(BTreeSet::new());
         }
         let store = OneCallStore::new(self)?;

@@ -5,16 +5,19 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::{
+    Below,
+    tree::{self, nonce_name},
+};
+
 use super::{ChangeKind, Staged, Survey, change, unreadable};
 use crate::error::{Error, Result};
-use crate::fast_import::nonce_name;
 use crate::git::{GitCall, GitPlace};
 use crate::marker::Oid;
-use crate::open_beneath;
 use crate::repo::{Located, Repo, split_nul};
 use crate::status::{INDEX_ARGS, IndexEntry, parse_index};
 
@@ -76,10 +79,10 @@ impl Repo {
         };
         let notes = vec!["git could not read its record, so every file in it was saved".to_owned()];
         let mut survey = Survey { head, notes, ..Survey::default() };
-        let entries = open_beneath::entries(files.as_fd()).map_err(|e| unreadable(&at.path, &e))?;
+        let entries = tree::entries(&files).map_err(|e| unreadable(&at.path, &e))?;
         let links: BTreeSet<&Path> = at.marker.links.iter().map(PathBuf::as_path).collect();
         for (name, kind) in entries {
-            let path = Path::new(OsStr::from_bytes(name.to_bytes())).to_path_buf();
+            let path = PathBuf::from(name);
             let is_dir = kind == rustix::fs::FileType::Directory;
             if !is_dir && (links.contains(path.as_path()) || path == Path::new(".git")) {
                 continue;
@@ -276,12 +279,9 @@ impl TablesCopy {
             common.push(b'\n');
             std::fs::write(path.join("commondir"), common)?;
             std::fs::write(path.join("HEAD"), "ref: refs/heads/.invalid\n")?;
-            let admin = open_beneath::open_dir(&at.admin)?;
-            for name in open_beneath::files_beneath(admin.as_fd(), Path::new(TABLES))? {
-                std::fs::write(
-                    path.join(&name),
-                    open_beneath::read_small(&at.admin.join(&name), TABLE_CAP)?,
-                )?;
+            let admin = tree::open_dir(&at.admin)?;
+            for name in tree::files_beneath(&admin, &Below::fixed(TABLES))? {
+                std::fs::write(name.under(path), tree::read_small(&name.under(&at.admin), TABLE_CAP)?)?;
             }
             Ok(())
         };
@@ -299,13 +299,13 @@ impl Drop for TablesCopy {
 
 /// The ids in the files of unfinished operations, and in refs that only this worktree has.
 fn unfinished(admin: &Path) -> Vec<Oid> {
-    let mut files: Vec<PathBuf> = PENDING.iter().map(PathBuf::from).collect();
-    if let Ok(root) = open_beneath::open_dir(admin) {
-        files.extend(open_beneath::files_beneath(root.as_fd(), Path::new("refs")).unwrap_or_default());
+    let mut files: Vec<Below> = PENDING.iter().map(|name| Below::fixed(name)).collect();
+    if let Ok(root) = tree::open_dir(admin) {
+        files.extend(tree::files_beneath(&root, &Below::fixed("refs")).unwrap_or_default());
     }
     let mut found = Vec::new();
     for name in files {
-        let Ok(bytes) = open_beneath::read_small(&admin.join(name), PENDING_CAP) else { continue };
+        let Ok(bytes) = tree::read_small(&name.under(admin), PENDING_CAP) else { continue };
         found.extend(String::from_utf8_lossy(&bytes).lines().filter_map(Oid::parse));
     }
     found
@@ -313,7 +313,7 @@ fn unfinished(admin: &Path) -> Vec<Oid> {
 
 /// Where HEAD was, by its log, oldest first.
 fn read_log(admin: &Path) -> Vec<Oid> {
-    let bytes = open_beneath::read_small(&admin.join("logs/HEAD"), LOG_CAP).unwrap_or_default();
+    let bytes = tree::read_small(&admin.join("logs/HEAD"), LOG_CAP).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let oid = |line: &str| Oid::parse(line.split(' ').nth(1)?).filter(|oid| !oid.is_zero());
     text.lines().filter_map(oid).collect()
