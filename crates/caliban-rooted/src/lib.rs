@@ -9,6 +9,7 @@
 mod below;
 mod byte_text;
 mod identity;
+pub mod real_path;
 mod root;
 mod roots;
 pub mod tree;

@@ -26,8 +26,10 @@ use crate::{below::Below, root::is_gone};
 /// Deepest directory that is walked or deleted in place.
 const DEPTH_CAP: usize = 256;
 /// A directory itself, for its names and for what is done in it.
-const DIRECTORY: OFlags =
+pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// The directory itself, as a name in it.
+const HERE: &str = ".";
 /// A file itself. NONBLOCK: a pipe in its place must not make us wait.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
@@ -38,27 +40,44 @@ pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
 
 /// The directory of this name, each step a real directory.
 pub fn walk_to(root: impl AsFd, name: &Below) -> io::Result<OwnedFd> {
-    let mut at = step(root, OsStr::new("."))?;
-    for part in name.parts() {
-        at = step(&at, part)?;
-    }
-    Ok(at)
+    step(way_to(root, name)?, HERE)
 }
 
 /// Like [`walk_to`], making what is missing.
 pub fn make_to(root: impl AsFd, name: &Below) -> io::Result<OwnedFd> {
-    let mut at = step(root, OsStr::new("."))?;
+    let mut at = pass(root, HERE)?;
     for part in name.parts() {
-        match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        at = step(&at, part)?;
+        at = match pass(&at, part) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => pass(&at, part)?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            passed => passed?,
+        };
     }
-    Ok(at)
+    step(at, HERE)
 }
 
-fn step(parent: impl AsFd, part: &OsStr) -> io::Result<OwnedFd> {
+/// What has this name, opened so; a link is an error, unless it is opened as itself.
+pub(crate) fn open(root: impl AsFd, name: &Below, flags: OFlags) -> io::Result<OwnedFd> {
+    let Some((parent, last)) = name.split() else { return walk_to(root, name) };
+    Ok(rustix::fs::openat(way_to(root, &parent)?, last, flags | OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+fn way_to(root: impl AsFd, name: &Below) -> io::Result<OwnedFd> {
+    name.parts().try_fold(pass(root, HERE)?, pass)
+}
+
+/// A directory to go on from: nobody has to be allowed to read it.
+fn pass(parent: impl AsFd, part: impl rustix::path::Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(parent, part, flags, Mode::empty())?)
+}
+
+/// A directory for its names.
+fn step(parent: impl AsFd, part: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(parent, part, DIRECTORY, Mode::empty())?)
 }
 
@@ -70,7 +89,7 @@ fn split(name: &Below) -> io::Result<(Below, &OsStr)> {
 /// or a file on the way.
 fn look(root: impl AsFd, name: &Below) -> io::Result<Option<(OwnedFd, &OsStr, Stat)>> {
     let (parent, last) = split(name)?;
-    let found = walk_to(root, &parent).and_then(|parent| {
+    let found = way_to(root, &parent).and_then(|parent| {
         let stat = rustix::fs::statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok((parent, last, stat))
     });
@@ -256,6 +275,12 @@ pub fn files_beneath(root: impl AsFd, name: &Below) -> io::Result<Vec<Below>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Deletes the file or link of this name; a directory is an error.
+pub fn remove_file(root: impl AsFd, name: &Below) -> io::Result<()> {
+    let (parent, last) = split(name)?;
+    Ok(rustix::fs::unlinkat(way_to(root, &parent)?, last, AtFlags::empty())?)
 }
 
 /// Deletes what has this name, whatever it is. Links are unlinked, never followed; read-only directories

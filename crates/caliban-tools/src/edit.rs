@@ -10,6 +10,7 @@ use std::{
 };
 
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_rooted::real_path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use crate::{
     known_files::{FileKnowledge, Stamp, hash},
     limits::FILE_BYTES,
     replace_file::{self, Old},
-    target,
 };
 
 mod hint;
@@ -166,7 +166,7 @@ pub(crate) fn load(
         }
         _ => format!("{shown}: {}", error_text::reason(&error)),
     };
-    let mut file = target::open(real).map_err(failed)?;
+    let mut file = real_path::open_file(real).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     if meta.is_dir() {
         return Err(format!("{shown} is a directory"));

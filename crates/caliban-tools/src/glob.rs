@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text, input,
+    judged::CallTarget,
     limits::{GLOB_PATHS, SEARCH_TIME, WALK_ENTRIES},
-    target::CallTarget,
     walk::{self, Bounds, Ignored, PathGlob},
 };
 

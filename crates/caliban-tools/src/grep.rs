@@ -17,8 +17,8 @@ use crate::{
     BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text,
     grep::search::{FileHits, Hits, Search},
     input,
+    judged::CallTarget,
     limits::{GREP_LINES, SEARCH_TIME, WALK_ENTRIES},
-    target::CallTarget,
     walk::{Bounds, Ignored, PathGlob},
 };
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_rooted::real_path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use crate::{
     known_files::{FileKnowledge, Stamp},
     patch::parse::PatchChange,
     replace_file::{self, Old},
-    target,
 };
 
 mod apply;
@@ -187,7 +187,7 @@ fn carry_out(workspace: &Workspace, step: &PatchStep) -> Result<(String, Option<
             let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
                 return Err(format!("{shown} cannot be removed"));
             };
-            let removed = target::open_dir_made(parent)
+            let removed = real_path::make_dir(parent)
                 .and_then(|dir| Ok(rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty())?));
             removed.map_err(|error| format!("{shown} was not removed: {}", error_text::reason(&error)))?;
             Ok((format!("removed {shown}"), None))

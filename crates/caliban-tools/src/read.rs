@@ -12,6 +12,7 @@ use caliban_core::{
     access::Access,
     message::{ResultPart, ToolSpec},
 };
+use caliban_rooted::real_path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -19,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BuiltinTool, CallContext, ToolOutput, Workspace, blocking, error_text, input,
+    judged::CallTarget,
     known_files::{Hash, Lines, SeenPart, Stamp},
     limits::{FILE_BYTES, IMAGE_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES},
-    target::{self, CallTarget},
 };
 
 mod notebook;
@@ -117,7 +118,7 @@ fn read_now(
         io::ErrorKind::NotFound => error_text::missing_here(workspace, shown, path),
         _ => format!("{shown}: {}", error_text::reason(&error)),
     };
-    let mut file = target::open(&real).map_err(failed)?;
+    let mut file = real_path::open_file(&real).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     if meta.is_dir() {
         return Err(format!("{shown} is a directory; use Glob with `{shown}/*`, or Bash with ls"));

@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use caliban_rooted::real_path;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     error_text,
     known_files::{FileIdentity, Stamp, hash},
     limits::FILE_BYTES,
-    target,
 };
 
 /// What must be true of the old file for the new one to take its place.
@@ -73,7 +73,7 @@ pub(crate) fn replace(real: &Path, content: &[u8], old: Old, commit: &Commit) ->
     let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
         return Err(SaveError::NotAFile);
     };
-    let dir = target::open_dir_made(parent)?;
+    let dir = real_path::make_dir(parent)?;
     let temporary = Temporary::new(&dir)?;
     let mut file = File::from(rustix::fs::openat(
         &dir,

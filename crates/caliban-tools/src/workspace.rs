@@ -21,10 +21,10 @@ use crate::{
     },
     editor_buffers::{Buffers, Unsaved},
     full_output::{FullOutputs, Redact},
+    judged::{self, CallTarget, Judged},
     known_files::FileLedger,
     limits::ToolLimits,
     locks::PathLocks,
-    target::{self, CallTarget, Judged},
     todo::Todo,
 };
 
@@ -266,7 +266,7 @@ impl Workspace {
     /// for the root.
     pub fn absolute(&self, given: &str) -> Result<PathBuf, String> {
         let (cwd, root) = (self.cwd(), self.root());
-        let path = target::absolute(&cwd, given)?;
+        let path = judged::absolute(&cwd, given)?;
         if !root.is_dir() && (path.starts_with(root) || path.starts_with(&cwd)) {
             return Err(format!("{} does not exist any more; was it moved?", root.display()));
         }
@@ -274,7 +274,7 @@ impl Workspace {
             return Ok(path);
         }
         self.set_cwd(root.to_owned());
-        target::absolute(root, given)
+        judged::absolute(root, given)
     }
 
     /// The absolute path that a model means, noted for the call that follows the judgement.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_rooted::real_path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,7 +19,6 @@ use crate::{
     limits::FILE_BYTES,
     line_ends::{self, Shaped},
     replace_file::{self, Old},
-    target,
 };
 
 /// The Write tool.
@@ -115,7 +115,7 @@ struct Present {
 
 fn look(workspace: &Workspace, real: &Path) -> Result<Option<Present>, String> {
     let reason = |error: std::io::Error| error_text::reason(&error);
-    let mut file = match target::open(real) {
+    let mut file = match real_path::open_file(real) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(reason)?,
     };

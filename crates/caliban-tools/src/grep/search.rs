@@ -11,13 +11,13 @@ use std::{
     time::SystemTime,
 };
 
+use caliban_rooted::real_path;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use ignore::{WalkState, types::Types};
 
 use crate::{
     limits::{GREP_BYTES, GREP_HEAP, WALK_ENTRIES},
-    target,
     walk::{self, Bounds, Ignored, PathGlob},
     workspace::OffLimits,
 };
@@ -154,7 +154,7 @@ impl Search {
             return;
         }
         let mut collector = Collector { search: self, shared, count: 0, lines: Vec::new(), binary: false };
-        let searched = target::open(path).and_then(|file| {
+        let searched = real_path::open_file(path).and_then(|file| {
             let time = file.metadata()?.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             searcher.search_reader(&self.matcher, Interruptible { file, bounds }, &mut collector)?;
             Ok(time)

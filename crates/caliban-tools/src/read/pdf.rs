@@ -10,10 +10,11 @@ use std::{
 
 use caliban_contract::modes;
 use caliban_keeper::{CommandEnd, KeptOutput, Launch, LaunchEnvironment, Streams, Supervised};
+use caliban_rooted::real_path;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Workspace, blocking, error_text, limits::FILE_BYTES, target};
+use crate::{Workspace, blocking, error_text, limits::FILE_BYTES};
 
 /// How long the parser may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -90,7 +91,7 @@ pub fn pdf_main(path: &Path) -> ExitCode {
 
 fn pages(path: &Path) -> Result<Vec<String>, String> {
     let mut bytes = Vec::new();
-    let file = target::open(path).map_err(|error| error_text::reason(&error))?;
+    let file = real_path::open_file(path).map_err(|error| error_text::reason(&error))?;
     file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error_text::reason(&error))?;
     if bytes.len() as u64 > FILE_BYTES {
         return Err(format!("it is larger than {}", error_text::bytes(FILE_BYTES)));

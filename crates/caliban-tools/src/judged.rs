@@ -2,19 +2,15 @@
 //!
 //! Owns link resolution and the promise that the file that was judged is the file that is opened: the
 //! path is noted when the permission rules ask, compared when the call runs, and opened without following
-//! any link, so a directory that is swapped for a link in between changes nothing (a07).
+//! any link (`caliban_rooted::real_path`), so a directory that is swapped for a link in between changes nothing (a07).
 
 use std::{
     collections::HashMap,
-    ffi::OsStr,
-    fs::{self, File},
+    fs,
     io::{self, ErrorKind},
-    os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
-
-use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::error_text;
 
@@ -150,70 +146,6 @@ fn too_many_links() -> io::Error {
     io::Error::other("too many links")
 }
 
-/// Opens a real path for reading without following a link anywhere in it and without waiting for the
-/// other end of a pipe.
-pub(crate) fn open(real: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    Ok(File::from(open_plain(real, flags)?))
-}
-
-/// Opens the directory at a real path, making it and its missing parents, without following a link.
-pub(crate) fn open_dir_made(real: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    let mut missing: Vec<&OsStr> = Vec::new();
-    let mut there = real;
-    let mut dir = loop {
-        match open_plain(there, flags) {
-            Ok(dir) => break dir,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
-                    return Err(error);
-                };
-                missing.push(name);
-                there = parent;
-            }
-            Err(error) => return Err(error),
-        }
-    };
-    while let Some(name) = missing.pop() {
-        match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        dir = rustix::fs::openat(&dir, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-    }
-    Ok(dir)
-}
-
-#[cfg(target_os = "linux")]
-fn open_plain(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    use rustix::{fs::ResolveFlags, io::Errno};
-    match rustix::fs::openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Ok(fd) => Ok(fd),
-        // A kernel or a container filter without openat2.
-        Err(Errno::NOSYS | Errno::PERM) => open_by_parts(real, flags),
-        Err(Errno::LOOP) => Err(io::Error::other("a part of the path was replaced by a link just now")),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_plain(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    open_by_parts(real, flags)
-}
-
-/// The same with one call for each part of the path.
-fn open_by_parts(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut at = rustix::fs::openat(CWD, "/", directory, Mode::empty())?;
-    let mut parts = real.components().filter(|part| *part != Component::RootDir).peekable();
-    while let Some(part) = parts.next() {
-        let flags = if parts.peek().is_some() { directory } else { flags | OFlags::NOFOLLOW };
-        at = rustix::fs::openat(&at, part.as_os_str(), flags, Mode::empty())?;
-    }
-    Ok(at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,32 +221,5 @@ mod tests {
         assert_eq!(judged.0.lock().unwrap().by_words.len(), JUDGED);
         assert_eq!(path(judged.claim(&(3 * JUDGED - 1).to_string(), now)), Path::new("/x"));
         assert_eq!(path(judged.claim("0", now)), Path::new("/now/f"));
-    }
-
-    #[test]
-    fn a07_a_link_in_a_real_path_is_not_followed() {
-        let (_keep, root) = dir();
-        fs::create_dir(root.join("outside")).unwrap();
-        fs::write(root.join("outside/f"), "secret").unwrap();
-        symlink("outside", root.join("src")).unwrap();
-        assert!(open(&root.join("src/f")).is_err());
-        assert!(open_dir_made(&root.join("src")).is_err());
-        assert!(open_dir_made(&root.join("src/new")).is_err());
-        assert!(open(&root.join("outside/f")).is_ok());
-        assert!(!root.join("outside/new").exists());
-        // Nor where the kernel cannot refuse links by itself.
-        let read = OFlags::RDONLY | OFlags::CLOEXEC;
-        assert!(open_by_parts(&root.join("src/f"), read).is_err());
-        assert!(open_by_parts(&root.join("src"), read).is_err());
-        assert!(open_by_parts(&root.join("outside/f"), read).is_ok());
-    }
-
-    #[test]
-    fn missing_directories_are_made() {
-        let (_keep, root) = dir();
-        open_dir_made(&root.join("a/b/c")).unwrap();
-        assert!(root.join("a/b/c").is_dir());
-        fs::write(root.join("file"), "").unwrap();
-        assert_eq!(open_dir_made(&root.join("file/b")).unwrap_err().kind(), ErrorKind::NotADirectory);
     }
 }
