@@ -7,8 +7,11 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,10 +20,15 @@ use std::{
 };
 
 use caliban_core::hex;
+use caliban_permissions::Policy;
+use caliban_rooted::{
+    Below, Roots, real_path,
+    tree::{self, FoundFile},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::transcript::make_private_directory;
+use crate::{fence, transcript::make_private_directory};
 
 /// Below a session's directory.
 const DIRECTORY: &str = "checkpoints";
@@ -95,7 +103,7 @@ impl Checkpoints {
     /// Keeps these files as they are now. Best effort: an undo that cannot be prepared must not stop the work.
     pub(crate) async fn before(self: &Arc<Self>, paths: Vec<PathBuf>) {
         self.note(paths, |this, path| {
-            let content = match read(path)? {
+            let content = match read_real(path)? {
                 Some((bytes, mode)) => Some(KeptContent { digest: this.keep(&bytes)?, mode }),
                 None => None,
             };
@@ -111,7 +119,7 @@ impl Checkpoints {
     /// Notes what these files have become: what differs from that later was changed by somebody else.
     pub(crate) async fn after(self: &Arc<Self>, paths: Vec<PathBuf>) {
         self.note(paths, |this, path| {
-            let digest = read(path)?.map(|(bytes, _)| digest(&bytes));
+            let digest = read_real(path)?.map(|(bytes, _)| digest(&bytes));
             Ok(CheckpointLine::After {
                 turn: this.turn.load(Ordering::Relaxed),
                 path: path.to_owned(),
@@ -217,9 +225,11 @@ pub fn changed(session: &Path) -> Vec<Changed> {
 }
 
 /// Brings the files back that tools have changed in this turn and later ones. A file that something else has changed
-/// since, or between two calls, is left alone; what is overwritten or removed is kept first.
+/// since, or between two calls, is left alone; what is overwritten or removed is kept first. No link is followed, and nothing
+/// is written beneath a root of the session that was moved or replaced.
 pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
     let kept = Checkpoints::new(session);
+    let roots = roots_of(session);
     let mut files: BTreeMap<PathBuf, FileHistory> = BTreeMap::new();
     for line in kept.lines().into_iter().filter(|line| turn_of(line) >= from) {
         match line {
@@ -240,7 +250,11 @@ pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
     let mut undone = Undone::default();
     let mut failed = Vec::new();
     for (path, history) in files {
-        match kept.bring_back(&path, &history) {
+        let back = directory_of(&roots, &path).and_then(|found| match found {
+            Some(found) => kept.bring_back(found, &history),
+            None => Ok(Back::Left("its directory is gone".to_owned())),
+        });
+        match back {
             Ok(Back::Restored) => undone.restored.push(path),
             Ok(Back::Removed) => undone.removed.push(path),
             Ok(Back::Nothing) => {}
@@ -253,6 +267,26 @@ pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
     }
     kept.append(&CheckpointLine::Undone { from, failed })?;
     Ok(undone)
+}
+
+/// Those that the session wrote down before its first command in a fence.
+fn roots_of(session: &Path) -> Roots {
+    let policy = Policy::new("/", "/");
+    fence::recall_roots(&policy, session);
+    policy.roots
+}
+
+/// The directory of a file, held open, and the file's name in it. None when it is gone, or a link is on the way. An error when
+/// the root that it is in was moved or replaced.
+fn directory_of(roots: &Roots, path: &Path) -> io::Result<Option<(OwnedFd, Below)>> {
+    let in_a_root = roots.holding_in_place(path).map_err(|error| io::Error::other(error.to_string()))?;
+    let (top, name) = match in_a_root {
+        Some((root, name)) => (tree::walk_to(&*root, &Below::here())?, name),
+        None => real_path::from_top(path)?,
+    };
+    let Some((directory, name)) = name.split() else { return Ok(None) };
+    let name = Below::new(name)?;
+    Ok(tree::walk_to(top, &directory).ok().map(|directory| (directory, name)))
 }
 
 /// What the calls of the turns that are undone have made of one file.
@@ -298,13 +332,9 @@ enum Back {
 }
 
 impl Checkpoints {
-    fn bring_back(&self, path: &Path, history: &FileHistory) -> io::Result<Back> {
-        // A directory on the way that has become a link would lead elsewhere.
-        if path.parent().is_none_or(|parent| parent.canonicalize().ok().as_deref() != Some(parent)) {
-            return Ok(Back::Left("its directory is gone".to_owned()));
-        }
+    fn bring_back(&self, (directory, name): (OwnedFd, Below), history: &FileHistory) -> io::Result<Back> {
         let before = history.before.as_ref();
-        let now = read(path)?;
+        let now = read(&directory, &name)?;
         let now_digest = now.as_ref().map(|(bytes, _)| digest(bytes));
         if now_digest.as_ref() == before.map(|before| &before.digest) {
             return Ok(Back::Nothing);
@@ -324,23 +354,15 @@ impl Checkpoints {
             self.keep(bytes)?;
         }
         let Some(before) = before else {
-            fs::remove_file(path)?;
+            tree::remove_file(&directory, &name)?;
             return Ok(Back::Removed);
         };
         let bytes = self.content(before)?;
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let beside = path.with_file_name(format!(".{name}.caliban-undo"));
-        // One that a crash has left.
-        let _none = fs::remove_file(&beside);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        let written = file
-            .write_all(&bytes)
-            .and_then(|()| file.set_permissions(fs::Permissions::from_mode(before.mode)))
-            .and_then(|()| fs::rename(&beside, path));
-        if written.is_err() {
-            let _best_effort = fs::remove_file(&beside);
-        }
-        written.map(|()| Back::Restored)
+        tree::replace(&directory, &name, 0o600, |file| {
+            file.write_all(&bytes)?;
+            file.set_permissions(fs::Permissions::from_mode(before.mode))
+        })?;
+        Ok(Back::Restored)
     }
 }
 
@@ -372,16 +394,23 @@ pub(crate) fn real(path: &Path) -> PathBuf {
 }
 
 /// The content and the mode of a file; none when there is none.
-fn read(path: &Path) -> io::Result<Option<(Vec<u8>, u32)>> {
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    if !metadata.is_file() || metadata.len() > MAX_BYTES {
-        return Err(io::Error::other(format!("not a file of at most {MAX_BYTES} bytes")));
+fn read(directory: &OwnedFd, name: &Below) -> io::Result<Option<(Vec<u8>, u32)>> {
+    match tree::find(directory, name)? {
+        FoundFile::File { file, size, .. } if size <= MAX_BYTES => {
+            let mode = file.metadata()?.permissions().mode() & 0o7777;
+            let mut bytes = Vec::new();
+            file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            Ok(Some((bytes, mode)))
+        }
+        FoundFile::Nothing => Ok(None),
+        _ => Err(io::Error::other(format!("not a file of at most {MAX_BYTES} bytes"))),
     }
-    Ok(Some((fs::read(path)?, metadata.permissions().mode() & 0o7777)))
+}
+
+/// The same for a path in which every link is resolved.
+fn read_real(path: &Path) -> io::Result<Option<(Vec<u8>, u32)>> {
+    let (top, name) = real_path::from_top(path)?;
+    read(&top, &name)
 }
 
 fn digest(bytes: &[u8]) -> String {
@@ -529,5 +558,59 @@ mod tests {
         let undone = undo(&place.session, 0).unwrap();
         assert_eq!(undone.left.len(), 1, "{undone:?}");
         assert_eq!(fs::read(outside.join("f")).unwrap(), b"after");
+    }
+
+    #[tokio::test]
+    async fn a17_a_directory_that_becomes_a_link_during_an_undo_is_not_written_through() {
+        let place = Place::new();
+        let (inside, outside) = (place.file.with_file_name("in"), place.file.with_file_name("out"));
+        fs::create_dir(&inside).unwrap();
+        fs::create_dir(&outside).unwrap();
+        for (file, before) in [("f", Some("before")), ("new", None)] {
+            before.into_iter().for_each(|text| fs::write(inside.join(file), text).unwrap());
+            place.writes(0, &inside.join(file), "after").await;
+            fs::write(outside.join(file), "after").unwrap();
+        }
+        let found =
+            ["f", "new"].map(|file| directory_of(&Roots::default(), &inside.join(file)).unwrap().unwrap());
+        let moved = inside.with_file_name("moved");
+        fs::rename(&inside, &moved).unwrap();
+        std::os::unix::fs::symlink(&outside, &inside).unwrap();
+        let kept = KeptContent { digest: digest(b"before"), mode: 0o644 };
+        for (found, before) in found.into_iter().zip([Some(kept), None]) {
+            let history = FileHistory { before, last: Some(Some(digest(b"after"))), is_mixed: false };
+            assert!(matches!(place.kept.bring_back(found, &history), Ok(Back::Restored | Back::Removed)));
+        }
+        assert_eq!(fs::read(moved.join("f")).unwrap(), b"before");
+        assert!(!moved.join("new").exists());
+        for file in ["f", "new"] {
+            assert_eq!(fs::read(outside.join(file)).unwrap(), b"after");
+        }
+    }
+
+    #[tokio::test]
+    async fn a17_an_undo_writes_nothing_beneath_a_root_that_was_replaced() {
+        let place = Place::new();
+        let project = place.file.with_file_name("project");
+        let file = project.join("f");
+        fs::create_dir(&project).unwrap();
+        fs::write(&file, "before").unwrap();
+        let policy = Policy::new(&project, "/");
+        policy.roots.pin(&project).unwrap();
+        fs::create_dir(&place.session).unwrap();
+        fence::remember_roots(&policy, &place.session).unwrap();
+        place.writes(0, &file, "after").await;
+        let away = place.file.with_file_name("away");
+        fs::rename(&project, &away).unwrap();
+        fs::create_dir(&project).unwrap();
+        fs::write(&file, "after").unwrap();
+        let undone = undo(&place.session, 0).unwrap();
+        assert!(undone.left[0].1.contains("was moved or replaced"), "{undone:?}");
+        assert_eq!(fs::read(&file).unwrap(), b"after");
+        // Back in its place, it can be tried again.
+        fs::remove_dir_all(&project).unwrap();
+        fs::rename(&away, &project).unwrap();
+        assert_eq!(undo(&place.session, 0).unwrap().restored, std::slice::from_ref(&file));
+        assert_eq!(fs::read(&file).unwrap(), b"before");
     }
 }

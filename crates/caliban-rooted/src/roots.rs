@@ -129,6 +129,17 @@ impl Roots {
         known.iter().find(|(given, _)| given == path).map(|(_, known)| known.clone())
     }
 
+    /// The innermost root that a path without links lies in, which has to be where it was. None when it lies in none.
+    pub fn holding_in_place(&self, path: &Path) -> Result<Option<(Arc<Root>, Below)>, RootsError> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let within = known.into_iter().filter(|(_, known)| path.starts_with(known.path()));
+        let Some((given, _)) = within.max_by_key(|(_, known)| known.path().components().count()) else {
+            return Ok(None);
+        };
+        let root = self.in_place(&given)?;
+        Ok(root.name_of(path).map(|name| (root, name)))
+    }
+
     /// The innermost root that a path without links lies in.
     pub fn holding(&self, path: &Path) -> Option<(Arc<Root>, Below)> {
         let within = self.all().into_iter().filter_map(|root| Some((root.name_of(path)?, root)));
@@ -192,6 +203,8 @@ mod tests {
         roots.pin(&top).unwrap();
         let (held, name) = roots.holding(&project.join("src")).unwrap();
         assert_eq!((held.path(), name), (project.as_path(), Below::new("src").unwrap()));
+        let (held, name) = roots.holding_in_place(&project.join("src")).unwrap().unwrap();
+        assert_eq!((held.path(), name), (project.as_path(), Below::new("src").unwrap()));
         // The parent is moved away, and a link to the home takes its place.
         fs::rename(top.join("apps"), top.join("x")).unwrap();
         fs::create_dir(top.join("apps")).unwrap();
@@ -208,6 +221,10 @@ mod tests {
             assert_eq!(next.in_place(&project).unwrap_err(), RootsError::Replaced(project.clone()), "{boot}");
             assert!(next.pin(&project).is_err());
             assert_eq!(next.real(&project), Some(project.clone()));
+            assert!(next.holding(&project.join("f")).is_none());
+            let lost = next.holding_in_place(&project.join("f")).map(|_| ()).unwrap_err();
+            assert_eq!(lost, RootsError::Replaced(project.clone()));
+            assert!(next.holding_in_place(&home).unwrap().is_none());
         }
         // A new directory in its place is another one, until the machine has booted again.
         fs::remove_file(&project).unwrap();
