@@ -10,7 +10,7 @@ use caliban_acp::{
     connection::CallError,
     extension::{
         self,
-        choice::{ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE},
+        choice::{ALLOW_ALWAYS, ALLOW_ALWAYS_OUTSIDE, ALLOW_ONCE, REJECT_ONCE},
         meta,
     },
 };
@@ -93,7 +93,7 @@ pub(crate) fn question(
         call.title = format!("{agent}: {}", call.title);
     }
     let about = json!({
-        "why": ask.why_in_words(), "agent": ask.agent, "rules": ask.suggestions, "tool": ask.name,
+        "why": ask.why_in_words(), "agent": ask.agent, "rules": ask.suggestions, "outside": ask.outside, "tool": ask.name,
         "what": listed.what, "digest": listed.digest, "expiresAt": ask.expires_at,
     });
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));
@@ -101,6 +101,10 @@ pub(crate) fn question(
     if !ask.suggestions.is_empty() {
         let name = format!("Always allow {}", ask.suggestions.join(", "));
         options.push(PermissionOption::new(ALLOW_ALWAYS, name, PermissionOptionKind::AllowAlways));
+    }
+    if !ask.outside.is_empty() {
+        let name = format!("Always allow {}", ask.outside.join(", "));
+        options.push(PermissionOption::new(ALLOW_ALWAYS_OUTSIDE, name, PermissionOptionKind::AllowAlways));
     }
     options.push(PermissionOption::new(REJECT_ONCE, "Reject", PermissionOptionKind::RejectOnce));
     RequestPermissionRequest::new(session.to_owned(), call, options)
@@ -120,6 +124,7 @@ pub(crate) fn choice(ask: &Ask, answer: Result<&str, CallError>) -> Choice {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
             ALLOW_ONCE => Choice::Decided(Answer::Once),
             ALLOW_ALWAYS if !ask.suggestions.is_empty() => Choice::Decided(Answer::Always),
+            ALLOW_ALWAYS_OUTSIDE if !ask.outside.is_empty() => Choice::Decided(Answer::AlwaysOutside),
             REJECT_ONCE => Choice::Decided(Answer::No(reason(selected.meta.as_ref()))),
             other => Choice::Undecided(format!("the client chose {other:?}, which was not offered")),
         },
@@ -147,6 +152,7 @@ mod tests {
             input: json!({"command": "make"}),
             why: "no rule allows it".into(),
             suggestions: suggestions.iter().map(ToString::to_string).collect(),
+            outside: suggestions.iter().map(|rule| format!("{rule} outside")).collect(),
             expires_at: None,
         }
     }
@@ -167,7 +173,7 @@ mod tests {
                     "toolCallId": "c1", "kind": "execute", "title": "Bash: make", "name": "Bash", "content": [],
                     "locations": [], "rawInput": {"command": "make"},
                     "_meta": {"caliban": {"ask": {
-                        "why": "no rule allows it", "agent": null, "rules": [], "tool": "Bash",
+                        "why": "no rule allows it", "agent": null, "rules": [], "outside": [], "tool": "Bash",
                         "what": "Bash make", "digest": "d", "expiresAt": null,
                     }}},
                 },
@@ -183,10 +189,15 @@ mod tests {
     fn a16_only_an_offered_option_is_an_answer() {
         let always = ask(&["Bash(make)"]);
         assert_eq!(choice(&always, Ok(&selected("allow_always"))), Choice::Decided(Answer::Always));
+        assert_eq!(
+            choice(&always, Ok(&selected("allow_always_outside"))),
+            Choice::Decided(Answer::AlwaysOutside)
+        );
         assert_eq!(choice(&always, Ok(&selected("allow_once"))), Choice::Decided(Answer::Once));
         assert_eq!(choice(&always, Ok(&selected("reject_once"))), Choice::Decided(Answer::No(None)));
         for (ask, answer) in [
             (ask(&[]), Ok(selected("allow_always"))),
+            (ask(&[]), Ok(selected("allow_always_outside"))),
             (ask(&[]), Ok(selected("yes"))),
             (ask(&[]), Ok("{}".to_owned())),
             (ask(&[]), Ok(json!({"outcome": {"outcome": "cancelled"}}).to_string())),

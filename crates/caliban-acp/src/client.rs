@@ -112,6 +112,8 @@ pub enum AskReply {
     AllowOnce,
     /// This call and those like it.
     AllowAlways,
+    /// The same, outside of the fence.
+    AllowAlwaysOutside,
     /// No; with a reason for the model.
     Reject(Option<String>),
 }
@@ -288,6 +290,7 @@ impl Question {
         let (option, reason) = match reply {
             AskReply::AllowOnce => (choice::ALLOW_ONCE, None),
             AskReply::AllowAlways => (choice::ALLOW_ALWAYS, None),
+            AskReply::AllowAlwaysOutside => (choice::ALLOW_ALWAYS_OUTSIDE, None),
             AskReply::Reject(reason) => (choice::REJECT_ONCE, reason),
         };
         let mut selected = SelectedPermissionOutcome::new(option);
@@ -300,7 +303,16 @@ impl Question {
 
     /// Whether "always" can be chosen.
     pub fn offers_always(&self) -> bool {
-        self.request.options.iter().any(|option| &*option.option_id.0 == choice::ALLOW_ALWAYS)
+        self.offers(choice::ALLOW_ALWAYS)
+    }
+
+    /// Whether "always, outside the fence" can be chosen.
+    pub fn offers_outside(&self) -> bool {
+        self.offers(choice::ALLOW_ALWAYS_OUTSIDE)
+    }
+
+    fn offers(&self, choice: &str) -> bool {
+        self.request.options.iter().any(|option| &*option.option_id.0 == choice)
     }
 
     /// Fires when the question is moot: somebody else has answered, or the call is gone.

@@ -46,6 +46,8 @@ pub mod choice {
     pub const ALLOW_ONCE: &str = "allow_once";
     /// This call and those like it may run.
     pub const ALLOW_ALWAYS: &str = "allow_always";
+    /// The same, outside of the fence.
+    pub const ALLOW_ALWAYS_OUTSIDE: &str = "allow_always_outside";
     /// It may not.
     pub const REJECT_ONCE: &str = "reject_once";
 }

@@ -4,6 +4,7 @@
 //! fleet worker differ only in the [`Kit`] that they are given.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -25,6 +26,7 @@ use caliban_fence::Fenced;
 use caliban_permissions::{Fencing, Policy, Verdict};
 use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace};
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -245,6 +247,8 @@ pub struct Agent {
     /// Model requests in this turn.
     pub(crate) turns: u32,
     pub(crate) refused: Vec<RefusedCall>,
+    /// Commands that their fences have stopped, and what would have helped; each once.
+    pub(crate) stopped: BTreeSet<String>,
     /// What people have to know beside the answer of this turn.
     pub(crate) notes: Vec<String>,
     /// The beginning of an answer that is being continued.
@@ -321,6 +325,15 @@ impl Kit {
         self.above.as_ref().map_or(own, |above| own.narrower(read(above)))
     }
 
+    /// Notes in the policy which programs the user left for it: those of this time. A sub-agent has its parent's time.
+    fn begin(&self, at: Timestamp) {
+        let path = self.fences.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+        let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        policy.path = path.map(std::env::split_paths).into_iter().flatten().collect();
+        let at = u64::try_from(at.as_millisecond()).unwrap_or_default();
+        policy.began_at.get_or_insert(at);
+    }
+
     /// The tools that the model is offered now: in plan mode none that only writes.
     pub(crate) fn offered(&self) -> Vec<ToolSpec> {
         let is_plan = self.mode() == Mode::Plan;
@@ -334,6 +347,7 @@ impl Agent {
     pub async fn new(kit: Kit) -> Result<Self, TranscriptError> {
         let transcript = Transcript::create(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
+        kit.begin(Timestamp::now());
         let mut agent = Self::with(kit, transcript, Conversation::default());
         let header = Header {
             version: TRANSCRIPT_VERSION,
@@ -372,8 +386,9 @@ impl Agent {
             worked_ms = worked_ms.max(helpers.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
+        kit.begin(records.first().map_or_else(Timestamp::now, |first| first.at));
         if kit.earlier_answers == EarlierAnswers::Kept {
-            kit.remember_always(records.iter().map(|record| &record.event));
+            kit.remember_always(&records);
         }
         kit.asks.remember(records.iter().map(|record| &record.event));
         let lost_place = stand_where_it_stood(&kit.workspace, transcript::standing(&records));
@@ -424,6 +439,7 @@ impl Agent {
             opening_context: Vec::new(),
             turns: 0,
             refused: Vec::new(),
+            stopped: BTreeSet::new(),
             notes: Vec::new(),
             begun_answer: String::new(),
             is_continued: false,
@@ -566,6 +582,7 @@ impl Agent {
     pub(crate) fn begin_turn(&mut self) -> BegunTurn {
         self.turns = 0;
         self.refused.clear();
+        self.stopped.clear();
         self.notes.clear();
         self.begun_answer.clear();
         self.structured = None;
@@ -587,6 +604,13 @@ impl Agent {
             Err(Halt::Outcome(outcome)) => self.without_secrets(outcome),
             Err(Halt::Storage(error)) => storage_failure(&error),
         };
+        for text in std::mem::take(&mut self.stopped) {
+            if let Err(error) = self.add_note(text).await
+                && outcome == Outcome::Done
+            {
+                outcome = storage_failure(&error);
+            }
+        }
         let usage = self.conversation.usage();
         let event = Event::TurnEnded {
             outcome: outcome.clone(),

@@ -4,12 +4,13 @@
 //! again waits no longer than the one before would have.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,8 @@ pub struct Asks {
     patience: Option<Duration>,
     /// Those that an earlier process of the same turn had open, by their ids.
     earlier: Arc<Mutex<BTreeMap<String, Ask>>>,
+    /// Calls that somebody did not want to run again outside of their fence.
+    refused_outside: Arc<Mutex<BTreeSet<String>>>,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,17 @@ impl Asks {
         }
         let open = asks.remove(&ask.id);
         open.is_some_and(|open| open.answer.send(answer).is_ok())
+    }
+
+    /// Whether somebody has said that this call shall not run again outside of its fence.
+    pub(crate) fn is_refused_outside(&self, input: &Value) -> bool {
+        let refused = self.refused_outside.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.contains(&input.to_string())
+    }
+
+    pub(crate) fn refuse_outside(&self, input: &Value) {
+        let mut refused = self.refused_outside.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.insert(input.to_string());
     }
 
     /// Takes over what an earlier process has left open in a turn that goes on now.
@@ -232,6 +246,7 @@ mod tests {
             input: serde_json::json!({"command": command}),
             why: "no rule".into(),
             suggestions: Vec::new(),
+            outside: Vec::new(),
             expires_at: None,
         }
     }

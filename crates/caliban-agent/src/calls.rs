@@ -4,6 +4,8 @@
 //! touches is known when its `PreToolUse` hooks have answered, because they may rewrite it: a later call waits for
 //! that. Each is judged (hook, then rules, then a person), recorded before it begins and after it has ended.
 
+mod outside;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -20,6 +22,7 @@ use caliban_fence::Fenced;
 use caliban_permissions::{Effect, Verdict as Rules};
 use caliban_tools::{CallContext, Tool, ToolOutput};
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +30,7 @@ use crate::{
     agent::{Agent, Attendance, Kit, RefusedCall},
     asks::{Asks, LiveAsk, Waited},
     conversation::OpenCall,
-    event::{Answer, Ask, Author, CallVerdict, Decision, Event, Outcome},
+    event::{Answer, Ask, Author, CallVerdict, Decision, Event, Outcome, Record},
     feed::FeedEntry,
     hooks::{HookEvent, HookPermission},
     no_progress::{CallProgress, ENDED_AFTER, TOLD_AFTER},
@@ -87,6 +90,7 @@ impl Agent {
         for (index, ended) in ended? {
             let call = &calls[index];
             self.refused.extend(ended.refused);
+            self.stopped.extend(ended.stopped);
             outcomes.push((call.name.as_str(), &call.input, ended.failed));
             stop = stop.or(ended.stop);
         }
@@ -122,12 +126,13 @@ impl Kit {
         Some(self.label.clone().unwrap_or_else(|| session.to_owned()))
     }
 
-    /// What a person's "always" means.
-    fn allow_from_now_on(&self, suggestions: &[String]) {
+    /// What a person's "always" means, said then.
+    fn allow_since(&self, said: Timestamp, rules: &[String]) {
+        let at = u64::try_from(said.as_millisecond()).unwrap_or_default();
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-        for text in suggestions {
+        for text in rules {
             match text.parse() {
-                Ok(rule) => policy.add(Effect::Allow, rule, APPROVED),
+                Ok(rule) => policy.add_at(at, Effect::Allow, rule, APPROVED),
                 // The suggestion is our own text; should it not parse, this call is approved all the same.
                 Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
             }
@@ -136,15 +141,16 @@ impl Kit {
 
     /// The same for what was answered with "always" in an earlier process of this conversation. What the agent's
     /// sub-agents asked is in their own transcripts, and ended with them.
-    pub(crate) fn remember_always<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
-        let mut asked: BTreeMap<&str, &[String]> = BTreeMap::new();
-        for event in events {
-            match event {
+    pub(crate) fn remember_always(&self, records: &[Record]) {
+        let mut asked: BTreeMap<&str, &Ask> = BTreeMap::new();
+        for record in records {
+            match &record.event {
                 Event::AskOpened(ask) => {
-                    asked.insert(&ask.id, &ask.suggestions);
+                    asked.insert(&ask.id, ask);
                 }
-                Event::AskAnswered { id, answer: Answer::Always } => {
-                    self.allow_from_now_on(asked.get(id.as_str()).copied().unwrap_or_default());
+                Event::AskAnswered { id, answer } => {
+                    let rules = asked.get(id.as_str()).map(|ask| ask.rules(answer)).unwrap_or_default();
+                    self.allow_since(record.at, rules);
                 }
                 _ => {}
             }
@@ -237,6 +243,8 @@ impl Touch {
 struct CallResult {
     failed: bool,
     refused: Option<RefusedCall>,
+    /// What would have let a command run that its fence stopped.
+    stopped: Option<String>,
     /// A hook wants the turn to end.
     stop: Option<String>,
 }
@@ -413,7 +421,7 @@ impl Runner<'_> {
             return Ok(Judgement::MayNot(decision, Vec::new()));
         }
         let verdict = self.kit.decide(&call.name, accesses);
-        let (why, suggestions) = match (verdict, hook) {
+        let question = match (verdict, hook) {
             (Rules::Deny { rule, why }, _) => {
                 let decision = Decision { rule, ..judged(CallVerdict::Denied, why) };
                 return Ok(Judgement::MayNot(decision, Vec::new()));
@@ -421,27 +429,29 @@ impl Runner<'_> {
             (Rules::Ask { .. }, Some(HookPermission::Allow)) => {
                 return Ok(Judgement::May(judged(CallVerdict::Allowed, "allowed by a hook".to_owned())));
             }
-            (Rules::Allow { rule, .. }, Some(HookPermission::Ask)) => {
-                ("a hook wants it asked".to_owned(), rule.into_iter().collect())
-            }
+            (Rules::Allow { rule, .. }, Some(HookPermission::Ask)) => RuleQuestion {
+                why: "a hook wants it asked".to_owned(),
+                suggestions: rule.into_iter().collect(),
+                outside: Vec::new(),
+            },
             (Rules::Allow { rule, why, fence }, _) => {
                 return Ok(Judgement::May(Decision { verdict: CallVerdict::Allowed, rule, why, fence }));
             }
-            (Rules::Ask { why, suggestions }, _) => (why, suggestions),
+            (Rules::Ask { why, suggestions, outside }, _) => RuleQuestion { why, suggestions, outside },
         };
         if self.kit.attendance == Attendance::Nobody {
-            let decision = judged(CallVerdict::Unasked, format!("{why}, and nobody is there to be asked"));
-            return Ok(Judgement::MayNot(decision, suggestions));
+            let why = format!("{}, and nobody is there to be asked", question.why);
+            return Ok(Judgement::MayNot(judged(CallVerdict::Unasked, why), question.rules()));
         }
-        self.ask_person(call, input, why, suggestions).await
+        self.ask_person(call, input, accesses, question).await
     }
 
     async fn ask_person(
         &self,
         call: &OpenCall,
         input: &Value,
-        why: String,
-        suggestions: Vec<String>,
+        accesses: &[Access],
+        question: RuleQuestion,
     ) -> Result<Judgement, TranscriptError> {
         // A sub-agent's asks stand beside its parent's: the id tells them apart.
         let id = match &self.kit.parent {
@@ -454,8 +464,9 @@ impl Runner<'_> {
             agent,
             name: call.name.clone(),
             input: input.clone(),
-            why: why.clone(),
-            suggestions: suggestions.clone(),
+            why: question.why.clone(),
+            suggestions: question.suggestions.clone(),
+            outside: question.outside.clone(),
             expires_at: None,
         };
         // From the moment at which somebody could answer.
@@ -463,7 +474,7 @@ impl Runner<'_> {
         let mut parked = self.asks.park(ask);
         let ask = parked.ask().clone();
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
-        let _mirrored = self.kit.mirror.as_ref().map(|feed| LiveAsk::new(feed, ask));
+        let _mirrored = self.kit.mirror.as_ref().map(|feed| LiveAsk::new(feed, ask.clone()));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
         let notify = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel);
         let answer_recorded = async {
@@ -480,11 +491,12 @@ impl Runner<'_> {
         // A slow hook keeps nobody's answer from being recorded; the call waits for both.
         let (notified, answer) = tokio::join!(notify, answer_recorded);
         self.note(notified.warnings).await?;
+        let why = question.why.clone();
         let answer = match answer? {
             Waited::Answered(answer) => answer,
             Waited::TooLate(late) => {
                 let decision = judged(CallVerdict::Unasked, format!("{why}, and {late}"));
-                return Ok(Judgement::MayNot(decision, suggestions));
+                return Ok(Judgement::MayNot(decision, question.rules()));
             }
             Waited::Cancelled => {
                 let decision = judged(CallVerdict::Cancelled, "cancelled".to_owned());
@@ -493,10 +505,16 @@ impl Runner<'_> {
         };
         Ok(match answer {
             Answer::Once => Judgement::May(judged(CallVerdict::Approved, why)),
-            Answer::Always => {
-                self.kit.allow_from_now_on(&suggestions);
-                let rule = (!suggestions.is_empty()).then(|| suggestions.join(", "));
-                Judgement::May(Decision { rule, ..judged(CallVerdict::Approved, why) })
+            Answer::Always | Answer::AlwaysOutside => {
+                let rules = ask.rules(&answer);
+                self.kit.allow_since(Timestamp::now(), rules);
+                let rule = (!rules.is_empty()).then(|| rules.join(", "));
+                // A rule says "do not ask"; its fence holds from the first call on.
+                let fence = match self.kit.decide(&call.name, accesses) {
+                    Rules::Allow { fence, .. } => fence,
+                    Rules::Ask { .. } | Rules::Deny { .. } => Profile::None,
+                };
+                Judgement::May(Decision { rule, fence, ..judged(CallVerdict::Approved, why) })
             }
             Answer::No(reason) => {
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -517,18 +535,25 @@ impl Runner<'_> {
         let PreparedCall { tool, input, accesses, context, .. } = prepared;
         let changes = accesses.iter().any(Access::changes_something);
         let durability = if changes { Durability::Synced } else { Durability::Written };
-        let (id, name) = (call.id.clone(), call.name.clone());
-        let event = Event::CallStarted { id, name, input: input.clone(), decision };
-        self.record(event, durability).await?;
+        self.record(started(call, &input, decision), durability).await?;
         let touched: Vec<PathBuf> = accesses.iter().filter_map(touched).collect();
-        let written: Vec<PathBuf> = accesses.into_iter().filter_map(written).collect();
+        let written: Vec<PathBuf> = accesses.iter().cloned().filter_map(written).collect();
         self.kit.checkpoints.before(written.clone()).await;
         let begun = Instant::now();
         let feed = self.transcript.feed();
         let progress =
             |text: &str| feed.push(FeedEntry::ToolOutput { id: call.id.clone(), text: text.to_owned() });
-        let going = CallContext { id: &call.id, cancel: self.cancel, progress: &progress, fence };
-        let mut output = tool.call(input.clone(), going).await;
+        let going = |fence| CallContext { id: &call.id, cancel: self.cancel, progress: &progress, fence };
+        let mut output = tool.call(input.clone(), going(fence)).await;
+        if let Some(stopped) = output.stopped.take()
+            && let Some(decision) =
+                self.ask_outside(ended, call, &input, &accesses, &mut output, stopped).await?
+        {
+            self.record(started(call, &input, decision), durability).await?;
+            let first = std::mem::take(&mut output.content);
+            output = tool.call(input.clone(), going(None)).await;
+            output.content.splice(0..0, first);
+        }
         let ms = milliseconds(begun.elapsed());
         pictures::fit_parts(&mut output.content).await;
         self.after(ended, call, &input, &mut output).await?;
@@ -625,6 +650,24 @@ impl Runner<'_> {
     }
 }
 
+fn started(call: &OpenCall, input: &Value, decision: Decision) -> Event {
+    Event::CallStarted { id: call.id.clone(), name: call.name.clone(), input: input.clone(), decision }
+}
+
+/// What the rules want a person to be asked.
+struct RuleQuestion {
+    why: String,
+    suggestions: Vec<String>,
+    outside: Vec<String>,
+}
+
+impl RuleQuestion {
+    /// The rules that would have answered it.
+    fn rules(self) -> Vec<String> {
+        if self.suggestions.is_empty() { self.outside } else { self.suggestions }
+    }
+}
+
 enum Judgement {
     May(Decision),
     MayNot(Decision, Vec<String>),
@@ -636,7 +679,8 @@ fn judged(verdict: CallVerdict, why: String) -> Decision {
 }
 
 fn allowing_flags(suggestions: &[String]) -> Option<String> {
-    Rules::Ask { why: String::new(), suggestions: suggestions.to_vec() }.allowing_flags()
+    let (why, suggestions) = (String::new(), suggestions.to_vec());
+    Rules::Ask { why, suggestions, outside: Vec::new() }.allowing_flags()
 }
 
 /// A call's arguments in one line: the telling one where there is one.

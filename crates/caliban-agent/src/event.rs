@@ -319,12 +319,24 @@ pub struct Ask {
     pub why: String,
     /// The rules that would allow calls of this kind; none when no rule can.
     pub suggestions: Vec<String>,
+    /// The rules that would let them run outside of the fence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
     /// When it counts as refused, if nobody has answered by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
 impl Ask {
+    /// The rules that this answer adds.
+    pub fn rules(&self, answer: &Answer) -> &[String] {
+        match answer {
+            Answer::Always => &self.suggestions,
+            Answer::AlwaysOutside => &self.outside,
+            Answer::Once | Answer::No(_) => &[],
+        }
+    }
+
     /// Why it is asked, and when it ends by itself: `no rule allows it; refused at 14:05 if nobody answers`.
     pub fn why_in_words(&self) -> String {
         match self.expires_at {

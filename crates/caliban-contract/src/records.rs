@@ -289,6 +289,9 @@ pub struct AskRecord {
     pub why: Option<String>,
     /// Rules that an "always" would add.
     pub suggestions: Vec<String>,
+    /// Rules that an "always, outside the fence" would add.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
     /// When it was asked, in milliseconds since 1970.
     #[serde(with = "caliban_core::instant")]
     pub opened_at: u64,
@@ -305,6 +308,8 @@ pub enum AskAnswer {
     Once,
     /// This call and, for the rest of the session, all that the suggested rules cover.
     Always,
+    /// The same by the rules about outside of the fence.
+    AlwaysOutside,
     /// No; with a reason for the model.
     No(Option<String>),
 }

@@ -23,7 +23,7 @@ impl Judge<'_> {
         let everything = |rule: &Rule| match &rule.covers {
             Covers::Everything => true,
             Covers::Tool(name) => name == tool || name == "Bash",
-            Covers::Command(pattern) => pattern.is_everything(),
+            Covers::Command(pattern) => pattern.is_everything() && !rule.is_outside(),
             _ => false,
         };
         if let Some(rule) = self.forbidding().find(|rule| everything(&rule.rule)) {
@@ -31,43 +31,40 @@ impl Judge<'_> {
         }
         let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
         let analysis = analyse(line, cwd, &self.policy.home, Dialect::here());
-        let holds = self.policy.fencing.holds();
         // Objects of git are not masked: where something must not be read, a command of git that may show it is asked about.
         let hides = self.forbidding().any(|rule| matches!(rule.rule.covers, Covers::Read(_)));
-        let git_changes = (self.policy.fencing == Fencing::HoldsGit && !hides) || !changes_git(&analysis);
         let mode = self.policy.mode;
+        let holds = self.policy.fencing.holds() && mode != Mode::Unattended;
+        let ground = match outside {
+            _ if !holds => Ground::Unfenced,
+            Some(_) => Ground::Outside,
+            None if mode != Mode::Plan && self.leaves(&analysis) => Ground::Outside,
+            None => Ground::Fence,
+        };
         let edits = mode == Mode::AcceptEdits || (mode == Mode::Default && self.policy.worktree.is_some());
-        let mut line = CommandLine {
+        let git_changes = self.policy.fencing == Fencing::HoldsGit && !hides;
+        let line = CommandLine {
             judge: self,
             line,
             blanket,
             assigns: analysis.all().any(|part| part.assigns),
-            shall_leave: holds && outside.is_some(),
-            editing: holds && edits && outside.is_none() && git_changes,
-            fenced: holds && outside.is_none(),
+            ground,
+            git_changes,
+            editing: ground == Ground::Fence && edits && (git_changes || !changes_git(&analysis)),
             relies: Cell::new(false),
-            ruled: Cell::new(false),
         };
-        let mut verdict = line.analysis(&analysis);
-        if line.fenced && line.fence(&analysis) == Profile::None {
-            line.fenced = false;
-            verdict = line.analysis(&analysis);
-        }
-        // Only now: what is not plain beside a command that a rule names may need the edit fence.
-        let fence = match line.fence(&analysis) {
-            Profile::None if holds && mode == Mode::Unattended && self.holds_files() => Profile::Open,
-            fence => fence,
-        };
-        let mut verdict = verdict.unwrap_or_else(|| Verdict::allow("it runs nothing")).within(fence);
+        let verdict = line.analysis(&analysis).unwrap_or_else(|| Verdict::allow("it runs nothing"));
+        let is_open = mode == Mode::Unattended && self.policy.fencing.holds() && self.holds_files();
+        let mut verdict = verdict.within(if is_open { Profile::Open } else { line.fence(&analysis) });
         if self.policy.hides_objects && mode != Mode::Unattended && runs_git(&analysis) {
             let why = "git keeps a file that a rule keeps from being read, so its objects are in no fence";
             verdict = verdict.and(Verdict::ask(why.to_owned(), Vec::new()));
         }
         match (verdict, outside.filter(|_| holds)) {
-            (Verdict::Ask { why, suggestions }, Some(reason)) => {
+            (Verdict::Ask { why, suggestions, outside }, Some(reason)) => {
                 let reason =
                     if reason.trim().is_empty() { "the model gives no reason" } else { reason.trim() };
-                Verdict::ask(format!("{why}; outside of the fence: {reason}"), suggestions)
+                Verdict::Ask { why: format!("{why}; outside of the fence: {reason}"), suggestions, outside }
             }
             (verdict, _) => verdict,
         }
@@ -81,23 +78,31 @@ impl Judge<'_> {
     }
 }
 
+/// Where a line runs: all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// In a fence.
+    Fence,
+    /// As the user, beside a fence that there is: by rules that say so.
+    Outside,
+    /// As the user, because there is no fence: by any rule.
+    Unfenced,
+}
+
 pub(crate) struct CommandLine<'a> {
     pub(crate) judge: &'a Judge<'a>,
     line: &'a str,
     /// The rule that allows all commands, when there is one.
     blanket: Option<Verdict>,
     /// Whether it sets variables, but for those that only change output.
-    assigns: bool,
-    /// Whether it shall run outside of the fence that there is: then nothing is allowed because it only reads.
-    shall_leave: bool,
+    pub(crate) assigns: bool,
+    pub(crate) ground: Ground,
+    /// Whether git can be changed in the fence.
+    git_changes: bool,
     /// Whether a command that nobody has looked at may run in the edit fence.
     editing: bool,
-    /// Whether the whole line runs in a fence.
-    fenced: bool,
     /// Whether some command is allowed only because of the edit fence.
     relies: Cell<bool>,
-    /// Whether some command is allowed by a rule, or by the mode that allows all.
-    ruled: Cell<bool>,
 }
 
 impl CommandLine<'_> {
@@ -112,16 +117,13 @@ impl CommandLine<'_> {
         runs.chain(files).chain(doubts).reduce(Verdict::and)
     }
 
-    /// The fence of the whole line, once its commands were judged. A rule is somebody's word: what it allows runs as the
-    /// user, with the commands around it that only read.
+    /// The fence of the whole line, once its commands were judged.
     fn fence(&self, analysis: &Analysis) -> Profile {
         let writes =
             || analysis.all().any(|part| part.files.iter().any(|file| matches!(file, FileUse::Write(_))));
-        if self.relies.get() {
-            Profile::Edit
-        } else if !self.judge.policy.fencing.holds() || self.ruled.get() || self.shall_leave {
+        if self.ground != Ground::Fence {
             Profile::None
-        } else if self.judge.policy.mode != Mode::Plan && writes() {
+        } else if self.relies.get() || (self.judge.policy.mode != Mode::Plan && writes()) {
             Profile::Edit
         } else {
             Profile::Read
@@ -184,7 +186,11 @@ impl CommandLine<'_> {
         }
         // In a fence the files of these rules are masked or cannot be changed: only what is named is refused right away.
         let is_denied = |verdict: &Verdict| matches!(verdict, Verdict::Deny { .. });
-        found.extend(self.mentioned(run).into_iter().filter(|verdict| !self.fenced || is_denied(verdict)));
+        found.extend(
+            self.mentioned(run)
+                .into_iter()
+                .filter(|verdict| self.ground != Ground::Fence || is_denied(verdict)),
+        );
         found.extend(self.shown_by_git(run));
         for inner in run.inner.iter().map(|inner| &inner.analysis) {
             found.extend(inner.runs.iter().filter_map(|run| self.forbidden(run)));
@@ -244,9 +250,19 @@ impl CommandLine<'_> {
 
     /// What a rule about all commands, or the mode that allows all, says.
     fn of_everything(&self) -> Option<Verdict> {
-        let is_unattended = self.judge.policy.mode == Mode::Unattended;
-        let verdict = self.blanket.clone().or_else(|| is_unattended.then(unattended))?;
-        self.ruled.set(true);
+        if self.judge.policy.mode == Mode::Unattended {
+            return Some(self.blanket.clone().unwrap_or_else(unattended));
+        }
+        self.blanket.clone().and_then(|verdict| self.by_plain_rule(verdict))
+    }
+
+    /// What a rule says that is not about outside: do not ask. The fence holds all the same.
+    fn by_plain_rule(&self, verdict: Verdict) -> Option<Verdict> {
+        match self.ground {
+            Ground::Fence => self.relies.set(true),
+            Ground::Outside => return None,
+            Ground::Unfenced => {}
+        }
         Some(verdict)
     }
 
@@ -258,33 +274,12 @@ impl CommandLine<'_> {
 
     /// What the mode and the allow rules say about a command.
     fn permitted(&self, run: &ParsedCommand) -> Verdict {
-        let plan = self.judge.policy.mode == Mode::Plan;
-        if !plan {
-            // Who names exactly one command does not mean it with other variables: `hook=x make test`.
-            let fits = |pattern: &CommandPattern| {
-                pattern.allows(&run.words, &|below, path| stays_below(run, below, path))
-                    && (!self.assigns || !pattern.is_exact())
-            };
-            let allowing = self
-                .judge
-                .rules(Effect::Allow)
-                .find(|rule| matches!(&rule.rule.covers, Covers::Command(pattern) if fits(pattern)));
-            if let Some(rule) = allowing {
-                self.ruled.set(true);
-                return by_rule(rule);
-            }
-            if let Some(verdict) = self.of_everything() {
-                return verdict;
-            }
+        if let Some(verdict) = self.ruled(run) {
+            return verdict;
         }
         // In a fence it can change nothing, whatever variables and file names (`: > ./--pre=sh; rg x *`) make of it.
-        let holds = self.judge.policy.fencing.holds();
         let is_set = self.assigns && run.words[0].literal() != Some("export");
-        let is_free = |reading: &Reading| match (self.fenced, holds) {
-            (true, _) => true,
-            (false, true) => !self.shall_leave && (reading.is_plain || reading.only_prints),
-            (false, false) => reading.is_plain && !is_set,
-        };
+        let is_free = |reading: &Reading| self.ground == Ground::Fence || (reading.is_plain && !is_set);
         if let Some(reading) = read_only::reads(run).filter(is_free) {
             // It may write, or read what only the edit fence has: the agent's own temporary files.
             let why = if self.editing && !(reading.is_sure && reading.is_known) {
@@ -302,14 +297,71 @@ impl CommandLine<'_> {
         {
             return verdict;
         }
-        if plan {
+        if self.judge.policy.mode == Mode::Plan {
             return Verdict::deny(format!("plan mode changes nothing, and {} may", shown(&run.words)));
         }
         if self.editing {
             return self.relied_on();
         }
-        Verdict::ask(format!("runs {}", shown(&run.words)), suggestion(run).into_iter().collect())
+        self.asked(run, format!("runs {}", shown(&run.words)))
     }
+
+    /// What allow rules say about a command.
+    fn ruled(&self, run: &ParsedCommand) -> Option<Verdict> {
+        let mode = self.judge.policy.mode;
+        if mode == Mode::Plan {
+            return None;
+        }
+        if mode != Mode::Unattended
+            && self.ground == Ground::Outside
+            && let Some(why) = self.is_own_program(run)
+        {
+            return Some(Verdict::ask(why, Vec::new()));
+        }
+        let leaving = self.judge.leaving(run);
+        if let Some(Ok(rule)) = leaving
+            && self.ground != Ground::Fence
+        {
+            return Some(self.by_outside_rule(run, rule));
+        }
+        // Who names exactly one command does not mean it with other variables: `hook=x make test`.
+        let fits = |rule: &Rule| match &rule.covers {
+            Covers::Command(pattern) if !rule.is_outside() => {
+                allows(pattern, run) && (!self.assigns || !pattern.is_exact())
+            }
+            _ => false,
+        };
+        let allowing = self.judge.rules(Effect::Allow).find(|rule| fits(&rule.rule)).map(by_rule);
+        let allowing =
+            allowing.and_then(|verdict| self.by_plain_rule(verdict)).or_else(|| self.of_everything());
+        match (allowing, leaving) {
+            (Some(verdict), _) => Some(verdict),
+            (None, Some(Err(why))) => Some(self.asked(run, why)),
+            (None, _) => None,
+        }
+    }
+
+    /// A question about a command, with the rules that would answer it.
+    fn asked(&self, run: &ParsedCommand, why: String) -> Verdict {
+        let rule = suggestion(run);
+        let outside = match self.ground {
+            Ground::Unfenced => rule.clone(),
+            Ground::Fence | Ground::Outside => {
+                rule.as_deref().and_then(|rule| self.judge.outside_here(rule, run))
+            }
+        };
+        let helps = match self.ground {
+            Ground::Fence => self.git_changes || !is_changing_git(run),
+            Ground::Outside => false,
+            Ground::Unfenced => true,
+        };
+        Verdict::ask_command(why, rule.filter(|_| helps), outside)
+    }
+}
+
+/// Whether the pattern of an allow rule is about this command.
+pub(crate) fn allows(pattern: &CommandPattern, run: &ParsedCommand) -> bool {
+    pattern.allows(&run.words, &|below, path| stays_below(run, below, path))
 }
 
 /// Whether a path that a rule's wildcard stands for is where the rule's words before it say: not above by `..`, and not
@@ -355,10 +407,12 @@ fn runs_git(analysis: &Analysis) -> bool {
 
 /// Whether it has a command of git that does not only read: `.git` cannot be changed in a fence, so the rules decide.
 fn changes_git(analysis: &Analysis) -> bool {
-    analysis.all().flat_map(|part| &part.runs).any(|run| {
-        let name = run.words[0].literal().unwrap_or_default();
-        name.rsplit('/').next() == Some("git") && read_only::reads(run).is_none()
-    })
+    analysis.all().flat_map(|part| &part.runs).any(is_changing_git)
+}
+
+fn is_changing_git(run: &ParsedCommand) -> bool {
+    let name = run.words[0].literal().unwrap_or_default();
+    name.rsplit('/').next() == Some("git") && read_only::reads(run).is_none()
 }
 
 /// Programs whose first argument says what they do.
@@ -428,7 +482,7 @@ fn suggestion(run: &ParsedCommand) -> Option<String> {
     })
 }
 
-fn shown(words: &[Word]) -> String {
+pub(crate) fn shown(words: &[Word]) -> String {
     /// Enough to know which command is meant.
     const MOST: usize = 80;
     let texts: Vec<&str> = words

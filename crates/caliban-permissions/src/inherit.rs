@@ -34,6 +34,9 @@ pub fn inherit(parent: &Policy, own: Policy) -> Policy {
         fencing: own.fencing,
         hides_objects: own.hides_objects,
         roots: own.roots,
+        path: own.path,
+        // What its parent wrote is not the user's for it, either.
+        began_at: own.began_at.min(parent.began_at).or(own.began_at).or(parent.began_at),
         tools: in_both(own.tools, parent.tools.clone()),
     }
 }

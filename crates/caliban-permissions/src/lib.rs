@@ -11,6 +11,7 @@ mod git;
 mod glob;
 mod inherit;
 mod mentioned_files;
+mod outside;
 mod path;
 mod policy;
 mod protected;

@@ -27,6 +27,11 @@ pub fn normalise(path: &Path) -> PathBuf {
 /// Where the path really leads: every link followed, also one whose end does not exist yet, and `..` taken
 /// after the link before it. Nothing when the links go in a circle.
 pub fn resolve(path: &Path) -> Option<PathBuf> {
+    follow(path, |_| {})
+}
+
+/// The same, and every place on the way: the directories, the links and what they lead to.
+pub(crate) fn follow(path: &Path, mut visit: impl FnMut(&Path)) -> Option<PathBuf> {
     /// As many as the kernel follows.
     const MAX_LINKS: usize = 40;
     let parts = |path: &Path| {
@@ -42,6 +47,7 @@ pub fn resolve(path: &Path) -> Option<PathBuf> {
         } else if part != "." {
             // The root takes the place of all before it.
             done.push(part);
+            visit(&done);
             let Ok(target) = done.read_link() else { continue };
             links += 1;
             if links > MAX_LINKS {

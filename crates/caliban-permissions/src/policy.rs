@@ -45,6 +45,9 @@ pub struct SourcedRule {
     pub rule: Rule,
     /// Where it comes from: `~/.config/caliban/settings.toml`, `--allow`.
     pub source: String,
+    /// When a person gave it, in milliseconds since 1970; before the agent began when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_at: Option<u64>,
 }
 
 /// All that decides about the calls of one agent. As text it goes to a process of its own.
@@ -75,6 +78,13 @@ pub struct Policy {
     /// The directories above, each as it was when it was first looked at. Not part of what one agent hands to another.
     #[serde(skip)]
     pub roots: Roots,
+    /// Where the shell looks for programs.
+    #[serde(skip)]
+    pub path: Vec<PathBuf>,
+    /// When the agent began, in milliseconds since 1970. A program that changed since then where the agent writes counts as the agent's
+    /// own; when absent, every program there does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<u64>,
     /// The only tools of the agent and of every agent that it starts; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
@@ -94,6 +104,8 @@ impl Policy {
             fencing: Fencing::Holds,
             hides_objects: false,
             roots: Roots::default(),
+            path: Vec::new(),
+            began_at: None,
             tools: None,
         }
     }
@@ -109,9 +121,14 @@ impl Policy {
         self.tools.as_ref().is_none_or(|names| names.contains(name))
     }
 
-    /// Adds a rule.
+    /// Adds a rule that holds since before the agent began.
     pub fn add(&mut self, effect: Effect, rule: Rule, source: impl Into<String>) {
-        self.rules.push(SourcedRule { effect, rule, source: source.into() });
+        self.rules.push(SourcedRule { effect, rule, source: source.into(), given_at: None });
+    }
+
+    /// Adds a rule that a person gave at this time, in milliseconds since 1970: programs are what they were then.
+    pub fn add_at(&mut self, at: u64, effect: Effect, rule: Rule, source: impl Into<String>) {
+        self.rules.push(SourcedRule { effect, rule, source: source.into(), given_at: Some(at) });
     }
 
     /// Whether a call of this tool, touching this, may go ahead.
@@ -123,6 +140,7 @@ impl Policy {
             .map(|access| judge.access(tool, access))
             .reduce(Verdict::and)
             .unwrap_or_else(|| Verdict::deny("nothing to judge"))
+            .settled()
     }
 }
 
@@ -151,7 +169,7 @@ pub(crate) struct Judge<'a> {
     project: Vec<PathBuf>,
     home: Vec<PathBuf>,
     readable: Vec<PathBuf>,
-    writable: Vec<PathBuf>,
+    pub(crate) writable: Vec<PathBuf>,
 }
 
 /// What is done to a file.

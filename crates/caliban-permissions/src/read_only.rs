@@ -23,8 +23,6 @@ pub(crate) struct Reading {
     pub(crate) is_known: bool,
     /// Whether no option and no operand can make it write a file.
     pub(crate) is_sure: bool,
-    /// Whether it only prints its words, whatever they are.
-    pub(crate) only_prints: bool,
     /// Whether it may run where there is no fence, without a question.
     pub(crate) is_plain: bool,
 }
@@ -88,7 +86,6 @@ pub(crate) fn reads(run: &ParsedCommand) -> Option<Reading> {
         files,
         is_known,
         is_sure: !matches!(name, "sort" | "uniq" | "tree" | "file"),
-        only_prints: matches!(name, "true" | "false" | ":" | "pwd" | "echo" | "exit" | "break" | "continue"),
         is_plain: is_known && FEW.contains(&name) && has_plain_words(name, words),
     })
 }
@@ -345,8 +342,6 @@ mod tests {
         ] {
             assert!(!is_plain(line), "{line}");
         }
-        let only_prints = |line: &str| read(line).is_some_and(|reading| reading.only_prints);
-        assert_eq!(["echo $x", "printf x", "test x", "cat a"].map(only_prints), [true, false, false, false]);
         // What an option or an operand can make write.
         let is_sure = |line: &str| read(line).is_some_and(|reading| reading.is_sure);
         assert_eq!(

@@ -1,8 +1,9 @@
-//! The text of a rule, taken apart once: `Bash(git *)`, `Edit(src/**)`, `WebFetch(domain:example.org)`.
+//! The text of a rule, taken apart once: `Bash(git *)`, `Edit(src/**)`, `WebFetch(domain:example.org)`,
+//! `Bash(npm install *) outside`.
 //!
 //! It says what a rule covers, not what follows from it.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ use crate::{command_pattern::CommandPattern, path::PathPattern};
 pub struct Rule {
     text: String,
     pub(crate) covers: Covers,
+    /// Where the commands that it covers run outside of the fence: from the top of the work, or absolute. None when the fence holds
+    /// for them.
+    pub(crate) outside: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +69,11 @@ impl Rule {
     pub fn text(&self) -> &str {
         &self.text
     }
+
+    /// Whether what it covers runs outside of the fence.
+    pub fn is_outside(&self) -> bool {
+        self.outside.is_some()
+    }
 }
 
 impl fmt::Display for Rule {
@@ -92,8 +101,34 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let trimmed = text.trim();
-        Ok(Self { text: trimmed.to_owned(), covers: covers(trimmed)? })
+        let (rule, outside) = match outside_of(trimmed) {
+            Some((rule, place)) => (rule, Some(place)),
+            None => (trimmed, None),
+        };
+        let covers = covers(rule)?;
+        if outside.is_some() && !matches!(covers, Covers::Command(_)) {
+            return Err(RuleError {
+                rule: trimmed.to_owned(),
+                problem: "only commands run outside of the fence".to_owned(),
+                at: rule.chars().count() + 2,
+                expected: "the end of the rule".to_owned(),
+                example: "Bash(npm install *) outside",
+            });
+        }
+        Ok(Self { text: trimmed.to_owned(), covers, outside })
     }
+}
+
+/// A rule and the place behind it: `outside` is the top of the work, `outside in web` a directory below it.
+fn outside_of(text: &str) -> Option<(&str, PathBuf)> {
+    let (rule, place) = text.rsplit_once(" outside")?;
+    let place = match place.strip_prefix(" in ") {
+        Some(place) => place.trim(),
+        None if place.is_empty() => "",
+        None => return None,
+    };
+    // Behind a parenthesis that closes later the word is part of the pattern.
+    (!place.ends_with(')')).then(|| (rule.trim_end(), crate::path::normalise(place.as_ref())))
 }
 
 fn covers(text: &str) -> Result<Covers, RuleError> {

@@ -18,8 +18,10 @@ pub enum Verdict {
     Ask {
         /// In words.
         why: String,
-        /// The rules that would allow it; none when no rule short of allowing everything could.
+        /// The rules that would allow it, in a fence where there is one; none when no rule short of allowing everything could.
         suggestions: Vec<String>,
+        /// The rules that would let it run outside of the fence; none when there are none, or no fence.
+        outside: Vec<String>,
     },
     /// It may not.
     Deny {
@@ -31,16 +33,13 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The flags that would allow a call about which nobody could be asked:
-    /// `--allow 'Bash(cargo test *)'`.
+    /// The flags that would allow a call about which nobody could be asked: `--allow 'Bash(cargo test *)'`.
     pub fn allowing_flags(&self) -> Option<String> {
-        let Self::Ask { suggestions, .. } = self else { return None };
-        if suggestions.is_empty() {
-            return None;
-        }
+        let Self::Ask { suggestions, outside, .. } = self else { return None };
+        let rules = if suggestions.is_empty() { outside } else { suggestions };
         let flags: Vec<String> =
-            suggestions.iter().map(|rule| format!("--allow '{}'", rule.replace('\'', r"'\''"))).collect();
-        Some(flags.join(" "))
+            rules.iter().map(|rule| format!("--allow '{}'", rule.replace('\'', r"'\''"))).collect();
+        (!flags.is_empty()).then(|| flags.join(" "))
     }
 
     /// Whether the call may go ahead without a question.
@@ -55,8 +54,29 @@ impl Verdict {
         }
     }
 
+    /// A question that the same rules answer inside and outside of a fence.
     pub(crate) fn ask(why: impl Into<String>, suggestions: Vec<String>) -> Self {
-        Self::Ask { why: why.into(), suggestions }
+        Self::Ask { why: why.into(), outside: suggestions.clone(), suggestions }
+    }
+
+    /// A question about a command.
+    pub(crate) fn ask_command(
+        why: impl Into<String>,
+        suggestions: Option<String>,
+        outside: Option<String>,
+    ) -> Self {
+        let (suggestions, outside) = (suggestions.into_iter().collect(), outside.into_iter().collect());
+        Self::Ask { why: why.into(), suggestions, outside }
+    }
+
+    /// The same answer, without rules for outside that say no more than those for inside.
+    pub(crate) fn settled(mut self) -> Self {
+        if let Self::Ask { suggestions, outside, .. } = &mut self
+            && suggestions == outside
+        {
+            outside.clear();
+        }
+        self
     }
 
     pub(crate) fn allow(why: impl Into<String>) -> Self {
@@ -78,16 +98,16 @@ impl Verdict {
     /// The stricter of the two. Two questions become one that suggests both rules.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Ask { why, mut suggestions }, Self::Ask { why: more, suggestions: others }) => {
-                // No rule helps when one of the two cannot be allowed by a rule.
-                let hopeless = suggestions.is_empty() || others.is_empty();
-                for other in others {
-                    if !suggestions.contains(&other) {
-                        suggestions.push(other);
-                    }
-                }
+            (
+                Self::Ask { why, suggestions, outside },
+                Self::Ask { why: more, suggestions: others, outside: others_outside },
+            ) => {
                 let why = if why == more || why.contains(&more) { why } else { format!("{why}; {more}") };
-                Self::Ask { why, suggestions: if hopeless { Vec::new() } else { suggestions } }
+                Self::Ask {
+                    why,
+                    suggestions: both(suggestions, others),
+                    outside: both(outside, others_outside),
+                }
             }
             // The rule is worth more than the mode, the narrower fence than the wider one.
             (Self::Allow { rule, why, fence }, Self::Allow { rule: more, why: other, fence: second }) => {
@@ -98,6 +118,19 @@ impl Verdict {
             (ask @ Self::Ask { .. }, _) | (_, ask @ Self::Ask { .. }) => ask,
         }
     }
+}
+
+/// The rules of two questions. No rule helps when one of the two cannot be answered by a rule.
+fn both(mut rules: Vec<String>, others: Vec<String>) -> Vec<String> {
+    if rules.is_empty() || others.is_empty() {
+        return Vec::new();
+    }
+    for other in others {
+        if !rules.contains(&other) {
+            rules.push(other);
+        }
+    }
+    rules
 }
 
 #[cfg(test)]

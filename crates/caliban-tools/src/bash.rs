@@ -56,9 +56,8 @@ pub(crate) fn unreported(workspace: &Workspace) -> Vec<String> {
 /// How long the first output of a command in a terminal is waited for.
 const FIRST_WORDS: Duration = Duration::from_secs(3);
 
-/// Why a detached command does not run.
-const NOT_DETACHED: &str = "a detached command runs without a fence, and no rule allows this one: call it again with \
-    outside: true and say why in description, and the user is asked";
+/// What outlives its agent runs outside of the fence, and is judged so.
+const DETACHED: &str = "it goes on when the agent has ended";
 
 pub(crate) struct Bash(pub(crate) Arc<Workspace>);
 
@@ -111,7 +110,12 @@ impl BuiltinTool for Bash {
         let input = checked(input)?;
         let cwd = self.0.cwd();
         self.0.judged.note(&words(&input.command), &cwd);
-        let outside = input.outside.then(|| input.description.unwrap_or_default());
+        let outside = match input.description {
+            Some(why) if input.outside || input.detach => Some(why),
+            None if input.detach => Some(DETACHED.to_owned()),
+            None if input.outside => Some(String::new()),
+            Some(_) | None => None,
+        };
         let detached = input.detach.then(|| Access::Detach { line: input.command.clone() });
         let command = Access::Command { line: input.command, cwd, outside };
         Ok([command].into_iter().chain(detached).collect())
@@ -119,8 +123,9 @@ impl BuiltinTool for Bash {
 
     async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {
         match checked(input)? {
-            // What outlives its agent cannot be kept in a fence: somebody has to allow the command itself.
-            input if input.detach && call.fence.is_some() => Err(NOT_DETACHED.to_owned()),
+            input if input.detach && call.fence.is_some() => {
+                Err("internal fault: a detached command cannot be kept in a fence".to_owned())
+            }
             input if input.detach => self.detach(input).await,
             input if input.tty => self.terminal(input, call).await,
             input if input.run_in_background => self.background(input, call.fence.clone()),
@@ -292,11 +297,18 @@ impl Bash {
         };
         let text = job.take();
         notes.extend(ending.fence_notes(&text.text, code));
+        let stopped = ending.stopped(&text.text, code);
         if text.is_empty() && notes.is_empty() {
             notes.push("(no output)".into());
         }
         let output = job.output(&self.0, &text, &notes.join("\n"), self.0.options.limits.output_chars);
-        ToolOutput { is_error: ending.timed_out || code != Some(0), exit_code: code, summary, ..output }
+        ToolOutput {
+            is_error: ending.timed_out || code != Some(0),
+            exit_code: code,
+            summary,
+            stopped,
+            ..output
+        }
     }
 
     /// Changes to the shell's last directory, if the shell changed it: a command without `cd` does not undo the `cd` of

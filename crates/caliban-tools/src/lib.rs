@@ -146,6 +146,15 @@ pub struct ToolOutput {
     pub exit_code: Option<i32>,
     /// Where the whole output is, when `content` is a part of it.
     pub whole: Option<PathBuf>,
+    /// That its fence is why it failed, when the output says so.
+    pub stopped: Option<StoppedByFence>,
+}
+
+/// A command failed because of its fence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoppedByFence {
+    /// The setting that would give it what it missed, as it is written in a settings file; none when only a rule can.
+    pub setting: Option<String>,
 }
 
 impl ToolOutput {

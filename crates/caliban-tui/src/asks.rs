@@ -47,6 +47,8 @@ pub struct AskedQuestion {
     pub why: String,
     /// The rules that "always" would add; empty when that is not offered.
     pub rules: Vec<String>,
+    /// The rules that "always, outside the fence" would add; empty when that is not offered.
+    pub outside: Vec<String>,
 }
 
 /// What the person says.
@@ -56,6 +58,8 @@ pub enum PersonReply {
     Once,
     /// This call and those like it.
     Always,
+    /// The same, outside of the fence.
+    AlwaysOutside,
     /// No, with a reason for the model.
     No(Option<String>),
 }
@@ -215,12 +219,19 @@ impl Asks {
                 Pressed::Moved
             }
             (KeyCode::Char('y'), Ok(())) => Pressed::Answer(PersonReply::Once),
-            (KeyCode::Char('a'), Ok(())) if open.asked.rules.is_empty() => {
+            (KeyCode::Char('a'), Ok(())) if !open.asked.rules.is_empty() => {
+                Pressed::Answer(PersonReply::Always)
+            }
+            (KeyCode::Char('o'), Ok(())) if !open.asked.outside.is_empty() => {
+                Pressed::Answer(PersonReply::AlwaysOutside)
+            }
+            (KeyCode::Char('a' | 'o'), Ok(())) => {
                 Pressed::Refused("there is no rule for that: y allows it once", true)
             }
-            (KeyCode::Char('a'), Ok(())) => Pressed::Answer(PersonReply::Always),
             // The end that is missing is no reason to wait longer.
-            (KeyCode::Char('y' | 'a'), Err(why)) => Pressed::Refused(why.words(), why != Unready::EndUnseen),
+            (KeyCode::Char('y' | 'a' | 'o'), Err(why)) => {
+                Pressed::Refused(why.words(), why != Unready::EndUnseen)
+            }
             (KeyCode::Char('n'), _) if is_read => Pressed::Answer(PersonReply::No(None)),
             (KeyCode::Char('r'), _) if is_read => {
                 open.reason = Some(String::new());
@@ -287,10 +298,13 @@ impl PendingAsk {
     pub(crate) fn rows(&self, columns: usize, theme: Theme) -> Vec<Row> {
         let gutter = Gutter::blank(2);
         let mut lines = self.asked.lines();
-        if !self.asked.rules.is_empty() {
-            let rules: Vec<String> =
-                self.asked.rules.iter().map(|rule| visible(&inert::line(rule))).collect();
-            lines.push((TextRole::Text, format!("always would add: {}", rules.join(", "))));
+        for (answer, rules) in
+            [("always", &self.asked.rules), ("always, outside the fence,", &self.asked.outside)]
+        {
+            let rules: Vec<String> = rules.iter().map(|rule| visible(&inert::line(rule))).collect();
+            if !rules.is_empty() {
+                lines.push((TextRole::Text, format!("{answer} would add: {}", rules.join(", "))));
+            }
         }
         let mut rows = Vec::new();
         for (number, (role, line)) in lines.into_iter().enumerate() {

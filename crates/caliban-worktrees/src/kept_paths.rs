@@ -47,7 +47,7 @@ impl Repo {
         known: &mut BTreeMap<String, bool>,
         about: &dyn Fn(&Path) -> bool,
     ) -> bool {
-        let in_index = |path: &&Path| match crate::open_beneath::read_small(path, INDEX_BYTES) {
+        let in_index = |path: &&Path| match caliban_rooted::tree::read_small(path, INDEX_BYTES) {
             Ok(bytes) => indexed(&bytes).is_none_or(|paths| paths.iter().any(|path| about(path))),
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,
         };

@@ -9,6 +9,7 @@ mod pairs;
 mod resumed;
 mod room;
 mod steering;
+mod stopped;
 mod time;
 mod transcript;
 mod turns;

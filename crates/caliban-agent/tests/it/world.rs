@@ -23,7 +23,9 @@ use caliban_core::{
 };
 use caliban_permissions::Policy;
 use caliban_providers::{RetryPolicy, script::Script, scripted::Scripted};
-use caliban_tools::{BoxFuture, CallContext, PrivateAddresses, Tool, ToolOutput, WorkspaceOptions};
+use caliban_tools::{
+    BoxFuture, CallContext, PrivateAddresses, StoppedByFence, Tool, ToolOutput, WorkspaceOptions,
+};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -199,7 +201,8 @@ impl Stage {
     }
 }
 
-/// `Staged {"name": …, "read": …, "write": …, "says": …}`: touches what it says, and writes down when it begins and ends.
+/// `Staged {"name": …, "read": …, "write": …, "command": …, "says": …}`: touches what it says, and writes down when it begins and
+/// ends. A command that runs in a fence fails because of it.
 struct Staged {
     spec: ToolSpec,
     stage: Stage,
@@ -224,15 +227,25 @@ impl Tool for Staged {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let path = |name: &str| Some(self.root.join(input.get(name)?.as_str()?));
-        Ok([path("read").map(Access::Read), path("write").map(Access::Write)].into_iter().flatten().collect())
+        let command = input.get("command").and_then(Value::as_str).map(|line| Access::Command {
+            line: line.to_owned(),
+            cwd: self.root.clone(),
+            outside: None,
+        });
+        let paths = [path("read").map(Access::Read), path("write").map(Access::Write)];
+        Ok(paths.into_iter().flatten().chain(command).collect())
     }
 
-    fn call<'a>(&'a self, input: Value, _: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
+    fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let name = input["name"].as_str().unwrap().to_owned();
             self.stage.log.send_modify(|log| log.push(format!("{name} begins")));
             self.stage.held.subscribe().wait_for(|held| !held.contains(&name)).await.unwrap();
             self.stage.log.send_modify(|log| log.push(format!("{name} ends")));
+            if call.fence.is_some() {
+                let stopped = StoppedByFence { setting: Some("fence.network = \"on\"".into()) };
+                return ToolOutput { stopped: Some(stopped), ..ToolOutput::error("no network here") };
+            }
             ToolOutput::text(input["says"].as_str().unwrap_or("ok"), "ok")
         })
     }

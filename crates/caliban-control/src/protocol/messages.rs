@@ -81,6 +81,9 @@ pub struct ApproveRequest {
     /// Whether calls like it are allowed from now on.
     #[serde(default)]
     pub always: bool,
+    /// Whether they are, outside of the fence.
+    #[serde(default)]
+    pub outside: bool,
 }
 
 /// `POST /v1/agents/{id}/deny`.

@@ -532,8 +532,8 @@ fn ask_beats_allow_and_deny_beats_ask() {
 #[test]
 fn files_under_a_deny_rule_are_kept_from_commands() {
     check(
-        Mode::Default,
-        &["Bash", "deny Read(.env)", "deny Edit(Cargo.lock)", "deny Read(~/.ssh/**)"],
+        Mode::Unattended,
+        &["deny Read(.env)", "deny Edit(Cargo.lock)", "deny Read(~/.ssh/**)"],
         &[
             ("cat .env", "deny"),
             ("cat src/../.env", "deny"),
@@ -681,7 +681,6 @@ fn always_to_a_program_that_can_do_anything_allows_these_words_alone() {
     assert_eq!(suggested("/usr/bin/python3 x.py"), ["Bash(/usr/bin/python3 x.py)"]);
     assert_eq!(suggested("python3.12 x.py"), ["Bash(python3.12 x.py)"]);
     assert_eq!(suggested("busybox rm x"), ["Bash(busybox rm x)"]);
-    assert_eq!(suggested("git -C x push"), ["Bash(git -C x push)"]);
     assert_eq!(suggested("curl example.org"), ["Bash(curl example.org)"]);
     assert_eq!(suggested("tsc -b"), ["Bash(tsc *)"]);
     for line in [

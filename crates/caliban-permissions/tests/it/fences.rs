@@ -73,36 +73,38 @@ fn in_the_edit_fence_runs_what_may_write() {
     );
 }
 
-/// Seen: with accepted edits `make; rg --pre=./x main` ran without a fence, because a rule named `make`.
+/// Seen: a rule for `make` and a Makefile that the agent had edited ran anything, with the user's rights.
 #[test]
-fn beside_a_command_that_a_rule_names_only_plain_ones_leave_the_fence() {
+fn a_rule_says_do_not_ask_and_the_fence_holds() {
     let rules = ["Bash(make *)"];
-    let plain = [
+    let lines = [
+        "make",
         "make | tail -n 20",
-        "make 2>&1 | grep -E 'error|warning' | head -5",
-        "make; echo \"ended with $?\"",
-        "make || exit 1",
-        "n=3; make -j$n; ls",
-        "for i in 1 2; do make; cat notes.txt; done",
-        "make; date -u +%s",
-        "make | tail --lines=3",
-        "make; wc -l src/*.rs",
+        "make; rg --pre=./x main",
+        "cd src && make",
+        "make; cat \"$x\"",
+        "V=1 make all",
     ];
     for mode in [Mode::Default, Mode::AcceptEdits] {
-        check(mode, Fencing::Holds, &rules, &plain.map(|line| (line, Some(Profile::None))));
+        check(mode, Fencing::Holds, &rules, &lines.map(|line| (line, Some(Profile::Edit))));
+        check(mode, Fencing::Missing, &rules, &[("make | tail -n 20", Some(Profile::None))]);
     }
-    let other = [
-        "make; rg --pre=./x main",
-        "make; git diff --stat",
-        "make | sort -u",
-        "make; cat \"$x\"",
-        "make; grep --file=x notes.txt",
-        "make; ls --color=never",
-        "make; printf -v PATH x",
-        "make; [ $x ]",
-    ];
-    check(Mode::Default, Fencing::Holds, &rules, &other.map(|line| (line, None)));
-    check(Mode::AcceptEdits, Fencing::Holds, &rules, &other.map(|line| (line, Some(Profile::Edit))));
+    for rule in ["*", "Bash", "Bash(*)"] {
+        check(Mode::Default, Fencing::Holds, &[rule], &[("touch x; eval \"$x\"", Some(Profile::Edit))]);
+    }
+    check(Mode::Default, Fencing::Holds, &rules, &[("make; touch x", None)]);
+    check(Mode::Plan, Fencing::Holds, &rules, &[("make", None)]);
+    check(Mode::Unattended, Fencing::Holds, &rules, &[("make", Some(Profile::None))]);
+    // Without a rule, what the fence surely stops is asked about at once.
+    let git = ["Bash(git commit *)"];
+    check(Mode::AcceptEdits, Fencing::Holds, &[], &[("git commit -m x", None)]);
+    check(
+        Mode::Default,
+        Fencing::Holds,
+        &git,
+        &[("git commit -m x", Some(Profile::Edit)), ("git status", Some(Profile::Read))],
+    );
+    check(Mode::Default, Fencing::HoldsGit, &git, &[("git commit -m x", Some(Profile::Edit))]);
 }
 
 #[test]
@@ -228,10 +230,10 @@ fn nothing_is_asked_for_outside_without_a_person() {
         short(&policy.decide("Bash", &[Access::Command { line, cwd: place.root.clone(), outside }]))
     };
     assert_eq!(
-        ["ls", "make | tail -3", "make"].map(|line| said(Fencing::Holds, line)),
-        ["ask", "ask", "allow"]
+        ["ls", "rg x", "make | tail -3", "make"].map(|line| said(Fencing::Holds, line)),
+        ["allow", "ask", "ask", "ask"]
     );
-    assert_eq!(said(Fencing::Missing, "ls"), "allow");
+    assert_eq!(["ls", "make"].map(|line| said(Fencing::Missing, line)), ["allow", "allow"]);
 }
 
 /// Git's own files are not looked through, unless a rule is about them.

@@ -12,6 +12,7 @@ mod meaning;
 mod modes;
 mod names;
 mod narrowing;
+mod outside;
 mod paths;
 mod place;
 mod rules;

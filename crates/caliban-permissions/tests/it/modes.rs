@@ -39,13 +39,13 @@ fn what_touches_nothing_is_allowed_unless_denied() {
 #[test]
 fn a_verdict_names_the_rule_and_its_source() {
     let place = Place::new();
-    let policy = place.policy(Mode::Default, &["Bash(git *)", "deny Bash(git push *)"]);
+    let policy = place.policy(Mode::Default, &["Bash(make *)", "deny Bash(git push *)"]);
     assert_eq!(
-        policy.decide("Bash", &[place.command("git pull")]),
+        policy.decide("Bash", &[place.command("make all")]),
         Verdict::Allow {
-            rule: Some("Bash(git *) (test)".to_owned()),
-            why: "allowed by Bash(git *) (test)".to_owned(),
-            fence: caliban_core::fence::Profile::None
+            rule: Some("Bash(make *) (test)".to_owned()),
+            why: "allowed by Bash(make *) (test)".to_owned(),
+            fence: caliban_core::fence::Profile::Edit
         }
     );
     assert_eq!(

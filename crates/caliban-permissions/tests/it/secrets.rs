@@ -63,7 +63,7 @@ fn a_denied_file_is_not_read_under_another_spelling() {
         ("echo $HOME/.envrc", "allow"),
     ];
     // `cat *` would read what `out` leads to, which is a directory.
-    check(&place, Mode::Default, &["Bash", "deny Read(.env)"], &table);
+    check(&place, Mode::Unattended, &["deny Read(.env)"], &table);
     check(&place, Mode::Unattended, &["deny Read(.env)"], &table);
 }
 
@@ -105,10 +105,10 @@ fn what_reads_a_whole_tree_asks_where_a_denied_file_is_in_it() {
     std::fs::create_dir_all(place.root.join("docs/deep")).unwrap();
     std::fs::write(place.root.join("docs/deep/a.md"), "x").unwrap();
     std::fs::write(place.root.join("docs/secret.pem"), "x").unwrap();
-    let rules = ["Bash", "deny Read(.env)", "deny Read(*.pem)"];
+    let rules = ["deny Read(.env)", "deny Read(*.pem)"];
     check(
         &place,
-        Mode::Default,
+        Mode::Unattended,
         &rules,
         &[
             ("grep -r SECRET .", "ask"),

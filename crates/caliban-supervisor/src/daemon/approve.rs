@@ -33,7 +33,11 @@ pub(super) struct AskVerdict {
 
 impl From<ApproveRequest> for AskVerdict {
     fn from(request: ApproveRequest) -> Self {
-        let answer = if request.always { AskAnswer::Always } else { AskAnswer::Once };
+        let answer = match (request.outside, request.always) {
+            (true, _) => AskAnswer::AlwaysOutside,
+            (false, true) => AskAnswer::Always,
+            (false, false) => AskAnswer::Once,
+        };
         Self { ask: request.ask, digest: request.digest, answer }
     }
 }
@@ -75,7 +79,12 @@ pub(super) async fn answer(
     let question = tokio::time::timeout(LIMIT, question(&mut link, &row, &asked, speaker))
         .await
         .map_err(|_| late("the agent does not ask us: it may be stopped"))??;
-    if verdict.answer == AskAnswer::Always && !question.offers_always() {
+    let is_offered = match verdict.answer {
+        AskAnswer::Always => question.offers_always(),
+        AskAnswer::AlwaysOutside => question.offers_outside(),
+        AskAnswer::Once | AskAnswer::No(_) => true,
+    };
+    if !is_offered {
         let text = "there is no rule that would allow this call always";
         return Err(ApiError::new(ErrorCode::BadRequest, text).hint("allow it once"));
     }
@@ -93,7 +102,7 @@ pub(super) async fn answer(
         return Ok(Answered { id: row.id, ask: asked.id });
     }
     let said = match answer {
-        AskAnswer::Once | AskAnswer::Always => "allowed".to_owned(),
+        AskAnswer::Once | AskAnswer::Always | AskAnswer::AlwaysOutside => "allowed".to_owned(),
         AskAnswer::No(reason) => format!("denied {}", reason.unwrap_or_default()),
     };
     let text = format!("somebody else has answered it first: {said}");
@@ -104,6 +113,7 @@ fn reply(answer: &AskAnswer) -> AskReply {
     match answer {
         AskAnswer::Once => AskReply::AllowOnce,
         AskAnswer::Always => AskReply::AllowAlways,
+        AskAnswer::AlwaysOutside => AskReply::AllowAlwaysOutside,
         AskAnswer::No(reason) => AskReply::Reject(reason.clone()),
     }
 }

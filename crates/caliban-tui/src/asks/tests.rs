@@ -17,6 +17,7 @@ fn asked(input: Value) -> AskedQuestion {
         input,
         why: "no rule".into(),
         rules: Vec::new(),
+        outside: Vec::new(),
     }
 }
 

@@ -94,6 +94,8 @@ pub struct FleetAsk {
     pub why: String,
     /// The rules that "always" would add.
     pub rules: Vec<String>,
+    /// The rules that "always, outside the fence" would add.
+    pub outside: Vec<String>,
 }
 
 /// What landing an agent's work would do.

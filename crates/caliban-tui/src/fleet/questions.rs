@@ -61,9 +61,9 @@ impl FleetState {
             return;
         }
         for (number, ask) in (0..).zip(asks) {
-            let FleetAsk { key, id, digest, tool, who, input, why, rules } = ask;
+            let FleetAsk { key, id, digest, tool, who, input, why, rules, outside } = ask;
             asking.from.insert(number, (key, id, digest));
-            asking.asks.push(AskedQuestion { number, tool, agent: Some(who), input, why, rules });
+            asking.asks.push(AskedQuestion { number, tool, agent: Some(who), input, why, rules, outside });
         }
         if asking.is_loading() {
             self.focus = Focus::List;

@@ -121,6 +121,9 @@ impl ScreenState {
             PersonReply::Always => {
                 (format!("always allowed ({}): {title}", open.asked.rules.join(", ")), true)
             }
+            PersonReply::AlwaysOutside => {
+                (format!("always allowed ({}): {title}", open.asked.outside.join(", ")), true)
+            }
             PersonReply::No(None) => (format!("refused: {title}"), false),
             PersonReply::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
         };

@@ -93,8 +93,8 @@ pub(crate) fn draw(
     let more = if below > 0 { format!("  ↓ {below} more lines, PgDn") } else { String::new() };
     let why = format!("  {}{more}", sanitise::line(&asked.why));
     put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(TextRole::Dim)));
-    let rules = match asked.rules.as_slice() {
-        [] => "  there is no rule that could allow this always",
+    let rules = match (asked.rules.as_slice(), asked.outside.as_slice()) {
+        ([], []) => "  there is no rule that could allow this always",
         // They stand below the call, and are seen.
         _ if below == 0 => "",
         _ => "  what `always` adds is listed at the end of the call",
@@ -111,7 +111,8 @@ pub(crate) fn draw(
         return Some(Position::new(x, bottom - 1));
     }
     let (may, is_read) = (may_allow == Ok(()), open.is_read(typed, now));
-    let can = [may, may && !asked.rules.is_empty(), is_read, is_read, true];
+    let (always, outside) = (!asked.rules.is_empty(), !asked.outside.is_empty());
+    let can = [may, may && always, may && outside, is_read, is_read, true];
     let fits = |line: &Line<'_>| line.width() <= usize::from(area.width);
     let [long, short] = KEYS.map(|words| keys(words, can, theme));
     put(buffer, area, bottom - 1, if fits(&long) { &long } else { &short });
@@ -120,12 +121,19 @@ pub(crate) fn draw(
 
 /// The keys of the dialog, and the same for a narrow screen. The places of `y` and `n` differ from width to width, never
 /// from question to question.
-const KEYS: [[&str; 5]; 2] = [
-    ["y allow once   ", "a always   ", "n refuse   ", "r refuse, with a reason   ", "Esc back"],
-    ["y allow once  ", "a always  ", "n refuse  ", "r with a reason  ", "Esc"],
+const KEYS: [[&str; 6]; 2] = [
+    [
+        "y allow once   ",
+        "a always   ",
+        "o always, outside the fence   ",
+        "n refuse   ",
+        "r refuse, with a reason   ",
+        "Esc back",
+    ],
+    ["y allow once  ", "a always  ", "o outside  ", "n refuse  ", "r reason  ", "Esc"],
 ];
 
-fn keys(words: [&'static str; 5], can: [bool; 5], theme: Theme) -> Line<'static> {
+fn keys(words: [&'static str; 6], can: [bool; 6], theme: Theme) -> Line<'static> {
     let word = |(word, can): (&'static str, bool)| {
         Span::styled(word, theme.style(if can { TextRole::Strong } else { TextRole::Dim }))
     };

@@ -82,6 +82,9 @@ fn a_refusal_carries_its_reason_and_always_names_its_rule() {
     let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Char('a')), [ScreenEffect::Answer(7, PersonReply::Always)]);
     let mut world = read("git push");
+    assert!(world.screen().contains("always, outside the fence, would add: Bash(git push *) outside"));
+    assert_eq!(world.key(KeyCode::Char('o')), [ScreenEffect::Answer(7, PersonReply::AlwaysOutside)]);
+    let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Char('n')), [ScreenEffect::Answer(7, PersonReply::No(None))]);
 }
 

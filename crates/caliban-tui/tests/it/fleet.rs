@@ -120,6 +120,7 @@ fn ask(id: &str, command: &str) -> FleetAsk {
         input: json!({ "command": command }),
         why: "no rule allows it".into(),
         rules: vec!["Bash(git push *)".into()],
+        outside: Vec::new(),
     }
 }
 

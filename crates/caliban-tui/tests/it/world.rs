@@ -164,6 +164,7 @@ impl World {
             input,
             why: "no rule allows it".into(),
             rules: vec!["Bash(git push *)".into()],
+            outside: vec!["Bash(git push *) outside".into()],
         }));
     }
 

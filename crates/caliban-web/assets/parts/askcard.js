@@ -82,6 +82,7 @@ export function AskCard({ ask, head }) {
       ${!endSeen && html`<p class="attn" role="note"><${Icon} name="arrow-down" /> There is more: scroll to its end before you allow it.</p>`}
       ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span><span>${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</span></p>`}
       ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span><span>${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</span></p>`}
+      ${ask.outside?.length > 0 && html`<p class="fg2"><span class="dim">“Always, outside the fence” would add</span><span>${ask.outside.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</span></p>`}
       ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span><span>${oneLine(ask.last_text)}</span></p>`}
       <p class="fg2"><span class="dim">Asked at</span><span>${clock(ask.opened_at)}${ask.expires_at && html`, <span class="wait">refused at ${clock(ask.expires_at)} if nobody answers (in ${span((instant(ask.expires_at) ?? 0) - now.value)})</span>`}</span></p>
     </div>
@@ -89,6 +90,7 @@ export function AskCard({ ask, head }) {
       <button class="btn big danger" disabled=${Boolean(denyWhy)} onClick=${() => setOver("deny")} title=${denyWhy ?? "Deny (Shift+N)"}>Deny…</button>
       <span class="ask-why dim" role="status">${why ?? ""}</span>
       ${ask.always?.length > 0 && html`<button class="btn big" disabled=${Boolean(why)} onClick=${() => setOver("always")} title=${why ?? "Allow this and calls like it"}>Always…</button>`}
+      ${ask.outside?.length > 0 && html`<button class="btn big" disabled=${Boolean(why)} onClick=${() => setOver("outside")} title=${why ?? "Allow this and calls like it, with your rights"}>Always, outside the fence…</button>`}
       <button class="btn big primary" disabled=${Boolean(why)} onClick=${() => answer("approve", { always: false })} title=${why ?? "Allow once (Shift+Y)"}>Allow once</button>
     </footer>
     ${over === "deny" && html`<${Dialog} title=${`Deny ${ask.tool}`} close=${() => setOver("")} foot=${html`<button class="btn" onClick=${() => setOver("")}>Back</button><button class="btn danger" onClick=${() => {
@@ -99,5 +101,9 @@ export function AskCard({ ask, head }) {
       setOver("");
       answer("approve", { always: true });
     }}>Allow always</button>`}><p>From now on this agent may do, without asking:</p><ul class="rules">${ask.always.map((/** @type {string} */ rule) => html`<li><code class="r-code">${rule}</code></li>`)}</ul><//>`}
+    ${over === "outside" && html`<${Dialog} title="Allow this and calls like it outside the fence" close=${() => setOver("")} foot=${html`<button class="btn" onClick=${() => setOver("")}>Back</button><button class="btn primary" onClick=${() => {
+      setOver("");
+      answer("approve", { always: true, outside: true });
+    }}>Allow always</button>`}><p>From now on this agent may do with your rights, without asking:</p><ul class="rules">${ask.outside.map((/** @type {string} */ rule) => html`<li><code class="r-code">${rule}</code></li>`)}</ul><//>`}
   </article>`;
 }

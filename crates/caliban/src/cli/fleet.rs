@@ -431,7 +431,8 @@ pub(crate) struct ApprovalsArgs {
 #[command(after_help = "\
 Examples:
   caliban approve 2
-  caliban approve a3f8 --always")]
+  caliban approve a3f8 --always
+  caliban approve 3 --always --outside")]
 pub(crate) struct ApproveArgs {
     /// The number that `caliban approvals` shows, or the agent when it asks one thing only
     #[arg(value_name = "N|ID")]
@@ -439,6 +440,9 @@ pub(crate) struct ApproveArgs {
     /// Allow calls like it from now on, too
     #[arg(long)]
     pub always: bool,
+    /// Allow them outside of the fence
+    #[arg(long, requires = "always")]
+    pub outside: bool,
 }
 
 #[derive(Debug, Clone, Default, Args)]

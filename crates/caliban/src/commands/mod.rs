@@ -360,7 +360,11 @@ fn permissions(arguments: &str, host: &SessionHost) -> Result<String, String> {
         Some(hint) => format!("{wrong}; {hint}"),
         None => wrong,
     })?;
-    host.policy().write().unwrap_or_else(PoisonError::into_inner).add(effect, parsed, "/permissions");
+    if effect == Effect::Deny && parsed.is_outside() {
+        return Err("only a rule that allows can be `outside`".to_owned());
+    }
+    let mut policy = host.policy().write().unwrap_or_else(PoisonError::into_inner);
+    policy.add_at(caliban_contract::wall_ms(), effect, parsed, "/permissions");
     Ok(format!("{verb} {} holds until this session is closed.", rule.trim()))
 }
 

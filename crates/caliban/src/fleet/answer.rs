@@ -28,7 +28,11 @@ const READING_TIME: Duration = Duration::from_secs(5);
 
 pub(super) async fn approve(fleet: &Fleet<'_>, args: &ApproveArgs, out: &mut dyn Write) -> Result<Code> {
     let asked = find(fleet, &args.ask).await?;
-    let answer = if args.always { Answer::Always } else { Answer::Once };
+    let answer = match (args.always, args.outside) {
+        (true, true) => Answer::AlwaysOutside,
+        (true, false) => Answer::Always,
+        (false, _) => Answer::Once,
+    };
     answered(fleet, &asked, answer, out).await
 }
 
@@ -41,11 +45,21 @@ async fn answered(fleet: &Fleet<'_>, asked: &Numbered, answer: Answer, out: &mut
 
 /// Whether the question can be answered so.
 pub(super) fn check(asked: &Numbered, answer: &Answer) -> Result<()> {
-    if *answer == Answer::Always && asked.ask.suggestions.is_empty() {
+    let is_always = matches!(answer, Answer::Always | Answer::AlwaysOutside);
+    if is_always && added(asked, answer).is_empty() {
         return Err(Failure::usage(format!("there is no rule that would allow {} always", what(asked)))
             .hint(format!("allow it once: caliban approve {}", approvals::name(asked))));
     }
     Ok(())
+}
+
+/// The rules that an answer adds.
+fn added<'a>(asked: &'a Numbered, answer: &Answer) -> &'a [String] {
+    match answer {
+        Answer::Always => &asked.ask.suggestions,
+        Answer::AlwaysOutside => &asked.ask.outside,
+        Answer::Once | Answer::No(_) => &[],
+    }
 }
 
 /// What was answered, with the rules that an "always" has added.
@@ -53,11 +67,12 @@ pub(super) fn told(asked: &Numbered, answer: &Answer) -> String {
     let how = match answer {
         Answer::Once => "allowed",
         Answer::Always => "allowed always",
+        Answer::AlwaysOutside => "allowed always, outside the fence,",
         Answer::No(_) => "denied",
     };
-    let rules = match answer {
-        Answer::Always => format!("\nadded for it: {}", inert::line(&asked.ask.suggestions.join(", "))),
-        Answer::Once | Answer::No(_) => String::new(),
+    let rules = match added(asked, answer) {
+        [] => String::new(),
+        rules => format!("\nadded for it: {}", inert::line(&rules.join(", "))),
     };
     format!("{how} for {}: {}{rules}", who(asked), what(asked))
 }
@@ -133,9 +148,10 @@ pub(super) async fn give(
     let (ask, digest) = (asked.id.clone(), asked.digest.clone());
     let given = match answer {
         Answer::No(reason) => client.deny(agent, &DenyRequest { ask, digest, reason }).await,
-        once_or_always => {
-            let always = once_or_always == Answer::Always;
-            client.approve(agent, &ApproveRequest { ask, digest, always }).await
+        yes => {
+            let outside = yes == Answer::AlwaysOutside;
+            let always = outside || yes == Answer::Always;
+            client.approve(agent, &ApproveRequest { ask, digest, always, outside }).await
         }
     };
     match given {

@@ -60,8 +60,9 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
         if let Some(why) = &asked.ask.why {
             writeln!(out, "   {}", inert::line(why))?;
         }
-        if !asked.ask.suggestions.is_empty() {
-            writeln!(out, "   --always would allow {}", inert::line(&asked.ask.suggestions.join(", ")))?;
+        let rules = [("--always", &asked.ask.suggestions), ("--always --outside", &asked.ask.outside)];
+        for (flags, rules) in rules.into_iter().filter(|(_, rules)| !rules.is_empty()) {
+            writeln!(out, "   {flags} would allow {}", inert::line(&rules.join(", ")))?;
         }
     }
     Ok(())

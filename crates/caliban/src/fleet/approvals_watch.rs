@@ -33,8 +33,7 @@ use crate::{
 
 /// How often it is looked what is asked.
 const LOOK: Duration = Duration::from_millis(500);
-const HOW: &str =
-    "answer with: 2 y (yes), 2 a (always), 2 n (no), 2 n use make instead, 2 v (all of it); q leaves";
+const HOW: &str = "answer with: 2 y (yes), 2 a (always), 2 o (always, outside the fence), 2 n (no), 2 n use make instead, 2 v (all of it); q leaves";
 
 /// Whose questions they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +136,7 @@ fn said(line: &str) -> Said {
     match (word, more) {
         ("y" | "yes", "") => Said::Answer(number, Answer::Once),
         ("a" | "always", "") => Said::Answer(number, Answer::Always),
+        ("o" | "outside", "") => Said::Answer(number, Answer::AlwaysOutside),
         ("n" | "no", "") => Said::Answer(number, Answer::No(None)),
         ("n" | "no", reason) => Said::Answer(number, Answer::No(Some(reason.to_owned()))),
         ("v" | "view", "") => Said::View(number),
@@ -271,6 +271,7 @@ mod tests {
             ("2 y", Said::Answer(2, Answer::Once)),
             ("y 2", Said::Answer(2, Answer::Once)),
             ("  12   a ", Said::Answer(12, Answer::Always)),
+            ("4 o", Said::Answer(4, Answer::AlwaysOutside)),
             ("3 n", Said::Answer(3, Answer::No(None))),
             ("n 3 use  make ", Said::Answer(3, Answer::No(Some("use  make".into())))),
             ("3", Said::View(3)),

@@ -63,11 +63,12 @@ impl Questions {
             input: json!({"prompt": question.message}),
             why: format!("the MCP server {server} asks{how}"),
             suggestions: Vec::new(),
+            outside: Vec::new(),
             expires_at: None,
         };
         // A server that goes away with its agent drops the question.
         match asks.put(ask, &CancellationToken::new()).await {
-            Some(Answer::Once | Answer::Always) => ElicitationReply::Yes,
+            Some(Answer::Once | Answer::Always | Answer::AlwaysOutside) => ElicitationReply::Yes,
             Some(Answer::No(Some(text))) => ElicitationReply::Text(text),
             Some(Answer::No(None)) | None => ElicitationReply::No,
         }

@@ -17,7 +17,7 @@ use caliban_agent::{
 use caliban_core::inert;
 
 use crate::{
-    consent::Consent,
+    consent::{Consent, OfferedRules},
     fleet::questions::READING_TIME,
     keyboard::{Keyboard, TypedLine},
 };
@@ -65,7 +65,7 @@ impl Asker {
 fn question(ask: &Ask, keyboard: &mut Option<Keyboard>) -> Answer {
     let whole = caliban_agent::whole_call(&ask.name, &ask.input);
     let excerpt = caliban_agent::excerpt(&whole);
-    let offers_always = !ask.suggestions.is_empty();
+    let offered = OfferedRules { always: !ask.suggestions.is_empty(), outside: !ask.outside.is_empty() };
     let (mut shown, mut is_hidden) = (excerpt.text, excerpt.hidden > 0);
     // When there was last something new to read.
     let mut since = Instant::now();
@@ -73,11 +73,7 @@ fn question(ask: &Ask, keyboard: &mut Option<Keyboard>) -> Answer {
         let line = show(ask, &shown, is_hidden).ok().and(keyboard.as_mut()).and_then(answer);
         // Without a terminal, or at its end, nobody can be asked.
         let Some(line) = line else { return Answer::No(None) };
-        match taken(
-            Consent::of(&line.text, offers_always),
-            is_hidden,
-            line.at.saturating_duration_since(since),
-        ) {
+        match taken(Consent::of(&line.text, offered), is_hidden, line.at.saturating_duration_since(since)) {
             AskLine::Answer(answer) => return answer,
             AskLine::View => {
                 shown.clone_from(&whole);
@@ -101,14 +97,15 @@ enum AskLine {
 /// have been read, is allowed.
 fn taken(consent: Consent, is_hidden: bool, age: Duration) -> AskLine {
     match consent {
-        Consent::Once | Consent::Always if is_hidden => {
+        Consent::Once | Consent::Always | Consent::AlwaysOutside if is_hidden => {
             AskLine::Not("a part of the call is not shown: v shows all of it, then y allows it")
         }
-        Consent::Once | Consent::Always if age < READING_TIME => {
+        Consent::Once | Consent::Always | Consent::AlwaysOutside if age < READING_TIME => {
             AskLine::Not("typed too soon to have read the question, and no answer to it")
         }
         Consent::Once => AskLine::Answer(Answer::Once),
         Consent::Always => AskLine::Answer(Answer::Always),
+        Consent::AlwaysOutside => AskLine::Answer(Answer::AlwaysOutside),
         Consent::No => AskLine::Answer(Answer::No(None)),
         Consent::Instead(reason) => AskLine::Answer(Answer::No(Some(reason))),
         Consent::View => AskLine::View,
@@ -140,9 +137,7 @@ fn show(ask: &Ask, shown: &str, is_hidden: bool) -> std::io::Result<()> {
     let mut out = anstream::stderr();
     let who =
         ask.agent.as_deref().map(|agent| format!("  (for {})\n", inert::line(agent))).unwrap_or_default();
-    let rules = ask.suggestions.join(", ");
-    let always =
-        if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
+    let always = OfferedRules::words(&ask.suggestions, &ask.outside);
     let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
     let view = if is_hidden { ", v = view all of it first" } else { "" };
     let why = ask.why_in_words();

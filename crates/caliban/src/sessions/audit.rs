@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use caliban_agent::event::{CallVerdict, Decision, Event, Record};
-use caliban_core::inert;
+use caliban_core::{fence::Profile, inert};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -62,6 +62,14 @@ pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Re
 fn rows(records: &[Record]) -> Vec<AuditRow> {
     let mut rows: Vec<AuditRow> = Vec::new();
     for record in records {
+        // A command that its fence stopped, and that a person let run again outside.
+        if let Event::CallStarted { id, decision, .. } = &record.event
+            && decision.verdict == CallVerdict::Approved
+            && let Some(before) = rows.last_mut().filter(|row| row.id == *id && row.result == "interrupted")
+            && before.decision.fence != Profile::None
+        {
+            before.result = "failed";
+        }
         match &record.event {
             Event::CallStarted { id, name, input, decision }
             | Event::CallRefused { id, name, input, decision, .. } => rows.push(AuditRow {

@@ -24,7 +24,11 @@ pub(super) fn rules(
                 hint,
                 ..SettingsError::new(source.clone().into(), wrong)
             })?;
-            parsed.push(SourcedRule { effect, rule, source: source.to_string() });
+            if effect != Effect::Allow && rule.is_outside() {
+                let wrong = format!("rule `{text}`: only a rule that allows can be `outside`");
+                return Err(SettingsError::new(source.into(), wrong));
+            }
+            parsed.push(SourcedRule { effect, rule, source: source.to_string(), given_at: None });
         }
     }
     Ok(parsed)

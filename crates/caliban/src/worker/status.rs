@@ -273,6 +273,7 @@ impl StatusFile {
                 call,
                 why: Some(inert::line(&ask.why).into_owned()),
                 suggestions: ask.suggestions.clone(),
+                outside: ask.outside.clone(),
                 expires_at: ask.expires_at.and_then(|end| u64::try_from(end.as_millisecond()).ok()),
                 // Another call under the same id is another question.
                 opened_at: old.filter(|old| old.digest == digest).map_or(now, |old| old.opened_at),
@@ -437,7 +438,8 @@ impl StatusFile {
         let texts =
             activity.iter_mut().chain(last_text).chain(ending.iter_mut().filter_map(|it| it.text.as_mut()));
         let asked = asks.iter_mut().flat_map(|ask| {
-            [&mut ask.what, &mut ask.call].into_iter().chain(&mut ask.why).chain(&mut ask.suggestions)
+            let rules = ask.suggestions.iter_mut().chain(&mut ask.outside);
+            [&mut ask.what, &mut ask.call].into_iter().chain(&mut ask.why).chain(rules)
         });
         for text in texts.chain(asked) {
             if let std::borrow::Cow::Owned(clean) = self.redactor.redact(text) {
@@ -478,6 +480,7 @@ mod tests {
             input: serde_json::json!({"command": command}),
             why: "no rule".into(),
             suggestions: Vec::new(),
+            outside: Vec::new(),
             expires_at: None,
         }
     }

@@ -107,8 +107,11 @@ fn undo_diff_and_rewind_in_a_session() {
 
 #[test]
 fn the_model_the_effort_and_a_rule_are_changed_in_a_session() {
-    let place =
-        Place::new(script![text("answered"), tool("Bash", json!({"command": "touch made"})), text("made")]);
+    let place = Place::new(script![
+        text("answered"),
+        tool("Bash", json!({"command": "touch made"})),
+        text("it is there")
+    ]);
     let tmux = open(&place, "");
     says(&tmux, "/model another-model");
     tmux.wait_for_text("another-model answers");
@@ -122,10 +125,10 @@ fn the_model_the_effort_and_a_rule_are_changed_in_a_session() {
     tmux.wait_for_text("answered");
     assert!(heard(&place).contains(r#""model":"another-model""#), "{}", heard(&place));
     says(&tmux, "make it");
-    tmux.wait_for_text("made");
+    tmux.wait_for_text("it is there");
     wait_until("the rule has allowed it", || place.repo.join("made").exists());
     says(&tmux, "/permissions");
-    tmux.wait_for_text("allow Bash(touch *)");
+    tmux.wait_for_text("allow Bash(touch *)  (/permissions)");
     leave(&tmux);
 }
 

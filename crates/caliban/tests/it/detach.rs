@@ -111,7 +111,7 @@ fn r06_without_detach_all_ends_with_the_agent_and_a_failed_service_is_told() {
 #[test]
 fn a_session_on_the_screen_says_what_it_leaves_running() {
     let place = Place::new(script![service(), text("it serves")]);
-    let tmux = open(&place, "--allow Bash --allow Edit --allow Detach");
+    let tmux = open(&place, "--allow 'Bash(*) outside' --allow Edit --allow Detach");
     says(&tmux, "serve");
     tmux.wait_for_text("it serves");
     let screen = leave(&tmux);

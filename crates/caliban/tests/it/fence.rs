@@ -12,6 +12,7 @@ mod hostile;
 mod links;
 mod network;
 mod programs;
+mod rules;
 mod special_projects;
 mod swapped;
 mod tools;

@@ -163,7 +163,7 @@ fn audit_lists_every_call_with_its_decision() {
         json!([
             {"at": "*", "id": "call_0_0", "tool": "Bash", "input": {"command": "echo seen"},
              "decision": {"verdict": "allowed", "rule": "Bash(echo *) (flag --allow)",
-                          "why": "allowed by Bash(echo *) (flag --allow)"},
+                          "why": "allowed by Bash(echo *) (flag --allow)", "fence": "edit"},
              "ms": "*", "exit_code": 0, "result": "ok"},
             {"at": "*", "id": "call_0_1", "tool": "Bash", "input": {"command": "curl example.org"},
              "decision": {"verdict": "unasked", "why": "runs `curl example.org`, and nobody is there to be asked"}, "result": "not run"},

@@ -188,7 +188,7 @@ fn commands_of_an_unattended_agent_have_everything_but_secrets_and_bare_reposito
         }
         place.env.set("HF_HOME", "/models");
         place.env.set("GITHUB_TOKEN", "ghp_0123456789abcdefghij0123456789abcdef");
-        place.ask("run it", ["--permission-mode", mode, "--allow", "Bash"]).ok();
+        place.ask("run it", ["--permission-mode", mode, "--allow", "Bash(*) outside"]).ok();
         let requests = place.server.model_requests();
         let result: &Value = &requests[1].body["messages"][2]["content"][0]["content"];
         assert!(result.to_string().contains(expected), "{mode}: {result}");

@@ -15,7 +15,7 @@ use caliban_acp::{
 };
 use caliban_core::inert;
 
-use crate::sessions::replay::outcome_in_words;
+use crate::{consent::OfferedRules, sessions::replay::outcome_in_words};
 
 const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
@@ -130,15 +130,14 @@ impl PlainView {
         if reader == QuestionReader::CannotAnswer {
             return self.line(Style::new(), "  answer with `caliban approvals`", out);
         }
-        let rules = about.as_ref().and_then(|about| {
-            let rules: Vec<&str> =
-                about.get("rules")?.as_array()?.iter().filter_map(|it| it.as_str()).collect();
-            Some(rules.join(", "))
-        });
-        let always = match rules.filter(|_| question.offers_always()) {
-            Some(rules) => format!(", a = always allow {rules}"),
-            None => String::new(),
+        let rules = |name: &str, is_offered: bool| -> Vec<String> {
+            let rules = about.as_ref().and_then(|about| about.get(name)?.as_array()).filter(|_| is_offered);
+            rules.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
         };
+        let always = OfferedRules::words(
+            &rules("rules", question.offers_always()),
+            &rules("outside", question.offers_outside()),
+        );
         if is_cut {
             return self.line(Style::new(), &format!("  {TOO_LONG}; n = no, or say what to do instead"), out);
         }

@@ -7,7 +7,7 @@ use caliban_acp::client::{AskReply, Question};
 
 use super::plain_view::{PlainView, SeenCall, TOO_LONG};
 use crate::{
-    consent::Consent,
+    consent::{Consent, OfferedRules},
     fleet::questions::{KeyboardMoment, OpenQuestions, Says, TakenLine},
 };
 
@@ -70,12 +70,18 @@ pub(super) fn meant(
     viewed: Option<&str>,
     desk: &mut OpenQuestions<Question>,
 ) -> Meant {
-    let consent = Consent::of(text, desk.shown().is_none_or(Question::offers_always));
+    let offered = OfferedRules {
+        always: desk.shown().is_none_or(Question::offers_always),
+        outside: desk.shown().is_some_and(Question::offers_outside),
+    };
+    let consent = Consent::of(text, offered);
     let is_asked = desk.shown().is_some();
     let seen = desk.shown().map_or(SeenCall::Whole, |question| PlainView::shown(question, viewed));
     match (&consent, seen) {
-        (Consent::Once | Consent::Always, SeenCall::Cut) => return Meant::Not(TOO_LONG),
-        (Consent::Once | Consent::Always, SeenCall::Part) => {
+        (Consent::Once | Consent::Always | Consent::AlwaysOutside, SeenCall::Cut) => {
+            return Meant::Not(TOO_LONG);
+        }
+        (Consent::Once | Consent::Always | Consent::AlwaysOutside, SeenCall::Part) => {
             return Meant::Not("a part of the call is not shown: v shows all of it, then y allows it");
         }
         _ => {}
@@ -85,6 +91,7 @@ pub(super) fn meant(
         Consent::NoAlways if is_asked => return Meant::Not("there is no rule for that: y allows it once"),
         Consent::Once => (Says::Answer, AskReply::AllowOnce),
         Consent::Always => (Says::Answer, AskReply::AllowAlways),
+        Consent::AlwaysOutside => (Says::Answer, AskReply::AllowAlwaysOutside),
         Consent::No | Consent::View | Consent::NoAlways => (Says::Answer, AskReply::Reject(None)),
         Consent::Instead(reason) => (Says::Words, AskReply::Reject(Some(reason))),
     };

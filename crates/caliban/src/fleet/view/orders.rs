@@ -186,6 +186,7 @@ fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>> {
             input: ask.input,
             why,
             rules: open.suggestions.clone(),
+            outside: open.outside.clone(),
         });
     }
     Ok(asks)
@@ -206,6 +207,7 @@ async fn give(
     let (answer, how) = match reply {
         PersonReply::Once => (Answer::Once, "allowed"),
         PersonReply::Always => (Answer::Always, "allowed always"),
+        PersonReply::AlwaysOutside => (Answer::AlwaysOutside, "allowed always, outside the fence,"),
         PersonReply::No(reason) => (Answer::No(reason), "refused"),
     };
     answer::give(&fleet, &key.id, ask, answer).await?;

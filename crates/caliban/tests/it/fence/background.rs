@@ -78,9 +78,9 @@ fn a17_w01_an_agent_commits_in_its_own_worktree_without_a_question() {
     assert_eq!(git(&["log", "-1", "--format=%s", &format!("caliban/{id}+topic")]), "topic");
 }
 
-/// A rule is somebody's word, and lets a commit through as the user.
+/// A rule says "do not ask"; the commit is made in the private git all the same.
 #[test]
-fn a17_a_commit_in_its_own_worktree_that_a_rule_allows_runs_outside() {
+fn a17_a_commit_in_its_own_worktree_that_a_rule_allows_stays_in_the_fence() {
     let commit = json!({"command": "git add -A && git commit -qm work"});
     let write = tool("Write", json!({"file_path": "made.txt", "content": "x\n"}));
     let fleet = fenced(script![write, tool("Bash", commit), text("done")]);
@@ -103,7 +103,7 @@ fn a17_a11_a_caliban_below_an_agent_has_the_agents_rules() {
     let fleet = fenced(script![tool("Bash", line), text("done")]);
     fleet.place.env.write(fleet.place.repo.join("inner.json"), inner.to_string());
     fleet.place.env.write(fleet.place.repo.join("file.txt"), "content of it\n");
-    let allow = format!("Bash({program} *)");
+    let allow = format!("Bash({program} *) outside");
     let id = fleet.bg("the task", ["--isolation", "none", "--allow", &allow, "--deny", "Bash(ls *)"]);
     wait_until("it is done", || fleet.state(&id) == "done");
     let log = fleet.run(["logs", &id]).ok().stdout;
@@ -160,4 +160,28 @@ fn a17_an_agent_leads_no_git_elsewhere() {
     );
     assert_eq!(env.read(repo.join("file.txt")), "mine\n");
     assert!(!env.read(repo.join(".git/config")).contains("fsmonitor"));
+}
+
+/// A person answers in another terminal; the second run is theirs, and the next call of its kind needs no question.
+#[test]
+fn r17_a_background_agent_asks_when_its_fence_has_stopped_a_command() {
+    let line = |name: &str| tool("Bash", json!({"command": format!("touch ../../../{name}")}));
+    let fleet = fenced(script![line("one"), line("two"), text("done")]);
+    let id = fleet.bg("the task", []);
+    wait_until("it asks", || fleet.run(["approvals"]).ok().stdout.contains("it failed in its fence"));
+    let asked = fleet.run(["approvals"]).ok().stdout;
+    assert!(asked.contains("Read-only file system"), "{asked}");
+    assert!(asked.contains("--always --outside would allow Bash(touch *) outside"), "{asked}");
+    let made = |name: &str| fleet.place.repo.join(name).exists();
+    assert!(!made("one"));
+    let refused = fleet.run(["approve", &id, "--always"]).expect_code(2).stderr;
+    assert!(refused.contains("there is no rule that would allow"), "{refused}");
+    let told = fleet.run(["approve", &id, "--always", "--outside"]).ok().stdout;
+    assert!(told.contains("added for it: Bash(touch *) outside"), "{told}");
+    wait_until("it is done", || fleet.state(&id) == "done");
+    assert!(made("one") && made("two"));
+    let audit = fleet.run(["sessions", "audit", &id]).ok().stdout;
+    let rows: Vec<Vec<&str>> =
+        audit.lines().map(|line| line.split_whitespace().skip(2).take(2).collect()).collect();
+    assert_eq!(rows[1..], [["allowed", "failed"], ["approved", "ok"], ["allowed", "ok"]], "{audit}");
 }

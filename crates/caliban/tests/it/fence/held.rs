@@ -32,7 +32,7 @@ use std::{
 use serde_json::json;
 use testkit::wait_until;
 
-use super::{go, picture, result, results, run, run_with, script, settings};
+use super::{go, picture, result, results, run, script, settings};
 use crate::place::Place;
 
 const PROBE: &str = include_str!("probe.py");
@@ -415,18 +415,4 @@ fn a17_nothing_of_a_fenced_command_is_left() {
     assert!(text.contains("processes left running were ended (sleep"), "{text}");
     let left = Command::new("pgrep").args(["-f", "sleep 4321"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&left.stdout), "");
-}
-
-/// What a rule names and what a person approves runs as the user.
-#[test]
-fn a17_a_rule_by_name_runs_without_a_fence() {
-    let place = run_with(
-        "default",
-        &[json!({"command": "touch ../outside | tail -1"}), json!({"command": "cp a b"})],
-        &["--allow", "Bash(touch *)"],
-    );
-    let results = results(&place);
-    assert_eq!((results[0].0.as_str(), results[0].2), ("none", Some(0)), "{results:?}");
-    assert_eq!(results[1].0, "unasked");
-    assert!(place.repo.parent().unwrap().join("outside").exists());
 }

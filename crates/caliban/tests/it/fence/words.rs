@@ -48,7 +48,8 @@ fn a17_a_command_that_hit_the_fence_says_so_and_can_be_asked_for_outside() {
         "{}",
         results[1].1
     );
-    assert_eq!(results[2].0, "unasked", "{}", results[2].1);
+    // A plain command asks nowhere.
+    assert_eq!(results[2].0, "none", "{}", results[2].1);
 }
 
 /// A failure that has nothing to do with the fence is not blamed on it.
@@ -147,7 +148,7 @@ fn a17_a_process_of_an_agent_asks_no_more_of_caliban_than_the_agent_has() {
     let place = run_with(
         "default",
         &inputs.map(|command| json!({"command": command})),
-        &["--allow", &format!("Bash({program} *)")],
+        &["--allow", &format!("Bash({program} *) outside")],
     );
     let results = results(&place);
     for (result, words) in results.iter().zip([
@@ -187,7 +188,7 @@ fn a17_a_command_of_an_agent_in_the_foreground_starts_no_agent_and_raises_no_lim
     let place = run_with(
         "default",
         &asked.clone().map(|(command, _)| json!({"command": command})),
-        &["--allow", &format!("Bash({program} *)"), "--allow", "Bash(unshare *)"],
+        &["--allow", &format!("Bash({program} *) outside"), "--allow", "Bash(unshare *) outside"],
     );
     let results = results(&place);
     for (result, (command, words)) in results.iter().zip(asked) {

@@ -1,0 +1,212 @@
+//! A rule with `outside` is about a program in a place.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use caliban_core::access::Access;
+use caliban_permissions::{Effect, Fencing, Mode, Policy, Rule, Verdict, inherit};
+
+use crate::place::{Place, add};
+
+/// A project with programs: `bin/tool` beside it, `run.sh` and `web/` in it. The agent begins after they were made.
+struct Work {
+    place: Place,
+    policy: Policy,
+}
+
+impl Work {
+    fn new(rules: &[&str]) -> Self {
+        let place = Place::new();
+        let bin = place.home.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(place.at("web")).unwrap();
+        fs::create_dir_all(place.at("tools")).unwrap();
+        let programs = [bin.join("npm"), bin.join("python3"), bin.join("tail"), place.at("run.sh")];
+        for program in programs.iter().chain([&place.at("tools/x.py")]) {
+            executable(program);
+        }
+        let mut policy = place.policy(Mode::Default, &[]);
+        policy.path = vec![place.at(".venv/bin"), bin];
+        policy.began_at = Some(settled());
+        rules.iter().for_each(|rule| add(&mut policy, rule));
+        Self { place, policy }
+    }
+
+    fn said(&self, line: &str) -> String {
+        self.said_in(line, &self.place.root)
+    }
+
+    fn said_in(&self, line: &str, cwd: &Path) -> String {
+        let access = Access::Command { line: line.to_owned(), cwd: cwd.to_owned(), outside: None };
+        match self.policy.decide("Bash", &[access]) {
+            Verdict::Allow { fence, .. } => fence.to_string(),
+            Verdict::Ask { outside, suggestions, .. } => {
+                assert!(suggestions.iter().all(|rule| !rule.ends_with(" outside")), "{suggestions:?}");
+                format!("ask [{}]", outside.join(", "))
+            }
+            Verdict::Deny { .. } => "deny".to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn check(&self, table: &[(&str, &str)]) {
+        for (line, expected) in table {
+            assert_eq!(self.said(line), *expected, "{line}");
+        }
+    }
+}
+
+fn executable(path: &Path) {
+    fs::write(path, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Now, once the clock of the file system cannot be behind it any more.
+fn settled() -> u64 {
+    let now = SystemTime::now() + Duration::from_millis(40);
+    while SystemTime::now() < now {
+        std::thread::yield_now();
+    }
+    u64::try_from(now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+#[test]
+fn a_rule_with_outside_lets_a_command_run_as_the_user_in_its_place() {
+    let work = Work::new(&["Bash(npm install *) outside", "Bash(npm test *)"]);
+    work.check(&[
+        ("npm install", "none"),
+        ("npm install left-pad 2>&1 | tail -5", "none"),
+        ("timeout 60 npm install", "none"),
+        ("npm test", "edit"),
+        // Nothing that needs the fence goes with it.
+        ("npm install && npm test", "ask [Bash(npm test *) outside]"),
+        ("npm install; rg x", "ask [Bash(rg *) outside]"),
+        ("npm install; cat \"$x\"", "ask [Bash(cat *) outside]"),
+        ("npm run build", "ask [Bash(npm run *) outside]"),
+        // Elsewhere it is another program.
+        ("cd web && npm install", "ask [Bash(npm install *) outside in web]"),
+        ("cd web; npm install", "ask []"),
+        ("cd \"$x\" && npm install", "ask []"),
+        ("f() { npm install; }; f", "ask []"),
+        // With other variables it is, too.
+        ("PATH=.:$PATH npm install", "ask []"),
+        ("NODE_OPTIONS=--require=./x.js npm install", "ask []"),
+        ("export npm_config_prefix=/x; npm install", "ask []"),
+        ("env HOME=/x npm install", "ask []"),
+    ]);
+    let web = work.place.at("web");
+    assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install *) outside in web]");
+    let mut edits = Work::new(&["Bash(npm install *) outside"]);
+    edits.policy.mode = Mode::AcceptEdits;
+    edits.check(&[("npm install", "none"), ("npm test", "edit"), ("touch x", "edit")]);
+    edits.check(&[("cd web && npm install", "ask [Bash(npm install *) outside in web]")]);
+    edits.policy.mode = Mode::Plan;
+    edits.check(&[("npm install", "deny")]);
+    edits.policy.mode = Mode::Default;
+    add(&mut edits.policy, "deny Bash(npm install evil *)");
+    edits.check(&[("npm install evil", "deny"), ("npm install", "none")]);
+}
+
+#[test]
+fn a_rule_with_outside_may_name_a_directory() {
+    let work = Work::new(&["Bash(npm install *) outside in web"]);
+    work.check(&[("npm install", "ask [Bash(npm install *) outside]"), ("cd web && npm install", "none")]);
+    let web = work.place.at("web");
+    assert_eq!(work.said_in("npm install", &web), "none");
+    // Not what a link puts in its place.
+    fs::rename(&web, work.place.at("old")).unwrap();
+    symlink(work.place.at("old"), &web).unwrap();
+    assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install *) outside in old]");
+    let mut own = Work::new(&["Bash(npm install *) outside"]);
+    own.policy.worktree = Some(own.place.at("web"));
+    assert_eq!(own.said_in("npm install", &own.place.at("web")), "none");
+    assert!(own.said("npm install").starts_with("ask ["));
+}
+
+#[test]
+fn what_the_agent_may_have_written_is_asked_about() {
+    let work = Work::new(&[
+        "Bash(./run.sh *) outside",
+        "Bash(npm install *) outside",
+        "Bash(python3 *) outside",
+        "Bash(tools/* *) outside",
+    ]);
+    let free = [
+        ("./run.sh", "none"),
+        ("npm install | tail -3", "none"),
+        ("python3 tools/x.py", "none"),
+        ("tools/x.py", "none"),
+        ("python3 \"$x\"", "ask []"),
+    ];
+    work.check(&free);
+    // A file that was there and was changed, one that is new, and a link.
+    executable(&work.place.at("run.sh"));
+    work.check(&[("./run.sh", "ask []"), ("python3 tools/x.py", "none")]);
+    fs::rename(work.place.at("tools"), work.place.at("old")).unwrap();
+    fs::create_dir(work.place.at("other")).unwrap();
+    fs::rename(work.place.at("old"), work.place.at("tools")).unwrap();
+    work.check(&[("tools/x.py", "ask []"), ("python3 tools/x.py", "ask []"), ("python3 -mx", "none")]);
+    // The first in PATH counts, also for what stands beside it.
+    fs::create_dir_all(work.place.at(".venv/bin")).unwrap();
+    executable(&work.place.at(".venv/bin/tail"));
+    work.check(&[("npm install", "none"), ("npm install | tail -3", "ask []")]);
+    executable(&work.place.at(".venv/bin/npm"));
+    work.check(&[("npm install", "ask []")]);
+}
+
+#[test]
+fn a_person_who_gives_a_rule_means_the_program_as_it_is_then() {
+    let mut work = Work::new(&["Bash(./run.sh *) outside"]);
+    executable(&work.place.at("run.sh"));
+    work.check(&[("./run.sh", "ask []")]);
+    let rule: Rule = "Bash(./run.sh *) outside".parse().unwrap();
+    work.policy.rules.clear();
+    work.policy.add_at(settled(), Effect::Allow, rule, "approved in this session");
+    work.check(&[("./run.sh", "none")]);
+    executable(&work.place.at("run.sh"));
+    work.check(&[("./run.sh", "ask []")]);
+    // Without a time everything there counts as written, and a child has no later one than its parent.
+    work.policy.rules.clear();
+    add(&mut work.policy, "Bash(./run.sh *) outside");
+    let mut child = work.policy.clone();
+    child.began_at = Some(settled() + 60_000);
+    work.policy = inherit(&work.policy, child);
+    work.check(&[("./run.sh", "ask []")]);
+    work.policy.began_at = None;
+    executable(&work.place.home.join("bin/npm"));
+    add(&mut work.policy, "Bash(npm *) outside");
+    work.check(&[("./run.sh", "ask []"), ("npm install", "none")]);
+}
+
+#[test]
+fn without_a_fence_such_a_rule_allows_in_its_place() {
+    let mut work = Work::new(&["Bash(npm install *) outside"]);
+    work.policy.fencing = Fencing::Missing;
+    work.check(&[("npm install | tail -3", "none"), ("cd web && npm install", "ask []")]);
+    let verdict = work.policy.decide("Bash", &[work.place.command("touch x")]);
+    assert_eq!(verdict.allowing_flags().as_deref(), Some("--allow 'Bash(touch *)'"));
+}
+
+#[test]
+fn only_a_rule_about_commands_can_be_outside() {
+    for text in
+        ["Bash(npm *) outside", "Bash(npm *)  outside", "Bash(npm *) outside in a b/c", "Bash(*) outside"]
+    {
+        assert!(text.parse::<Rule>().unwrap().is_outside(), "{text}");
+        assert_eq!(text.parse::<Rule>().unwrap().text(), text);
+    }
+    for text in ["Bash(echo outside)", "Bash(echo (x) outside in y)"] {
+        assert!(!text.parse::<Rule>().unwrap().is_outside(), "{text}");
+    }
+    for text in
+        ["Edit(src/**) outside", "Bash outside", "* outside", "Bash(npm *) outside web", "Bash(npm *) inside"]
+    {
+        assert!(text.parse::<Rule>().is_err(), "{text}");
+    }
+    let error = "Read(x) outside".parse::<Rule>().unwrap_err().to_string();
+    assert!(error.contains("only commands run outside of the fence at character 9"), "{error}");
+}
