@@ -1,7 +1,8 @@
 //! What files were before the agent's tools changed them, so that the changes of a turn can be undone.
 //!
 //! Owns `<session>/checkpoints/`: `index.jsonl`, and one file for each content, named by its SHA-256. Contents are kept
-//! byte for byte, readable by the owner alone. Only what a tool says that it writes is here: what a shell command changes
+//! byte for byte, secrets included, because an undo must restore them: so they are readable by the owner alone, in no fence,
+//! never exported, and gone with the session. Only what a tool says that it writes is here: what a shell command changes
 //! is not known, and is not undone.
 
 use std::{
@@ -19,6 +20,7 @@ use std::{
     },
 };
 
+use caliban_contract::records::CHECKPOINTS;
 use caliban_core::hex;
 use caliban_permissions::Policy;
 use caliban_rooted::{
@@ -30,8 +32,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{fence, transcript::make_private_directory};
 
-/// Below a session's directory.
-const DIRECTORY: &str = "checkpoints";
 const INDEX: &str = "index.jsonl";
 /// A larger file is not kept, and so not brought back.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
@@ -91,7 +91,7 @@ pub struct Changed {
 impl Checkpoints {
     /// Those of the session in this directory. Nothing is made before something is kept.
     pub fn new(session: &Path) -> Self {
-        let directory = session.join(DIRECTORY);
+        let directory = session.join(CHECKPOINTS);
         Self { directory, turn: AtomicU32::new(0), writing: Mutex::new(()) }
     }
 
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(fs::read(&place.file).unwrap(), b"the user's");
         place.writes(1, &place.file, "again").await;
         undo(&place.session, 1).unwrap();
-        assert_eq!(fs::read(place.session.join(DIRECTORY).join(digest(b"again"))).unwrap(), b"again");
+        assert_eq!(fs::read(place.session.join(CHECKPOINTS).join(digest(b"again"))).unwrap(), b"again");
     }
 
     #[tokio::test]
@@ -508,7 +508,7 @@ mod tests {
         let place = Place::new();
         fs::write(&place.file, "before").unwrap();
         place.writes(0, &place.file, "after").await;
-        let content = place.session.join(DIRECTORY).join(digest(b"before"));
+        let content = place.session.join(CHECKPOINTS).join(digest(b"before"));
         fs::write(&content, "").unwrap();
         let undone = undo(&place.session, 0).unwrap();
         assert_eq!((undone.restored.len(), undone.left.len()), (0, 1), "{undone:?}");
@@ -522,8 +522,8 @@ mod tests {
     async fn a_line_that_was_cut_swallows_no_other() {
         let place = Place::new();
         fs::write(&place.file, "before").unwrap();
-        fs::create_dir_all(place.session.join(DIRECTORY)).unwrap();
-        fs::write(place.session.join(DIRECTORY).join(INDEX), "{\"before\":{\"tur").unwrap();
+        fs::create_dir_all(place.session.join(CHECKPOINTS)).unwrap();
+        fs::write(place.session.join(CHECKPOINTS).join(INDEX), "{\"before\":{\"tur").unwrap();
         place.writes(0, &place.file, "after").await;
         assert_eq!(undo(&place.session, 0).unwrap().restored, std::slice::from_ref(&place.file));
     }
@@ -533,7 +533,7 @@ mod tests {
         let place = Place::new();
         fs::write(&place.file, "before").unwrap();
         place.writes(0, &place.file, "after").await;
-        let content = place.session.join(DIRECTORY).join(digest(b"before"));
+        let content = place.session.join(CHECKPOINTS).join(digest(b"before"));
         let hidden = content.with_extension("hidden");
         fs::rename(&content, &hidden).unwrap();
         assert_eq!(undo(&place.session, 0).unwrap().left.len(), 1);

@@ -28,6 +28,8 @@ pub const SHIM: &str = "shim.json";
 pub const EXIT: &str = "exit.json";
 /// Everything that happened in the conversation, a record a line. Written by the agent.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// In a session's directory: what files were before its tools changed them, byte for byte.
+pub const CHECKPOINTS: &str = "checkpoints";
 /// The worker's word on how it stands ([`WorkerStatus`]).
 pub const STATUS: &str = "status.json";
 /// The programs of the repo's git configuration that a person has accepted, in the repo's data directory.

@@ -164,7 +164,9 @@ fn tokens(text: &str, found: &mut Vec<(Range<usize>, &str)>) {
             continue;
         }
         let end = run_end(bytes, at);
-        if let Some((range, kind)) = key_in(bytes, at..end).or_else(|| header(bytes, at..end)) {
+        let found_here =
+            key_in(bytes, at..end).or_else(|| header(bytes, at..end)).or_else(|| bot(bytes, at..end));
+        if let Some((range, kind)) = found_here {
             at = range.end.max(end);
             found.push((range, kind));
         } else {
@@ -228,7 +230,8 @@ fn header(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str
         return (start > run.end && end - start >= BARE_BEARER && has_digit)
             .then_some((start..end, "bearer"));
     }
-    if !ends_with("authorization") && !ends_with("x-api-key") {
+    let assigned = known::assigned_to(word);
+    if assigned.is_none() && !ends_with("authorization") && !ends_with("x-api-key") {
         return None;
     }
     let colon = skip(bytes, run.end, b" \"'\\");
@@ -236,6 +239,11 @@ fn header(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str
         return None;
     }
     let mut start = skip(bytes, colon + 1, b" \"'\\");
+    if let Some(key) = assigned {
+        let end = secret_end(bytes, start);
+        let is_key = end - start >= key.least && bytes[start..end].iter().any(u8::is_ascii_digit);
+        return is_key.then_some((start..end, key.kind.as_str()));
+    }
     let scheme = run_end(bytes, start);
     if [b"bearer".as_slice(), b"basic", b"token"].iter().any(|s| bytes[start..scheme].eq_ignore_ascii_case(s))
     {
@@ -243,6 +251,15 @@ fn header(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str
     }
     let end = secret_end(bytes, start);
     (end > start).then_some((start..end, "authorization"))
+}
+
+/// The token of a Telegram bot, whose number ends this run: `bot712345678:AA…`.
+fn bot(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str)> {
+    const TOKEN: usize = 35;
+    let digits = bytes[run.clone()].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_bot = (8..=10).contains(&digits) && bytes[run.end..].starts_with(b":AA");
+    let end = if is_bot { run_end(bytes, run.end + 1) } else { run.end };
+    (end - run.end > TOKEN).then_some((run.end - digits..end, "telegram-token"))
 }
 
 fn skip(bytes: &[u8], from: usize, what: &[u8]) -> usize {

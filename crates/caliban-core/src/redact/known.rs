@@ -37,18 +37,34 @@ enum Characters {
     Base64,
     /// `/`
     Path,
+    /// `%`, `+`, `/`, `=`: of an address, between `&` and `&`.
+    Query,
+    /// Only digits and `a` to `f`.
+    Hex,
 }
 
 impl Characters {
     fn has(self, byte: u8) -> bool {
-        super::is_word(byte)
-            || match self {
-                Self::Word => false,
-                Self::Dotted => byte == b'.',
-                Self::Base64 => matches!(byte, b'+' | b'/' | b'='),
-                Self::Path => byte == b'/',
-            }
+        let more: &[u8] = match self {
+            Self::Hex => return matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            Self::Word => b"",
+            Self::Dotted => b".",
+            Self::Base64 => b"+/=",
+            Self::Path => b"/",
+            Self::Query => b"%+/=",
+        };
+        super::is_word(byte) || more.contains(&byte)
     }
+}
+
+/// A key without a beginning of its own, known by the name that it is assigned to: `name=…`, `"name": "…"`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AssignedKey {
+    pub(super) kind: String,
+    /// In small letters; a longer name may end so.
+    names: Vec<String>,
+    pub(super) least: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,6 +84,7 @@ struct KnownFormats {
     #[serde(rename = "compared")]
     _compared: String,
     formats: Vec<Format>,
+    assigned: Vec<AssignedKey>,
     names: SecretNames,
 }
 
@@ -106,6 +123,15 @@ pub(super) fn key_at(bytes: &[u8], at: usize) -> Option<(Range<usize>, &'static 
         return Some((start..end, &format.kind));
     }
     None
+}
+
+/// The key that is assigned to this name.
+pub(super) fn assigned_to(word: &[u8]) -> Option<&'static AssignedKey> {
+    let ends_with = |name: &String| {
+        let at = word.len().checked_sub(name.len());
+        at.is_some_and(|at| word[at..].eq_ignore_ascii_case(name.as_bytes()))
+    };
+    KNOWN.iter().flat_map(|known| &known.assigned).find(|key| key.names.iter().any(ends_with))
 }
 
 /// What of a text follows a known beginning.

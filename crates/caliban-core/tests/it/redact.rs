@@ -36,6 +36,11 @@ fn a12_known_formats_are_replaced() {
         (key("glptt-"), "gitlab-token"),
         (key("xapp-1-"), "slack-token"),
         (key("ya29."), "google-token"),
+        (format!("SK{}", "0a1b2c3d4e5f60718293a4b5c6d7e8f9"), "twilio-key"),
+        (format!("{}:{}", "7123456789", key("AA")), "telegram-token"),
+        (key("dp.pt.0a1b"), "doppler-token"),
+        (key("dp.st.prd.0a1b"), "doppler-token"),
+        (key("tskey-auth-"), "tailscale-key"),
         (jwt, "jwt"),
     ];
     for (secret, kind) in cases {
@@ -74,7 +79,7 @@ fn a12_headers_urls_and_private_keys() {
 /// What leads to the secret part is no secret, and says what it is about.
 #[test]
 fn a12_the_secret_part_of_an_address_or_a_connection_string() {
-    let (path, key) = (format!("T0AB1/B0CD2/{}", key("")), key("Ab1+/"));
+    let (path, token, key) = (format!("T0AB1/B0CD2/{}", key("")), key("AA"), key("Ab1+/"));
     for (text, wanted) in [
         (
             format!("curl -d x https://hooks.slack.com/services/{path} && y"),
@@ -89,6 +94,19 @@ fn a12_the_secret_part_of_an_address_or_a_connection_string() {
             "AccountName=x;AccountKey=[redacted:azure-key];EndpointSuffix=y",
         ),
         (format!("SharedAccessKey={key}="), "SharedAccessKey=[redacted:azure-key]"),
+        (
+            format!("https://x.blob.core.windows.net/c?sp=r&sig={key}%2Bab%3D&sv=1"),
+            "https://x.blob.core.windows.net/c?sp=r&sig=[redacted:azure-sas]&sv=1",
+        ),
+        (
+            format!("https://api.telegram.org/bot{}:{}/getMe", "712345678", token),
+            "https://api.telegram.org/bot[redacted:telegram-token]/getMe",
+        ),
+        (format!("aws_secret_access_key={key}\n"), "aws_secret_access_key=[redacted:aws-secret]\n"),
+        (format!("AWS_SECRET_ACCESS_KEY = \"{key}\""), "AWS_SECRET_ACCESS_KEY = \"[redacted:aws-secret]\""),
+        (format!("{{\"SecretAccessKey\": \"{key}\"}}"), "{\"SecretAccessKey\": \"[redacted:aws-secret]\"}"),
+        (format!("cf_token={token}"), "cf_token=[redacted:cloudflare-token]"),
+        (format!("CLOUDFLARE_API_TOKEN: {token}"), "CLOUDFLARE_API_TOKEN: [redacted:cloudflare-token]"),
     ] {
         assert_eq!(redact(&text), wanted);
     }
@@ -128,6 +146,8 @@ fn ordinary_text_stays() {
         "npm_config_registry npm_lifecycle_event_name_1",
         "hf_hub_download, sk_test_mode_is_on, SG.short, pul-request",
         "ciology and dapifier, https://hooks.slack.com/services/",
+        "SK0a1b, SKETCHES, SK0123456789abcdefg, 12:34:56, 20261118:AAAA, bot:AAbc",
+        "aws_secret_access_key = var.aws_secret_access_key, sig=abc, cf_token=$CF_TOKEN, dp.pt.x, tskey-auth",
     ] {
         assert_eq!(redact(text), text);
     }

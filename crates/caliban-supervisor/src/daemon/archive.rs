@@ -52,12 +52,28 @@ pub(super) fn put(places: &Places, id: AgentId, why: ArchiveReason) -> io::Resul
     if let Err(error) = records::write(&from, RECORD, &record) {
         tracing::warn!(%id, "when it was archived cannot be written: {error}");
     }
+    drop_checkpoints(&from);
     spawn::make_dir(&places.archive_dir())?;
     fs::rename(&from, &to)?;
     for dir in [places.archive_dir(), places.agents_dir()] {
         File::open(dir)?.sync_all()?;
     }
     Ok(to)
+}
+
+/// Deletes what is kept for an undo, which nobody can ask for any more: it has whole files, with their secrets. That of the session's
+/// own background agents, too.
+fn drop_checkpoints(session: &Path) {
+    let kept = session.join(records::CHECKPOINTS);
+    if let Err(error) = fs::remove_dir_all(&kept)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!("{} cannot be removed: {error}", kept.display());
+    }
+    for below in ["bg", "sub"] {
+        let sessions = fs::read_dir(session.join(below)).into_iter().flatten().flatten();
+        sessions.for_each(|entry| drop_checkpoints(&entry.path()));
+    }
 }
 
 /// The same, where an agent goes on if that fails; returns where its directory is then.

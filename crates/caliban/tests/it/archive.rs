@@ -132,3 +132,16 @@ fn r03_a_removal_that_the_daemon_did_not_finish_is_finished_by_the_next_one() {
     let shown = fleet.run(["sessions", "show", &gone]).ok().stdout;
     assert!(shown.contains("an answer"), "{shown}");
 }
+
+/// What is kept for an undo goes when nobody can ask for one any more; the transcript stays.
+#[test]
+fn a12_checkpoints_are_not_archived() {
+    let write = |name: &str| testkit::tool("Write", json!({"file_path": name, "content": "x"}));
+    let fleet = Fleet::new(script![write("a"), text("done")]);
+    let id = fleet.one_that_is_done("mine");
+    let (dir, base) = fleet.places_of(&id);
+    assert!(dir.join("checkpoints").is_dir());
+    fleet.run(["rm", &id]).ok();
+    let archived = base.join("archive").join(&id);
+    assert!(archived.join("transcript.jsonl").is_file() && !archived.join("checkpoints").exists());
+}

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -290,4 +291,41 @@ fn a12_a_removed_agent_leaves_nothing_of_its_task_in_the_registry() {
     assert!(holds());
     place.verb(["agents", "rm", &id]).ok();
     wait_until("it is gone", || !holds());
+}
+
+/// An undo must restore bytes, so checkpoints are the one place with secrets of the user's files. They are the user's alone, in no fence,
+/// and gone with the session.
+#[test]
+fn a12_checkpoints_are_exact_private_in_no_fence_and_gone_with_the_session() {
+    let look = "find / -name checkpoints -not -path '/proc/*' 2>&1 | sort; echo looked";
+    let place = Place::new(script![
+        tool("Read", json!({"file_path": "keys.txt"})),
+        tool("Edit", json!({"file_path": "keys.txt", "old_string": "key=", "new_string": "token="})),
+        tool("Bash", json!({"command": look})),
+        text("done")
+    ]);
+    let data = place.env.data();
+    place.env.write(place.repo.join("keys.txt"), format!("key={CANARY}\n"));
+    let settings = place.env.config().join("caliban/settings.toml");
+    let more = format!("[fence]\nshow = [{:?}]\n", data.display().to_string());
+    place.env.write(&settings, format!("{}{more}", fs::read_to_string(&settings).unwrap_or_default()));
+    place.ask("go", ["--permission-mode", "accept-edits"]).ok();
+    let kept = || {
+        let all = files(&data);
+        all.into_iter()
+            .filter(|(path, _)| path.components().any(|part| part.as_os_str() == "checkpoints"))
+            .collect::<Vec<_>>()
+    };
+    let exact: Vec<_> = kept().into_iter().filter(|(_, text)| *text == format!("key={CANARY}\n")).collect();
+    assert_eq!(exact.len(), 1, "{:?}", kept());
+    for (path, _) in kept() {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+    let transcript = place.transcript();
+    let looked = transcript.iter().rfind(|record| record["event"] == "call_ended").unwrap();
+    let found = looked["content"][0]["text"].as_str().unwrap();
+    assert!(found.contains("looked") && !found.contains("checkpoints\n"), "{found}");
+    place.verb(["sessions", "rm", &place.session_id()]).ok();
+    assert_eq!(kept(), []);
 }
