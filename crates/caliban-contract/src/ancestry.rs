@@ -7,7 +7,8 @@
 //! Where `/proc` hides the processes of other users (`hidepid`), the walk ends at the first of those. An agent's processes are
 //! ours, so no agent stands above a stranger. A hidden process of our own (`sshd` hides itself) proves nothing.
 //!
-//! A process that cannot be seen is never taken for a person's. ADR 0040 says what this cannot prevent.
+//! A process that has left the tree still has its mark (`process_mark.rs`). One that cannot be seen is never taken for a
+//! person's. ADR 0040 says what this cannot prevent.
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,8 @@ pub enum Ancestry {
     Person,
     /// Agents, the innermost first. Empty when an agent stands above that no record names.
     Agents(Vec<AgentAbove>),
+    /// A member of a broker's team, in its pane: another program's agent. It decides nothing for a person.
+    Member,
     /// The process is gone or hidden, or its ancestors end faster than they can be read.
     Unknown,
 }
@@ -76,16 +79,30 @@ impl Ancestry {
                 Some(id) => format!("a process of agent {}", id.to_string_lossy()),
                 None => "a process of an agent".to_owned(),
             }),
+            Self::Member => Some("a process of a team's member".to_owned()),
             Self::Unknown => Some("a process that cannot be seen".to_owned()),
         }
     }
 }
 
 /// Who stands above a process; the process may be the agent itself. A command of an agent in the foreground is an agent's,
-/// too, without a name: whoever it asks for more than the agent has must refuse.
+/// too, without a name: whoever it asks for more than the agent has must refuse. Where no agent is seen above, the mark tells.
 #[must_use]
 pub fn above(pid: i32) -> Ancestry {
-    look(pid, &[modes::REAP])
+    // The mark is read first: if another process gets the pid meanwhile, the walk judges that one.
+    let mark = process_mark::of(pid);
+    match (look(pid, &[modes::REAP]), mark) {
+        (Ancestry::Person, Err(_)) => Ancestry::Unknown,
+        (found, mark) => marked(found, mark.ok().flatten()),
+    }
+}
+
+fn marked(found: Ancestry, mark: Option<AgentMark>) -> Ancestry {
+    match (found, mark) {
+        (Ancestry::Person, Some(AgentMark::Agent | AgentMark::Command)) => Ancestry::Agents(Vec::new()),
+        (Ancestry::Person, Some(AgentMark::Member)) => Ancestry::Member,
+        (found, _) => found,
+    }
 }
 
 /// The same, but only agents of a fleet count: for the broker a command of an agent in the foreground speaks for its person.
@@ -98,10 +115,7 @@ pub fn fleet_above(pid: i32) -> Ancestry {
 #[must_use]
 pub fn own() -> Ancestry {
     let found = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, above);
-    match (found, process_mark::found()) {
-        (Ancestry::Person, Some(AgentMark::Agent | AgentMark::Command)) => Ancestry::Agents(Vec::new()),
-        (found, _) => found,
-    }
+    marked(found, process_mark::found())
 }
 
 fn look(pid: i32, keepers: &[&str]) -> Ancestry {
@@ -459,6 +473,32 @@ mod tests {
             shell.wait().unwrap();
             assert_eq!(found, (is, is_to_the_broker), "{mode}");
             assert_eq!(above(child), Ancestry::Unknown);
+        }
+    }
+
+    #[test]
+    fn a19_a_process_that_left_its_agents_tree_is_known_by_its_mark() {
+        for (limit, is) in [
+            (1_u64 << 62, Ancestry::Agents(Vec::new())),
+            ((1 << 62) + 1, Ancestry::Member),
+            ((1 << 62) + 2, Ancestry::Agents(Vec::new())),
+            (77, Ancestry::Agents(Vec::new())),
+        ] {
+            // A child of this test, which stands below no agent.
+            let mut marked = Command::new("prlimit")
+                .arg(format!("--rttime={limit}"))
+                .args(["sh", "-c", "echo; read -r end"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let out = marked.stdout.as_mut().unwrap();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut String::new()).unwrap();
+            let found = above(i32::try_from(marked.id()).unwrap());
+            drop(marked.stdin.take());
+            marked.wait().unwrap();
+            assert_eq!(found, is, "{limit}");
+            assert!(found.agent_in_words().is_some());
         }
     }
 }

@@ -46,9 +46,55 @@ pub fn put(mark: AgentMark) -> std::io::Result<()> {
 /// The mark that this process has.
 #[must_use]
 pub fn found() -> Option<AgentMark> {
-    getrlimit(Resource::Rttime).maximum.map(|limit| match limit {
+    getrlimit(Resource::Rttime).maximum.map(named)
+}
+
+/// The mark of another process. A process shows its limits even when it hides its descriptors and memory.
+///
+/// # Errors
+/// When the process is gone or hidden, or the kernel does not say.
+pub fn of(pid: i32) -> std::io::Result<Option<AgentMark>> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"));
+    match line.and_then(|line| line.split_whitespace().nth(1)) {
+        Some("unlimited") => Ok(None),
+        Some(hard) => hard.parse().map(|limit| Some(named(limit))).map_err(std::io::Error::other),
+        None => Err(std::io::Error::other("its limits are not told")),
+    }
+}
+
+fn named(limit: u64) -> AgentMark {
+    match limit {
         MEMBER => AgentMark::Member,
         COMMAND => AgentMark::Command,
         _ => AgentMark::Agent,
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a19_the_mark_of_another_process_is_told() {
+        for (limit, mark) in
+            [(AGENT, AgentMark::Agent), (MEMBER, AgentMark::Member), (COMMAND, AgentMark::Command)]
+        {
+            let mut marked = std::process::Command::new("prlimit")
+                .arg(format!("--rttime={limit}"))
+                .args(["sh", "-c", "echo; read -r end"])
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let out = marked.stdout.as_mut().unwrap();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut String::new()).unwrap();
+            let pid = i32::try_from(marked.id()).unwrap();
+            assert_eq!(of(pid).unwrap(), Some(mark));
+            drop(marked.stdin.take());
+            marked.wait().unwrap();
+            assert!(of(pid).is_err());
+        }
+        assert_eq!(of(i32::try_from(std::process::id()).unwrap()).unwrap(), found());
+    }
 }

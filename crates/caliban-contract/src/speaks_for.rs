@@ -33,6 +33,6 @@ pub fn acting(view: &ProcView, own: Option<i32>, marker: Option<&str>) -> Acting
         (Ancestry::Person, Some(AgentMark::Member), ProcView::Whole | ProcView::Within(_)) => Acting::Member,
         (Ancestry::Person, None, ProcView::Whole) => Acting::Person,
         (Ancestry::Person, None, ProcView::Within(namespace)) => Acting::PersonWithin(namespace.clone()),
-        (Ancestry::Person | Ancestry::Unknown, ..) => Acting::Nobody,
+        (Ancestry::Person | Ancestry::Member | Ancestry::Unknown, ..) => Acting::Nobody,
     }
 }

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use crate::app::App;
 use crate::devices::Device;
 use crate::error::Problem;
-use crate::peer::Seat;
+use crate::peer::{PeerProcess, Seat};
 
 /// The header with the key that a page has in its `localStorage`.
 pub(crate) const PAGE_HEADER: &str = "x-caliban-page";
@@ -102,18 +102,33 @@ async fn pass(app: &Arc<App>, request: &mut Request, part: Part) -> Result<(), P
         let why = "the body has to be application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", why));
     }
+    let mut is_script = false;
     if part == Part::Api {
         let caller = caller(app, headers)?;
+        is_script = matches!(caller, Caller::Script);
         request.extensions_mut().insert(caller);
     }
-    if is_effect && let Some(seat) = request.extensions().get::<Arc<Seat>>().cloned() {
-        let found = seat.agent().await.map_err(|error| Problem::internal(error.to_string()))?;
-        if let Some(who) = found {
-            return Err(Problem::new(StatusCode::FORBIDDEN, "agent", format!("{who} cannot do this here"))
-                .hint("a person does it, in a browser or a terminal of their own"));
+    if is_effect { check_process(request.extensions().get::<Arc<Seat>>(), is_script).await } else { Ok(()) }
+}
+
+/// Refuses an effect to a process of an agent. The token lies in a file that every program of the user can read, so
+/// whoever shows it must be known for a person's process; the secrets of a device are in a browser only (a19).
+async fn check_process(seat: Option<&Arc<Seat>>, is_script: bool) -> Result<(), Problem> {
+    let process = match seat {
+        Some(seat) => seat.process().await.map_err(|error| Problem::internal(error.to_string()))?,
+        None => &PeerProcess::Unknown,
+    };
+    let refused = |text: String| Problem::new(StatusCode::FORBIDDEN, "agent", text);
+    match process {
+        PeerProcess::Person => Ok(()),
+        PeerProcess::Unknown if !is_script => Ok(()),
+        PeerProcess::Unknown => {
+            Err(refused("nobody can tell whose process this is: with the token it can only read".to_owned())
+                .hint("run it on this machine as the server's user, or sign a browser in"))
         }
+        PeerProcess::Agent(who) => Err(refused(format!("{who} cannot do this here"))
+            .hint("a person does it, in a browser or a terminal of their own")),
     }
-    Ok(())
 }
 
 fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {

@@ -14,6 +14,7 @@ mod devices;
 mod error;
 mod fleet;
 mod guard;
+mod half_open;
 mod icon;
 mod input;
 mod once;
@@ -111,9 +112,9 @@ impl ServeError {
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(options: ServerOptions, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
-    let above = caliban_contract::ancestry::own();
-    if let caliban_contract::ancestry::Ancestry::Agents(_) = above {
-        return Err(ServeError::Agent(above.agent_in_words().unwrap_or_default()));
+    // Its first act is to make a sign-in link, which only a person's process does.
+    if let Some(who) = caliban_contract::ancestry::own().agent_in_words() {
+        return Err(ServeError::Agent(who));
     }
     let dir = options.sources.data.join("web");
     let devices = Devices::open(&dir, options.token_file.as_deref()).map_err(|source| ServeError::Files {

@@ -1,7 +1,7 @@
 //! Identifies the process at the other end of a local TCP connection: address → socket → process → its ancestors.
 //!
-//! Only for requests with effects. A peer without a visible process (a tunnel, another user's) is not judged here:
-//! sign-in decides.
+//! Only for requests with effects. A peer without a visible process (a tunnel, another user's, one that hides its
+//! descriptors) is unknown, which is enough for a signed-in device and not for the token (a19).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,49 +19,71 @@ pub(crate) struct ConnectionEnds {
     pub(crate) own: SocketAddr,
 }
 
-/// A connection, and the agent at its other end once that has been looked up. The result is cached for the life of the
-/// connection: the processes that hold a connected socket belong to the one that opened it.
+/// Whose process is at the other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PeerProcess {
+    /// A person's.
+    Person,
+    /// An agent's, in words.
+    Agent(String),
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// A connection, and whose process is at its other end once that has been looked up. The result is cached for the life
+/// of the connection: the processes that hold a connected socket belong to the one that opened it.
 #[derive(Debug)]
 pub(crate) struct Seat {
     ends: ConnectionEnds,
-    agent: tokio::sync::OnceCell<Option<String>>,
+    process: tokio::sync::OnceCell<PeerProcess>,
 }
 
 impl Seat {
     pub(crate) fn new(ends: ConnectionEnds) -> Self {
-        Self { ends, agent: tokio::sync::OnceCell::new() }
+        Self { ends, process: tokio::sync::OnceCell::new() }
     }
 
-    /// The agent whose process is at the other end, as text.
-    pub(crate) async fn agent(&self) -> Result<Option<&str>, tokio::task::JoinError> {
+    /// Whose process is at the other end.
+    pub(crate) async fn process(&self) -> Result<&PeerProcess, tokio::task::JoinError> {
         let ends = self.ends;
-        let found =
-            self.agent.get_or_try_init(|| tokio::task::spawn_blocking(move || agent_at(ends))).await?;
-        Ok(found.as_deref())
+        let look = || tokio::task::spawn_blocking(move || process_at(ends));
+        self.process.get_or_try_init(look).await
     }
 }
 
-/// The agent whose process is at the other end, as text; `None` if it belongs to a person, or is unknown.
-fn agent_at(ends: ConnectionEnds) -> Option<String> {
-    if !ends.peer.ip().is_loopback() {
-        return None;
+/// A socket of this machine is found in its table whatever address it used; one of another machine is not there.
+fn process_at(ends: ConnectionEnds) -> PeerProcess {
+    let Some((user, inode)) = socket(ends) else { return PeerProcess::Unknown };
+    // Another user's person is none of ours.
+    if user != rustix::process::getuid().as_raw() {
+        return PeerProcess::Unknown;
     }
-    let inode = inode(ends)?;
-    holders(inode).into_iter().find_map(|pid| match ancestry::above(pid) {
-        agents @ Ancestry::Agents(_) => agents.agent_in_words(),
-        Ancestry::Person | Ancestry::Unknown => None,
-    })
+    judged(holders(inode).into_iter().map(ancestry::above))
 }
 
-/// The inode of the socket at the other end, from the kernel's table.
-fn inode(ends: ConnectionEnds) -> Option<u64> {
+/// One agent's process among the holders of a socket is enough, and all must be known for a person's.
+fn judged(holders: impl Iterator<Item = Ancestry>) -> PeerProcess {
+    let holders: Vec<Ancestry> = holders.collect();
+    let is_agents = |ancestry: &&Ancestry| matches!(ancestry, Ancestry::Agents(_) | Ancestry::Member);
+    if let Some(who) = holders.iter().find(is_agents).and_then(Ancestry::agent_in_words) {
+        return PeerProcess::Agent(who);
+    }
+    match !holders.is_empty() && holders.iter().all(|ancestry| *ancestry == Ancestry::Person) {
+        true => PeerProcess::Person,
+        false => PeerProcess::Unknown,
+    }
+}
+
+/// The user and the inode of the socket at the other end, from the kernel's table.
+fn socket(ends: ConnectionEnds) -> Option<(u32, u64)> {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| {
         let text = fs::read_to_string(table).ok().filter(|text| text.len() < TABLE_CAP)?;
         text.lines().skip(1).find_map(|line| {
             let mut words = line.split_whitespace().skip(1);
             let (local, remote) = (address(words.next()?)?, address(words.next()?)?);
-            let inode = words.nth(6)?.parse().ok()?;
-            (local == plain(ends.peer) && remote == plain(ends.own)).then_some(inode)
+            let user = words.nth(4)?.parse().ok()?;
+            let inode = words.nth(1)?.parse().ok()?;
+            (local == plain(ends.peer) && remote == plain(ends.own)).then_some((user, inode))
         })
     })
 }
@@ -121,9 +143,26 @@ mod tests {
             let client = TcpStream::connect(own).unwrap();
             let (_served, peer) = listener.accept().unwrap();
             assert_eq!(client.local_addr().unwrap(), peer);
-            let inode = inode(ConnectionEnds { peer, own }).unwrap();
+            let (user, inode) = socket(ConnectionEnds { peer, own }).unwrap();
+            assert_eq!(user, rustix::process::getuid().as_raw());
             assert_eq!(holders(inode), [i32::try_from(std::process::id()).unwrap()], "{host}");
-            assert_eq!(super::inode(ConnectionEnds { peer: own, own }), None);
+            assert_eq!(socket(ConnectionEnds { peer: own, own }), None);
+            assert_eq!(process_at(ConnectionEnds { peer, own }), PeerProcess::Person, "{host}");
+            assert_eq!(process_at(ConnectionEnds { peer: own, own }), PeerProcess::Unknown, "{host}");
+        }
+    }
+
+    #[test]
+    fn a19_only_holders_that_are_all_known_make_a_person() {
+        let agent = || Ancestry::Agents(Vec::new());
+        let of = |all: Vec<Ancestry>| judged(all.into_iter());
+        assert_eq!(of(vec![]), PeerProcess::Unknown);
+        assert_eq!(of(vec![Ancestry::Unknown]), PeerProcess::Unknown);
+        assert_eq!(of(vec![Ancestry::Person, Ancestry::Unknown]), PeerProcess::Unknown);
+        assert_eq!(of(vec![Ancestry::Person, Ancestry::Person]), PeerProcess::Person);
+        for by in [agent(), Ancestry::Member] {
+            let words = by.agent_in_words().unwrap();
+            assert_eq!(of(vec![Ancestry::Person, by]), PeerProcess::Agent(words));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use crate::half_open::{HalfOpen, HalfOpenPlace};
 use crate::peer::{ConnectionEnds, Seat};
 
 /// Maximum number of open connections. Further ones wait.
@@ -58,6 +59,7 @@ pub(crate) async fn run(listener: TcpListener, router: Router, tls: Option<TlsAc
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let (leave, leaving) = watch::channel(false);
+    let half_open = HalfOpen::default();
     let mut connections = JoinSet::new();
     loop {
         let place = tokio::select! {
@@ -78,10 +80,14 @@ pub(crate) async fn run(listener: TcpListener, router: Router, tls: Option<TlsAc
             },
         };
         let (router, tls, leaving) = (router.clone(), tls.clone(), leaving.clone());
+        let (half_open, mut closed) = half_open.enter(peer.ip());
         connections.spawn(async move {
             let _place = place;
-            // An error of one connection concerns that client only.
-            let _broken = connection(stream, peer, router, tls, leaving).await;
+            tokio::select! {
+                // An error of one connection concerns that client only.
+                _broken = connection(stream, peer, router, tls, leaving, half_open) => {}
+                Ok(()) = &mut closed => {}
+            }
         });
     }
     let _nobody_left = leave.send(true);
@@ -96,14 +102,15 @@ async fn connection(
     router: Router,
     tls: Option<TlsAcceptor>,
     leaving: watch::Receiver<bool>,
+    half_open: HalfOpenPlace,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let ends = ConnectionEnds { peer, own: stream.local_addr()? };
     match tls {
-        None => serve(stream, ends, router, leaving).await,
+        None => serve(stream, ends, router, leaving, half_open).await,
         Some(acceptor) => {
             let stream = tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await??;
-            serve(stream, ends, router, leaving).await
+            serve(stream, ends, router, leaving, half_open).await
         }
     }
 }
@@ -113,12 +120,16 @@ async fn serve<S>(
     ends: ConnectionEnds,
     router: Router,
     mut leaving: watch::Receiver<bool>,
+    half_open: HalfOpenPlace,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let seat = Arc::new(Seat::new(ends));
+    // The service is cloned for each request; the first one gives the place up.
+    let half_open = Arc::new(Mutex::new(Some(half_open)));
     let service = router.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
+        drop(half_open.lock().unwrap_or_else(PoisonError::into_inner).take());
         request.extensions_mut().insert(Arc::clone(&seat));
         request.map(axum::body::Body::new)
     });

@@ -26,7 +26,12 @@ pub(crate) fn check(cli: &Cli) -> Result<()> {
         _ => None,
     };
     let Some(wants) = wants else { return Ok(()) };
-    match ancestry::own().agent_in_words() {
+    let above = ancestry::own();
+    // `cafleet` starts a caliban member with a mode.
+    if above == Ancestry::Member && cli.command.is_none() {
+        return Ok(());
+    }
+    match above.agent_in_words() {
         Some(who) => Err(Failure::usage(format!("{who} cannot {wants}")).hint("ask the user to do it")),
         None => Ok(()),
     }
@@ -49,7 +54,7 @@ fn wider(flags: &AgentFlags) -> Option<&'static str> {
 /// A policy that is no wider than that of the agent above, if there is one.
 pub(crate) fn narrowed(mut own: Policy) -> Result<Policy> {
     let agent = match ancestry::own() {
-        Ancestry::Person => return Ok(own),
+        Ancestry::Person | Ancestry::Member => return Ok(own),
         Ancestry::Agents(agents) => agents.into_iter().next(),
         // Whoever cannot be seen is never taken for a person.
         Ancestry::Unknown => None,

@@ -32,7 +32,7 @@ pub use browser::{Browser, BrowserTab};
 pub use caliban_providers::script;
 pub use closed::ClosedPort;
 pub use env::Env;
-pub use file_modes::file_modes_count;
+pub use file_modes::{file_modes_count, processes_can_hide};
 pub use process::{Output, ProgramRun, Spawned};
 pub use request::{Recorded, RequestOutcome};
 pub use rustix::process::Signal;

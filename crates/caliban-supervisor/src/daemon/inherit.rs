@@ -39,7 +39,8 @@ impl Owner {
             Err(ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer"))
         };
         let next = match ancestry::above(peer) {
-            Ancestry::Person => return self.place_below_named(spec),
+            // What a member of a team may do is not known here: another program decides it.
+            Ancestry::Person | Ancestry::Member => return self.place_below_named(spec),
             Ancestry::Agents(agents) => agents.into_iter().next(),
             Ancestry::Unknown => {
                 return refused(format!("nobody can tell who asks: process {peer} is gone or hidden"));

@@ -38,7 +38,7 @@ pub(crate) fn ledger_of(loaded: &Loaded, repo: &Path, above: Option<&str>) -> Ma
 /// could say yes itself.
 pub(super) fn may_ask() -> bool {
     match ancestry::own() {
-        Ancestry::Person => true,
+        Ancestry::Person | Ancestry::Member => true,
         Ancestry::Agents(agents) => {
             agents.first().is_some_and(|agent| agent.which == ancestry::AgentProcess::Worker)
         }

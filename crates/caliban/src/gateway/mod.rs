@@ -10,7 +10,7 @@ mod tokens;
 
 use std::{io, path::Path, time::Duration};
 
-use caliban_contract::ancestry;
+use caliban_contract::ancestry::{self, Ancestry};
 use caliban_core::{
     budget::Limits,
     priority::{Priority, Standing},
@@ -127,7 +127,12 @@ fn in_words(failure: Failure) -> String {
 
 /// The account above what this process runs: that of the agent whose process it is, none for a person's.
 fn above() -> Result<Option<String>> {
-    match (agent_above().and_then(|above| above.account()), ancestry::own().agent_in_words()) {
+    let whose = match ancestry::own() {
+        // A team's member spends from no agent's account.
+        Ancestry::Member => None,
+        above => above.agent_in_words(),
+    };
+    match (agent_above().and_then(|above| above.account()), whose) {
         (Some(account), _) => Ok(Some(account)),
         (None, None) => Ok(None),
         (None, Some(who)) => Err(Failure::new(format!("nobody can tell whose budget {who} spends from"))

@@ -201,3 +201,28 @@ fn a13_markup_in_names_and_transcripts_is_inert() {
     // It is text, where a page makes text of it.
     assert!(dashboard.get(&format!("{path}/transcript")).body.contains("<img src=x onerror=alert(1)>"));
 }
+
+#[test]
+fn a19_half_open_connections_of_one_peer_are_few_and_keep_nobody_out() {
+    let (_fleet, dashboard) = nobody();
+    let mut silent: Vec<_> = (0..80).map(|_| dashboard.stream("GET / HT")).collect();
+    // The oldest ones are closed for the newer ones.
+    for stream in &mut silent[..40] {
+        // Sooner than the 15 s after which every silent connection is closed.
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let ended = std::io::Read::read(stream, &mut [0; 1]);
+        let is_closed = |kind| kind == std::io::ErrorKind::ConnectionReset;
+        assert!(
+            matches!(&ended, Ok(0)) || ended.as_ref().is_err_and(|error| is_closed(error.kind())),
+            "{ended:?}"
+        );
+    }
+    // The newest is still heard.
+    let last = silent.last_mut().unwrap();
+    std::io::Write::write_all(last, format!("TP/1.1\r\nHost: {}\r\n\r\n", dashboard.host).as_bytes())
+        .unwrap();
+    let mut head = [0; 12];
+    std::io::Read::read_exact(last, &mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert_eq!(dashboard.get("/api/v1/fleet").status, 200);
+}

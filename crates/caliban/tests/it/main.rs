@@ -49,6 +49,7 @@ mod handed_on;
 mod heard_once;
 mod held_worktrees;
 mod hooks;
+mod identity;
 mod inherited;
 mod isolation;
 mod landing;
