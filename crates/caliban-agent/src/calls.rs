@@ -216,7 +216,8 @@ impl Touch {
                 Access::Command { .. } | Access::Detach { .. } | Access::Mcp { read_only: false, .. } => {
                     return Self::Anything;
                 }
-                Access::Fetch { .. } | Access::Mcp { .. } | Access::Agent | Access::Nothing => {}
+                Access::Fetch { .. } | Access::Mcp { .. } | Access::Nothing => {}
+                Access::Agent | Access::AgentInWorktree => {}
             }
         }
         if read.is_empty() && written.is_empty() { Self::Nothing } else { Self::Paths { read, written } }

@@ -7,6 +7,8 @@ use crate::archive;
 
 /// How many agents run at once, when nobody says.
 pub const MAX_RUNNING: u32 = 8;
+/// How many living agents one agent or session may have started, when nobody says.
+pub const MAX_BY_MODEL: u32 = 16;
 /// How long a tree gets between TERM and KILL, when nobody says.
 pub const GRACE_MS: u64 = 5_000;
 
@@ -22,6 +24,9 @@ pub struct DaemonOptions {
     /// How many agents of the user run at once, over all repos (`fleet.max_running_user`). Not passed on when there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_running_user: Option<u32>,
+    /// How many living agents an agent may have started (`fleet.max_by_model`). Not passed on when it is the default.
+    #[serde(skip_serializing_if = "is_default_by_model")]
+    pub max_by_model: u32,
     /// When agents begin nothing that costs (`fleet.quiet_hours`). Not passed on when there are none.
     #[serde(skip_serializing_if = "QuietHours::is_empty")]
     pub quiet_hours: QuietHours,
@@ -59,6 +64,7 @@ impl Default for DaemonOptions {
         Self {
             max_running: MAX_RUNNING,
             max_running_user: None,
+            max_by_model: MAX_BY_MODEL,
             quiet_hours: QuietHours::default(),
             grace_ms: GRACE_MS,
             sweep: Sweep::Remove,
@@ -73,6 +79,11 @@ impl Default for DaemonOptions {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_default_stay(stay_ms: &u64) -> bool {
     *stay_ms == STAY_MS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_default_by_model(count: &u32) -> bool {
+    *count == MAX_BY_MODEL
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -27,7 +27,7 @@ use std::io;
 
 use caliban_core::hex;
 
-pub use daemon_options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
+pub use daemon_options::{DaemonOptions, GRACE_MS, MAX_BY_MODEL, MAX_RUNNING, Sweep};
 pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};
 pub use secrets::secrets_file;
 

@@ -44,6 +44,8 @@ pub enum Access {
     },
     /// Starts another agent; what that one does is judged call by call.
     Agent,
+    /// Starts another agent in a worktree that is made for it, where it edits without a question.
+    AgentInWorktree,
     /// Touches nothing but the conversation itself (the todo list, output of a running job).
     Nothing,
 }
@@ -52,7 +54,8 @@ impl Access {
     /// Whether this can change anything outside the conversation. A command counts as changing.
     pub fn changes_something(&self) -> bool {
         match self {
-            Self::Write(_) | Self::Command { .. } | Self::Detach { .. } | Self::Agent => true,
+            Self::Write(_) | Self::Command { .. } | Self::Detach { .. } => true,
+            Self::Agent | Self::AgentInWorktree => true,
             Self::Mcp { read_only, .. } => !read_only,
             Self::Read(_) | Self::Fetch { .. } | Self::Nothing => false,
         }

@@ -121,6 +121,20 @@ impl Policy {
         self.tools.as_ref().is_none_or(|names| names.contains(name))
     }
 
+    /// Whether an agent that this one starts may edit in a worktree of its own: only where this one edits and runs commands
+    /// in the edit fence without a question, too. In plan mode no worktree is made at all.
+    pub fn lends_edits(&self) -> bool {
+        self.mode != Mode::Default || self.edits_own_worktree()
+    }
+
+    /// Whether it has a worktree of its own, with the rule that lets it edit there.
+    pub(crate) fn edits_own_worktree(&self) -> bool {
+        self.worktree.as_ref().is_some_and(|root| {
+            let file = root.join("any");
+            matches!(Judge::new(self).path("Edit", FileAccess::Write, &file), Verdict::Allow { .. })
+        })
+    }
+
     /// Adds a rule that holds since before the agent began.
     pub fn add(&mut self, effect: Effect, rule: Rule, source: impl Into<String>) {
         self.rules.push(SourcedRule { effect, rule, source: source.into(), given_at: None });
@@ -252,7 +266,14 @@ impl<'a> Judge<'a> {
                 let why = format!("leaves `{short}` running when the agent has ended");
                 Verdict::ask(why, vec![DETACH.to_owned()])
             }
-            Access::Agent => Verdict::allow("what an agent does is judged call by call"),
+            Access::AgentInWorktree if !self.policy.lends_edits() => {
+                let why =
+                    "starts an agent that edits in a worktree of its own, which this one may not do unasked";
+                ask(why.to_owned(), "AgentTool".to_owned())
+            }
+            Access::Agent | Access::AgentInWorktree => {
+                Verdict::allow("what an agent does is judged call by call")
+            }
             _ => Verdict::allow("it touches nothing but the conversation"),
         }
     }
@@ -465,7 +486,7 @@ fn mcp_name(server: &str, tool: &str) -> String {
 fn usual_tool(access: &Access) -> Option<&'static str> {
     match access {
         Access::Fetch { .. } => Some("WebFetch"),
-        Access::Agent => Some("AgentTool"),
+        Access::Agent | Access::AgentInWorktree => Some("AgentTool"),
         Access::Detach { .. } => Some(DETACH),
         _ => None,
     }

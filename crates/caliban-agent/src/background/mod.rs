@@ -231,6 +231,11 @@ impl Background {
         }
     }
 
+    /// Where they work unless somebody says otherwise.
+    pub(crate) fn usual_ground(&self) -> Ground {
+        self.0.limits.ground
+    }
+
     /// All that were not cleared, in the order of their numbers.
     pub fn rows(&self) -> Vec<BackgroundRow> {
         self.0.board().rows()

@@ -61,8 +61,11 @@ impl Tool for SpawnBackground {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        BackgroundInput::parse(input)?;
-        Ok(vec![Access::Agent])
+        let input = BackgroundInput::parse(input)?;
+        Ok(vec![match input.isolation.unwrap_or(self.background.usual_ground()) {
+            Ground::Worktree => Access::AgentInWorktree,
+            Ground::None => Access::Agent,
+        }])
     }
 
     fn call<'a>(&'a self, input: Value, _call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {

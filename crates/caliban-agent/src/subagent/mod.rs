@@ -74,8 +74,12 @@ impl Tool for AgentTool {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        SubagentInput::parse(input)?;
-        Ok(vec![Access::Agent])
+        let input = SubagentInput::parse(input)?;
+        // One of the fleet has its own questions, and somebody to put them to.
+        Ok(vec![match input.place {
+            SubagentPlace::Worktree(_) if !input.background => Access::AgentInWorktree,
+            _ => Access::Agent,
+        }])
     }
 
     fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {
@@ -334,9 +338,15 @@ pub fn inherit(setup: &AgentSetup, own: Policy) -> Result<Policy, String> {
     let parent: Policy = serde_json::from_value(inherited.clone())
         .map_err(|error| format!("what the agent may do, by its spec, cannot be read: {error}"))?;
     let worktree = own.worktree.clone();
-    let policy = caliban_permissions::inherit(&parent, own);
+    let mut policy = caliban_permissions::inherit(&parent, own);
     Ok(match worktree {
-        Some(root) => policy_in_worktree(policy, &root),
+        Some(root) if parent.lends_edits() => policy_in_worktree(policy, &root),
+        // It writes nowhere else, and asks before it does.
+        Some(root) => {
+            policy.rules.retain(|rule| rule.source != OWN_WORKTREE);
+            policy.worktree = Some(root);
+            policy
+        }
         None => policy,
     })
 }

@@ -13,6 +13,7 @@ fn what_can_change_something_outside_the_conversation() {
         (mcp(true), false),
         (mcp(false), true),
         (Access::Agent, true),
+        (Access::AgentInWorktree, true),
         (Access::Nothing, false),
     ] {
         assert_eq!(access.changes_something(), wanted, "{access:?}");

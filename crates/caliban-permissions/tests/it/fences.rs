@@ -181,14 +181,20 @@ fn a_named_tree_is_looked_through_whatever_its_name_is() {
 #[test]
 fn an_agent_in_its_own_worktree_has_the_edit_fence_in_the_default_mode() {
     let place = Place::new();
-    let decided = |mode: Mode| {
-        let mut policy = place.policy(mode, &[]);
+    let own = format!("Edit({})", place.at("src").display());
+    let policy = |mode: Mode, rules: &[&str]| {
+        let mut policy = place.policy(mode, rules);
         policy.worktree = Some(place.at("src"));
-        policy.decide("Bash", &[place.command("touch x")])
+        policy
     };
-    assert!(matches!(decided(Mode::Default), Verdict::Allow { fence: Profile::Edit, .. }));
-    assert_eq!(short(&decided(Mode::Plan)), "deny");
-    assert!(matches!(decided(Mode::Unattended), Verdict::Allow { fence: Profile::None, .. }));
+    let decided =
+        |mode: Mode, rules: &[&str]| policy(mode, rules).decide("Bash", &[place.command("touch x")]);
+    assert!(matches!(decided(Mode::Default, &[&own]), Verdict::Allow { fence: Profile::Edit, .. }));
+    assert_eq!(short(&decided(Mode::Plan, &[&own])), "deny");
+    assert!(matches!(decided(Mode::Unattended, &[&own]), Verdict::Allow { fence: Profile::None, .. }));
+    // One that another agent has started, which may not edit unasked itself, asks in its worktree.
+    assert_eq!(short(&decided(Mode::Default, &[])), "ask");
+    assert!(policy(Mode::Default, &[&own]).lends_edits() && !policy(Mode::Default, &[]).lends_edits());
 }
 
 #[test]

@@ -31,6 +31,8 @@ fn what_touches_nothing_is_allowed_unless_denied() {
         assert_eq!(short(&policy.decide("JobOutput", &[])), "allow");
         assert_eq!(short(&policy.decide("TodoWrite", &[Access::Nothing])), "deny");
         assert_eq!(short(&policy.decide("AgentTool", &[Access::Agent])), "allow");
+        let in_worktree = if mode == Mode::Default { "ask" } else { "allow" };
+        assert_eq!(short(&policy.decide("AgentTool", &[Access::AgentInWorktree])), in_worktree, "{mode}");
         let without = place.policy(mode, &["deny AgentTool"]);
         assert_eq!(short(&without.decide("spawn_background", &[Access::Agent])), "deny");
     }

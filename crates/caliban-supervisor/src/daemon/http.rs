@@ -36,7 +36,7 @@ use super::spare_descriptors::{Lent, Shortage, Spare};
 use super::spawn::bad;
 use super::{
     DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
-    inherit, internal, merge, out_of_descriptors, requeue, send, stopping, wake,
+    inherit, internal, merge, out_of_descriptors, reach, requeue, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -98,6 +98,8 @@ pub(super) async fn serve(
             Some(again) = listeners.recv() => (listener, bound) = again,
             accepted = listener.accept(), if may_enter => match accepted {
                 Ok((stream, _)) => {
+                    // It took the last descriptor: only with the spare ones can be seen whose it is.
+                    let shortage = shortage.or_else(|| lacks_descriptors(&mut spare));
                     if spare.is_out() {
                         open.send_away(Instant::now());
                     }
@@ -201,6 +203,16 @@ async fn converse(
     }
 }
 
+/// Closes the spare descriptors when there is no other.
+fn lacks_descriptors(spare: &mut Spare) -> Option<Shortage> {
+    let error = std::fs::File::open("/dev/null").err()?;
+    out_of_descriptors(&error)?;
+    spare.close().then(|| {
+        tracing::error!("{error}: connections are served one request each");
+        Shortage::Descriptors
+    })
+}
+
 async fn respond(
     request: HttpRequest<Incoming>,
     peer: Peer,
@@ -277,6 +289,7 @@ async fn answer(
     if decides_when_agents_start(route.verb) {
         requeue::check_caller(peer)?;
     }
+    let id = if steers(route.verb) { reach::steerable(id, peer, inbox).await? } else { id };
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
         Verb::Wake => {
@@ -413,13 +426,19 @@ fn decides_when_agents_start(verb: Verb) -> bool {
         || matches!(verb, Verb::RunSchedule | Verb::ScheduleKeys)
 }
 
+/// Whether it starts or ends an agent that is there. Words are not among these: the agent hears whose they are.
+fn steers(verb: Verb) -> bool {
+    matches!(verb, Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm)
+}
+
 /// Whether it matters who asks, which is looked up in `/proc`.
 fn judges_the_caller(verb: Verb) -> bool {
     match verb {
         Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History => false,
+        Verb::Kill | Verb::Rm => true,
+        Verb::Events | Verb::Diff | Verb::Log | Verb::History => false,
         Verb::Schedules => false,
         Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => true,
         Verb::RunSchedule | Verb::ScheduleKeys => true,

@@ -28,6 +28,7 @@ pub(crate) mod notify;
 mod peer;
 mod phase;
 mod queue;
+mod reach;
 mod recover;
 mod requeue;
 mod resolve;

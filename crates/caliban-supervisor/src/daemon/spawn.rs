@@ -27,10 +27,8 @@ use crate::row::About;
 
 /// The longest key of a request.
 const KEY_CAP: usize = 128;
-/// Living agents that one agent may have started (a11). People are not limited.
-pub(super) const CHILDREN: usize = 64;
 /// Numbers that are tried to make the label of an agent's agent a free one.
-const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
+const LABELS: std::ops::RangeInclusive<usize> = 2..=66;
 /// The bytes that an agent's files and its row take at first.
 const ROOM: usize = 128 * 1024;
 
@@ -120,9 +118,11 @@ impl Owner {
         if let Some(parent) = request.spec.parent {
             let living =
                 |agent: &&DaemonAgent| agent.about.parent == Some(parent) && !agent.state().is_ending();
-            if self.agents.values().filter(living).count() >= CHILDREN {
-                let text =
-                    format!("agent {parent} has {CHILDREN} living agents, which is all that one may have");
+            let most = self.options.max_by_model;
+            if u32::try_from(self.agents.values().filter(living).count()).is_ok_and(|count| count >= most) {
+                let text = format!(
+                    "agent {parent} has {most} living agents, which is all that one may have (fleet.max_by_model)"
+                );
                 return Err(ApiError::new(ErrorCode::Conflict, text).hint("wait until some have ended"));
             }
         }

@@ -181,10 +181,12 @@ async fn a11_what_a_worker_says_that_it_has_is_what_its_shell_hands_on() {
 async fn a11_no_agents_shell_raises_a_limit_or_changes_settings() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
-    let ended = fleet.spawn(&mut client, "done").await;
-    fleet.until_row(&mut client, ended, |row| row.state.is_ending()).await;
-    let asks = Asks::to(&fleet, "asks", &format!("/v1/agents/{ended}/resume"));
+    let asks = Asks::to(&fleet, "asks", "/v1/agents/its-own/resume");
     let parent = up(&fleet, &mut client, fleet.request(&format!("sh:{}", asks.script))).await;
+    let mut own = fleet.request("done");
+    (own.spec.parent, own.spec.label) = (Some(parent), Some(caliban_core::names::Slug::slugify("its-own")));
+    let ended = client.spawn(own).await.unwrap().id;
+    fleet.until_row(&mut client, ended, |row| row.state.is_ending()).await;
     let refused = asks.answer(&serde_json::json!({"limits": {"budget_tokens": 99_000_000}}));
     let words = format!("a process of agent {parent} cannot change what an agent may spend: a person does");
     assert_eq!(

@@ -390,8 +390,8 @@ async fn r03_fifty_agents_survive_twenty_kills_a_stop_and_an_upgrade_with_the_sa
 }
 
 #[tokio::test]
-async fn a11_one_agent_has_no_more_than_64_living_agents() {
-    let fleet = Fleet::with(|options| options.max_running = 1);
+async fn a11_one_agent_has_no_more_living_agents_than_the_settings_say() {
+    let fleet = Fleet::with(|options| (options.max_running, options.max_by_model) = (1, 20));
     let mut client = fleet.client().await;
     let parent = fleet.spawn_up(&mut client, "hang").await;
     let child = || {
@@ -399,11 +399,12 @@ async fn a11_one_agent_has_no_more_than_64_living_agents() {
         request.spec.parent = Some(parent);
         request
     };
-    for _ in 0..64 {
+    for _ in 0..20 {
         client.spawn(child()).await.unwrap();
     }
     let (code, message, _) = crate::fleet::refused(client.spawn(child()).await);
-    let expected = format!("agent {parent} has 64 living agents, which is all that one may have");
+    let expected =
+        format!("agent {parent} has 20 living agents, which is all that one may have (fleet.max_by_model)");
     assert_eq!((code.as_str(), message), ("conflict", expected));
     // A person is not limited.
     fleet.spawn(&mut client, "hang").await;

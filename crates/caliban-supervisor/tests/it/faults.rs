@@ -258,6 +258,8 @@ async fn r13_without_a_descriptor_a_kill_works_and_other_requests_are_refused_in
         assert_eq!(killed.unwrap().state, State::Killed);
         assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
     }
+    // Both kills have given descriptors back.
+    take_descriptors(&fleet);
     let (code, message, _) = refused(fleet.client().await.wake(&one.to_string()).await);
     assert_eq!((code.as_str(), message.as_str()), ("busy", "the daemon is out of file descriptors (EMFILE)"));
 }

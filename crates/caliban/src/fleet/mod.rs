@@ -410,6 +410,7 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
     DaemonOptions {
         max_running: fleet.max_running.get(),
         max_running_user: fleet.max_running_user.map(NonZeroU32::get),
+        max_by_model: fleet.max_by_model.get(),
         quiet_hours: fleet.quiet_hours.clone(),
         grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
         sweep: if fleet.sweep.0 { Sweep::Remove } else { Sweep::Off },

@@ -525,6 +525,8 @@ pub(crate) struct FleetSettings {
     pub max_running: AtLeastOne<8>,
     /// How many of yours work at the same time, over all repos; no limit when not set.
     pub max_running_user: Option<NonZeroU32>,
+    /// How many living agents of the fleet the model of one agent or session may have started; further ones are refused.
+    pub max_by_model: AtLeastOne<{ caliban_contract::daemon_options::MAX_BY_MODEL }>,
     /// When agents in the background begin no model request that costs: `23:00-07:00`, `sat,sun 00:00-24:00`; several are
     /// separated by `;`. Those with `--priority high` or `--ignore-quiet-hours` work on.
     pub quiet_hours: QuietHours,

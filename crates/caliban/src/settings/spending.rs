@@ -8,7 +8,7 @@ use super::layer::Layer;
 type IsWider = fn(Option<&Value>, &Value) -> bool;
 
 /// The keys that a repo can only narrow.
-const KEYS: [(&[&str], IsWider); 13] = [
+const KEYS: [(&[&str], IsWider); 14] = [
     (&["budget", "per_agent", "tokens"], is_more),
     (&["budget", "per_agent", "usd"], is_more),
     (&["budget", "per_tree", "tokens"], is_more),
@@ -20,6 +20,7 @@ const KEYS: [(&[&str], IsWider); 13] = [
     (&["limits", "budget_tokens"], is_more),
     (&["limits", "budget_usd"], is_more),
     (&["fleet", "max_running_user"], is_more),
+    (&["fleet", "max_by_model"], is_more),
     (&["budget", "on_limit"], is_asking),
     (&["fleet", "quiet_hours"], is_another),
 ];

@@ -36,7 +36,7 @@ fn a11_an_agents_shell_changes_neither_the_settings_of_what_it_starts_nor_anybod
         format!(
             "CALIBAN_PERMISSION_MODE=unattended {bg} CHILD --label by-mode || exit 1\n\
              XDG_CONFIG_HOME={} {bg} CHILD --label by-settings || exit 1\n\
-             {program} resume {ended} --budget-tokens 99000000\n",
+             {bg} CHILD --label third && {program} kill third && {program} resume third --budget-tokens 99000000\n",
             evil.display()
         ),
     );

@@ -2,7 +2,7 @@
 //! `caliban approve`. The same attempts, made from every place where such a process can be.
 
 use serde_json::{Value, json};
-use testkit::{StepExt, script, text, wait_until};
+use testkit::{StepExt, script, text, tool, wait_until};
 
 use crate::{
     dashboard::Dashboard,
@@ -52,6 +52,8 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let fleet = Fleet::new(script![]);
+        // So that nothing but who asks is in the way.
+        fleet.settings("\n[providers.anthropic]\napi_key = 'a-key'\n");
         fleet.place.env.write(fleet.place.env.root().join("meddle.py"), MEDDLE);
         fleet.place.server.set_script(script![bash("touch asked-for").on_first("ask for it")]);
         let asking = fleet.bg("ask for it", []);
@@ -91,7 +93,7 @@ impl Scene {
         }
         assert!(found["approve 1"][1].as_str().unwrap().contains("cannot decide"), "{name}: {found}");
         assert_ne!(found["--bg"][0], 0, "{name}: {found}");
-        assert!(!found["--bg"][1].as_str().unwrap().contains("no model provider"), "{name}: {found}");
+        assert!(!found["--bg"][1].as_str().unwrap().contains("there is no key"), "{name}: {found}");
         self.check_nothing_happened(name);
     }
 
@@ -222,4 +224,110 @@ fn a19_a_fenced_command_reaches_nobody() {
     }
     assert!(found["approve 1"][0] != 0 && found["--bg"][0] != 0, "{found}");
     scene.check_nothing_happened("fenced");
+}
+
+/// Seen: in the default mode of `-p` a sub-agent with a worktree edited and ran commands that its parent would have been
+/// asked about.
+#[test]
+fn a19_a_worktree_for_a_sub_agent_is_asked_about_where_its_parent_may_not_edit() {
+    let call = || {
+        tool("AgentTool", json!({"prompt": "the child's task", "isolation": "worktree", "label": "w"}))
+            .on_first("the task")
+    };
+    let child = || crate::fleet::write("made.txt", "x").on_first("the child's task");
+    let rest = |place: &Place| {
+        place.server.set_script(script![
+            call(),
+            text("parent done").on_first("the task"),
+            child(),
+            text("child done").on_first("the child's task"),
+        ]);
+    };
+    let place = Place::new(script![]);
+    rest(&place);
+    let refused = place.ask("the task", []).expect_code(3);
+    assert!(refused.stderr.contains("--allow 'AgentTool'"), "{}", refused.stderr);
+    assert!(!place.repo.join(".caliban").exists());
+    assert_eq!(place.env.git(&place.repo, &["branch", "--list", "caliban/*"]), "");
+    for flags in [["--allow", "AgentTool"], ["--permission-mode", "accept-edits"]] {
+        let place = Place::new(script![]);
+        rest(&place);
+        assert_eq!(place.ask("the task", flags).ok().stdout, "parent done\n");
+        assert!(place.env.git(&place.repo, &["show", "caliban/w:made.txt"]).contains('x'));
+    }
+}
+
+#[test]
+fn a19_f02_a_background_agent_of_one_that_asks_has_its_id_at_once_and_asks_itself() {
+    let call = || {
+        tool("AgentTool", json!({"prompt": "the child's task", "background": true, "isolation": "worktree", "label": "later"}))
+            .on_first("the task")
+    };
+    for (mode, asks) in [("default", true), ("accept-edits", false)] {
+        let fleet = Fleet { place: Place::new(script![]) };
+        fleet.place.server.set_script(script![
+            call(),
+            text("parent done").on_first("the task"),
+            bash("touch by-a-command && echo x > made.txt").on_first("the child's task"),
+            text("child done").on_first("the child's task"),
+        ]);
+        fleet.place.ask("the task", ["--permission-mode", mode]).ok();
+        let id = fleet.row("later")["id"].as_str().unwrap().to_owned();
+        if asks {
+            fleet.wait_for_ask(&id);
+            assert!(!fleet.worktree(&id).join("by-a-command").exists());
+            fleet.run(["agents", "kill", &id]).ok();
+        } else {
+            fleet.run(["agents", "wait", &id]).ok();
+            assert!(fleet.worktree(&id).join("by-a-command").exists());
+        }
+    }
+}
+
+#[test]
+fn a19_a_session_starts_only_so_many_agents_of_the_fleet() {
+    let call = |n: u32| ("AgentTool", json!({"prompt": format!("child {n}"), "background": true}));
+    let fleet = Fleet::new(script![]);
+    fleet.settings("[fleet]\nmax_by_model = 2\n");
+    fleet.place.server.set_script(script![
+        testkit::tools((1..=5).map(call)).on_first("the task"),
+        text("parent done").on_first("the task"),
+        bash("sleep 600").on_first("child").forever(),
+    ]);
+    fleet.place.ask("the task", []).ok();
+    let refused = "this session has started 2 agents that have not ended, which is all that it may have (fleet.max_by_model)";
+    let ended = fleet.place.transcript().into_iter().filter(|record| record["event"] == "call_ended");
+    let said: Vec<String> =
+        ended.map(|record| record["content"][0]["text"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(said.iter().filter(|text| text.contains(refused)).count(), 3, "{said:#?}");
+    assert_eq!(fleet.rows().len(), 2);
+}
+
+/// Seen: an agent with a rule for `caliban` respawned another one's agent, whose worktree was removed.
+#[test]
+fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
+    let scene = Scene::new();
+    let program = scene.words("plain", "x".as_ref())[4].clone();
+    let provider = scene.fleet.place.server.args(scene.fleet.place.protocol).join(" ");
+    let verbs = ["kill", "respawn", "rm --force", "resume"];
+    let tries = |id: &str| -> String {
+        let line = |verb: &&str| match *verb {
+            "resume" => format!("{program} resume {id} --prompt hello 2>&1"),
+            verb => format!("{program} agents {verb} {id} 2>&1"),
+        };
+        verbs.iter().map(line).collect::<Vec<_>>().join("; ")
+    };
+    let asking = scene.asking.clone();
+    let line = format!(
+        "{}; child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child && \
+         echo removed its own",
+        tries(&asking)
+    );
+    let id = scene.in_background("steer", &line, &["--permission-mode", "unattended"]);
+    let told = scene.fleet.run(["logs", &id, "--json"]).ok().stdout;
+    let refused =
+        format!("a process of agent {id} cannot steer agent {asking}, which that agent has not started");
+    assert_eq!(told.matches(&refused).count(), verbs.len(), "{told}");
+    assert!(told.contains("removed its own"), "{told}");
+    scene.check_nothing_happened("steer");
 }

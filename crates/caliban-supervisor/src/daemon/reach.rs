@@ -1,0 +1,42 @@
+//! Whom a caller may steer (a19): a person every agent, a command of an agent only what that agent has started, or what
+//! those have.
+
+use tokio::sync::mpsc;
+
+use super::Msg;
+use super::agent_client::Speaker;
+use super::peer::Peer;
+use crate::ancestry::{self, AgentProcess, Ancestry};
+use crate::protocol::{ApiError, ErrorCode};
+
+/// The agent that a query names, when the caller may steer it. The answer is its id: what the query names can change.
+pub(super) async fn steerable(
+    query: String,
+    peer: Peer,
+    inbox: &mpsc::Sender<Msg>,
+) -> Result<String, ApiError> {
+    let above = ancestry::above(peer.pid_now());
+    let own = match &above {
+        // The agent's own program does what a person or its own rules let it do.
+        Ancestry::Person | Ancestry::Member => return Ok(query),
+        Ancestry::Agents(agents) => match agents.first() {
+            Some(agent) if agent.which == AgentProcess::Worker => return Ok(query),
+            Some(agent) => agent.dir.file_name().map(|name| name.to_string_lossy().into_owned()),
+            None => None,
+        },
+        Ancestry::Unknown => None,
+    };
+    let speaker = Speaker { inbox, caller: None };
+    let row = speaker.show(query).await?;
+    let mut parent = row.parent;
+    for _ in 0..=caliban_core::spec::MAX_DEPTH {
+        let Some(id) = parent else { break };
+        if own.as_ref().is_some_and(|own| id.to_string() == *own) {
+            return Ok(row.id.to_string());
+        }
+        parent = speaker.show(id.to_string()).await.ok().and_then(|row| row.parent);
+    }
+    let who = above.agent_in_words().unwrap_or_default();
+    let text = format!("{who} cannot steer agent {}, which that agent has not started", row.id);
+    Err(ApiError::new(ErrorCode::Forbidden, text).hint("a person does it, in a terminal of their own"))
+}
