@@ -3,6 +3,8 @@
 //! Refuses: opening the store before a verb needs it, so that a command that is refused because of its environment (no
 //! tmux) leaves no file behind.
 
+use std::ffi::OsString;
+
 use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
 
 use crate::args::Cli;
@@ -21,6 +23,8 @@ pub(crate) struct VerbContext {
     pub(crate) settings: Settings,
     /// How answers are printed.
     pub(crate) style: Style,
+    /// The secrets of our environment, where the verb has to keep them to itself.
+    pub(crate) secrets: Vec<(OsString, OsString)>,
     session_id: Option<String>,
     broker: Option<Broker>,
 }
@@ -30,6 +34,7 @@ impl VerbContext {
         Ok(Self {
             settings: Settings::read()?,
             style: cli.style(),
+            secrets: Vec::new(),
             session_id: cli.session_id.clone(),
             broker: None,
         })

@@ -36,17 +36,33 @@ fn main() -> ExitCode {
         Err(early) => return early.finish(),
     };
     let style = parsed.style();
+    // A server stays for long, and needs a key only for the agents that it starts.
+    let secrets = match parsed.command {
+        args::Command::Server(_) => own_secrets(),
+        _ => Vec::new(),
+    };
     // One thread: a short command has no parallel work.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return answer::report(&Failure::internal(format!("cannot start: {error}")), style),
     };
-    runtime.block_on(run(parsed, style))
+    runtime.block_on(run(parsed, style, secrets))
 }
 
-async fn run(cli: args::Cli, style: Style) -> ExitCode {
+/// Takes the secrets out of the environment and hides this process from others of the user.
+fn own_secrets() -> Vec<(OsString, OsString)> {
+    let secrets = caliban_fence::take_secrets();
+    caliban_fence::hide_environment();
+    if let Err(error) = caliban_fence::hide_memory() {
+        answer::talk(&format!("note: other programs of yours can look into this one: {error}\n"));
+    }
+    secrets
+}
+
+async fn run(cli: args::Cli, style: Style, secrets: Vec<(OsString, OsString)>) -> ExitCode {
     let outcome = match VerbContext::new(&cli) {
         Ok(mut context) => {
+            context.secrets = secrets;
             let outcome = verbs::run(&mut context, cli.command).await;
             let code = finish(outcome, style);
             // The answer is printed; the rest is housekeeping.

@@ -15,6 +15,9 @@ pub const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 /// the secrets of the agent. The agent can do without it.
 pub const ASKED_SETTINGS: &str = "CALIBAN_ASKED_SETTINGS";
 
+/// The variables of an agent that hold secrets of its caller, whatever those are called.
+pub const HANDED_SECRETS: [&str; 4] = [HIDDEN, VEILED_TASK, VEILED_RESUME, ASKED_SETTINGS];
+
 /// Whether a variable may stay where other processes can read it, in `/proc/PID/environ`: our marks, by which the processes of a
 /// run are found, and what says nothing. Any other may hold a secret, whatever it is called.
 pub fn is_shown(name: &str) -> bool {

@@ -39,7 +39,7 @@ pub use caliban_rooted::ByteText;
 pub use fence::{Access, Bind, Fence, FencedCommand, HeldPlace, Hold, Network, SYSTEM, SYSTEM_MASKS};
 pub use helper::{FenceChild, fence_child, fence_main};
 pub use loopback::PROXY_PORT;
-pub use own_process::{hide_environment, hide_memory};
+pub use own_process::{drop_secrets, hide_environment, hide_memory, keep_secrets_back, take_secrets};
 pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
 pub use remedy::remedy;

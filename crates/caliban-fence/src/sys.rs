@@ -1,13 +1,13 @@
 //! The system calls that no safe wrapper has. The only unsafe code of the workspace is in this file.
 //!
-//! All but [`move_variables`] is called by the helper ([`crate::fence_main`], [`crate::fence_child`]). Each caller has one thread.
+//! All but [`move_variables`] and [`take_variables`] is called by the helper ([`crate::fence_main`], [`crate::fence_child`]). Each caller has one thread.
 #![expect(
     unsafe_code,
     reason = "fork, mount_setattr, close_range and the environment's block have no safe wrapper"
 )]
 
 use std::{
-    ffi::{CString, OsStr},
+    ffi::{CString, OsStr, OsString},
     io,
     os::{
         fd::{AsFd, AsRawFd, RawFd},
@@ -96,6 +96,31 @@ pub(crate) fn dispose(signal: Signal, disposition: Disposition) {
     };
     // SAFETY: both are constants of the system, not functions of ours.
     unsafe { libc::signal(signal.as_raw(), handler) };
+}
+
+/// Takes variables out of the environment, so that no program inherits them; returns them. Those that are not `shown` any
+/// more are also overwritten where the kernel shows them.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is looked for is where the variables are, not what they say"
+)]
+pub(crate) fn take_variables(
+    is_taken: impl Fn(&OsStr, &OsStr) -> bool,
+    stays_shown: bool,
+) -> Vec<(OsString, OsString)> {
+    let taken: Vec<_> = std::env::vars_os().filter(|(name, value)| is_taken(name, value)).collect();
+    for (name, value) in &taken {
+        let Ok(text) = CString::new(name.as_bytes()) else { continue };
+        // SAFETY: the name is NUL-terminated, and no other thread changes the environment.
+        let shown = unsafe { libc::getenv(text.as_ptr()) };
+        // SAFETY: there is one thread.
+        unsafe { std::env::remove_var(name) };
+        if !shown.is_null() && !stays_shown {
+            // SAFETY: this was the value of the entry, which is now of nobody: so many bytes stand before its NUL.
+            unsafe { shown.write_bytes(0, value.len()) };
+        }
+    }
+    taken
 }
 
 /// Moves variables out of the memory that the kernel shows as `/proc/PID/environ`: each lives on as a copy elsewhere, which

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use caliban_control::protocol::AgentRow;
+use caliban_core::redact::Redactor;
 use serde_json::Value;
 
 use crate::addresses::Site;
@@ -35,6 +36,8 @@ pub(crate) struct App {
     pub(crate) book: ActivityFolds,
     pub(crate) library: Library,
     pub(crate) once: Once,
+    /// Takes the secrets of this process out of what a person types.
+    pub(crate) redactor: Redactor,
     devices: Mutex<Devices>,
     seen: Mutex<SeenMarks>,
 }
@@ -44,8 +47,13 @@ impl App {
         let desk = Desk::new(options.broker.clone(), options.programs.cafleet.clone());
         let dir = options.sources.data.join("web");
         let library = Library::new(dir.join("search.db"));
+        let named = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+        };
+        let redactor = Redactor::new(options.programs.secrets.iter().filter_map(named).collect::<Vec<_>>());
         Ok(Self {
             options,
+            redactor,
             desk,
             book: ActivityFolds::default(),
             library,

@@ -1,5 +1,6 @@
 //! What the binary passes in: the address, the paths, and the programs to run.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -35,17 +36,19 @@ pub struct Programs {
     pub caliban: PathBuf,
     /// `cafleet`.
     pub cafleet: PathBuf,
+    /// Variables for `caliban` alone: a new agent may need a key.
+    pub secrets: Vec<(OsString, OsString)>,
 }
 
 impl Programs {
     /// The programs in the directory of our own executable, else their bare names, to be found on `PATH`.
     #[must_use]
-    pub fn beside(own: &std::path::Path) -> Self {
+    pub fn beside(own: &std::path::Path, secrets: Vec<(OsString, OsString)>) -> Self {
         let find = |name: &str| {
             let beside = own.parent().map(|dir| dir.join(name)).filter(|program| program.is_file());
             beside.unwrap_or_else(|| PathBuf::from(name))
         };
-        Self { caliban: find("caliban"), cafleet: find("cafleet") }
+        Self { caliban: find("caliban"), cafleet: find("cafleet"), secrets }
     }
 }
 

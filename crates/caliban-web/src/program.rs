@@ -1,49 +1,45 @@
 //! Runs our sibling programs for what only they can do: a new agent takes the settings, trust and environment of its
 //! repo.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::error::Problem;
+use crate::options::Programs;
 
 /// Time limit of a program. A resume waits for a worker, a respawn for the end of a process tree.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Maximum size of the output.
 const CAP: usize = 16 * 1024 * 1024;
 
-/// Runs a program and parses its JSON. Its stderr becomes the error.
-pub(crate) async fn json(program: &Path, args: &[String], stdin: Option<&str>) -> Result<Value, Problem> {
-    json_with(program, args, stdin, &[]).await
+/// Runs `caliban` and parses its JSON. Its stderr becomes the error.
+pub(crate) async fn caliban(programs: &Programs, args: &[String]) -> Result<Value, Problem> {
+    json(&programs.caliban, args, &programs.secrets).await
 }
 
-/// Like `json`, with further environment variables.
-pub(crate) async fn json_with(
+/// Runs a program with further environment variables.
+pub(crate) async fn json(
     program: &Path,
     args: &[String],
-    stdin: Option<&str>,
-    variables: &[(String, String)],
+    variables: &[(OsString, OsString)],
 ) -> Result<Value, Problem> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |why: String| Problem::internal(format!("{name} cannot be run: {why}"));
-    let mut child = Command::new(program)
+    let child = Command::new(program)
         .args(args)
         .envs(variables.iter().map(|(name, value)| (name, value)))
-        .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
-    if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
-        // If the program does not read its stdin, its own error is reported below.
-        let _said_below = pipe.write_all(text.as_bytes()).await;
-    }
     let output = tokio::time::timeout(LIMIT, child.wait_with_output())
         .await
         .map_err(|_| Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", format!("{name} takes too long")))?

@@ -44,7 +44,7 @@ use caliban_contract::modes;
 use caliban_core::redact::Redactor;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, agents::AgentsCommand},
     report::{Code, Failure, Result},
     settings::{Environment, file},
 };
@@ -68,8 +68,10 @@ fn main() -> ExitCode {
             return worker::notify_main();
         }
         Some(modes::WORKER) => {
+            let environment = Environment::of_process();
+            let _held = caliban_fence::take_secrets();
             caliban_fence::hide_environment();
-            return worker::worker_main(rest);
+            return worker::worker_main(rest, environment);
         }
         Some(cli::complete::MODE) => {
             cli::complete::print(rest);
@@ -82,11 +84,31 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(early) => return ExitCode::from(early.show()),
     };
-    if holds_keys(&cli) {
-        caliban_fence::hide_environment();
-        compose::hide_memory();
-    }
-    finish(run(&cli))
+    let environment = match SecretsUse::of(&cli) {
+        SecretsUse::None => {
+            caliban_fence::drop_secrets();
+            Environment::of_process()
+        }
+        SecretsUse::HandsOver => {
+            let environment = Environment::of_process();
+            caliban_fence::keep_secrets_back();
+            environment
+        }
+        SecretsUse::Lends => Environment::of_process(),
+        SecretsUse::Own => {
+            let environment = Environment::of_process();
+            let _held = caliban_fence::take_secrets();
+            caliban_fence::hide_environment();
+            compose::hide_memory();
+            environment
+        }
+        SecretsUse::PassesOn => {
+            caliban_fence::hide_environment();
+            compose::hide_memory();
+            Environment::of_process()
+        }
+    };
+    finish(run(&cli, environment))
 }
 
 /// Where a command was given, and where its data goes.
@@ -96,18 +118,37 @@ pub(crate) struct Here<'a> {
     pub out: &'a mut dyn Write,
 }
 
-/// Whether an agent runs in this process, or it holds a key for others. A client of an agent elsewhere is not hidden: that agent learns the secrets of whoever
-/// speaks to it, so that it can redact them.
-fn holds_keys(cli: &Cli) -> bool {
-    match &cli.command {
-        None => cli.run.bg.is_none(),
-        Some(command) => matches!(command, Command::Acp(_) | Command::Gateway(_)),
+/// What a command does with the secrets of its environment (adr 0143).
+enum SecretsUse {
+    /// It stays for long and needs none: it has none.
+    None,
+    /// A short command, which may hand them to an agent. It is not hidden: an agent learns the secrets of whoever speaks to
+    /// it, so that it can redact them. The programs that it runs do not inherit them.
+    HandsOver,
+    /// The same, but git runs with the environment of the person: it signs, and hooks of theirs run.
+    Lends,
+    /// An agent runs here, or it needs a key for what it starts: nobody else sees them, and no program inherits them.
+    Own,
+    /// The same, but the program that it runs for a person gets that person's environment.
+    PassesOn,
+}
+
+impl SecretsUse {
+    fn of(cli: &Cli) -> Self {
+        match &cli.command {
+            None if cli.run.bg.is_some() => Self::HandsOver,
+            None | Some(Command::Acp(_) | Command::Dashboard(_)) => Self::Own,
+            Some(Command::Gateway(_)) => Self::PassesOn,
+            Some(Command::Agents(AgentsCommand::Merge(_))) => Self::Lends,
+            Some(Command::Agents(AgentsCommand::Approvals(args))) if args.watch => Self::None,
+            Some(Command::Agents(AgentsCommand::List(args))) if args.watch => Self::None,
+            Some(_) => Self::HandsOver,
+        }
     }
 }
 
 /// Carries a command line out.
-fn run(cli: &Cli) -> Result<Code> {
-    let environment = Environment::of_process();
+fn run(cli: &Cli, environment: Environment) -> Result<Code> {
     let told = environment.clone();
     report::tell_panics(
         move || Redactor::new(settings::tool_environment::spoken_secrets(&told)),

@@ -44,7 +44,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &ServerArgs) -> Result<
         sources,
         broker: Some(settings.database()?),
         token_file: args.token_file.clone(),
-        programs: Programs::beside(&own),
+        programs: Programs::beside(&own, std::mem::take(&mut context.secrets)),
     };
     caliban_web::serve(options, |ready| tell(ready, style, args.qr))
         .await

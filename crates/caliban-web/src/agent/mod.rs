@@ -83,7 +83,7 @@ pub(crate) async fn daemon(app: &App, view: &RepoView) -> Result<Client, Problem
             let args = ["-C".to_owned(), view.repo.path.to_string_lossy().into_owned()];
             let args: Vec<String> =
                 args.into_iter().chain(["agents", "list", "--json"].map(str::to_owned)).collect();
-            program::json(&app.options.programs.caliban, &args, None).await?;
+            program::caliban(&app.options.programs, &args).await?;
             Ok(Client::connect(&view.places).await?)
         }
         other => Ok(other?),

@@ -80,10 +80,10 @@ pub(crate) async fn form(
 ) -> Result<Json<Value>, Problem> {
     let view = app.repo(&repo)?;
     let path = view.repo.path.to_string_lossy().into_owned();
-    let caliban = &app.options.programs.caliban;
+    let programs = &app.options.programs;
     let run = |words: &[&str]| {
         let args: Vec<String> = ["-C", &path].iter().chain(words).map(|word| (*word).to_owned()).collect();
-        async move { program::json(caliban, &args, None).await }
+        async move { program::caliban(programs, &args).await }
     };
     let (types, models, settings) = tokio::join!(
         run(&["agents", "types", "--json"]),

@@ -57,7 +57,9 @@ pub(crate) async fn send(
     JsonBody(message): JsonBody<Message>,
 ) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
-    let request = SendRequest { text: message.text, veiled: None, id: None };
+    // The agent cannot look for the secrets of this process.
+    let text = app.redactor.redact(&message.text).into_owned();
+    let request = SendRequest { text, veiled: None, id: None };
     Ok(Json(json!(client.send(&id, request).await?)))
 }
 
@@ -170,7 +172,7 @@ pub(super) async fn agents(app: &App, repo: &str, args: Vec<String>) -> Result<V
     let view = app.repo(repo)?;
     let path = view.repo.path.to_string_lossy().into_owned();
     let all: Vec<String> = ["-C".to_owned(), path, "agents".to_owned()].into_iter().chain(args).collect();
-    program::json(&app.options.programs.caliban, &all, None).await
+    program::caliban(&app.options.programs, &all).await
 }
 
 /// The agent's current row from its daemon.

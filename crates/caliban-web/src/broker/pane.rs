@@ -63,11 +63,13 @@ pub(crate) async fn pane(
         "--ansi",
     ];
     let args: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let mut variables = vec![("TMUX".to_owned(), format!("{},{},0", identity.socket, identity.server_pid))];
+    let mut variables =
+        vec![("TMUX".into(), format!("{},{},0", identity.socket, identity.server_pid).into())];
     if let Some(StoreUrl::Sqlite(file)) = &app.options.broker {
-        variables.push(("CAFLEET_DATABASE_URL".to_owned(), format!("sqlite:///{}", file.path().display())));
+        variables
+            .push(("CAFLEET_DATABASE_URL".into(), format!("sqlite:///{}", file.path().display()).into()));
     }
-    let seen = program::json_with(&app.options.programs.cafleet, &args, None, &variables).await?;
+    let seen = program::json(&app.options.programs.cafleet, &args, &variables).await?;
     let content = seen["content"].as_str().unwrap_or_default();
     Ok(Json(json!({"agent_id": agent.id.to_string(), "pane_id": pane, "lines": Terminal::lines(content)})))
 }

@@ -83,7 +83,7 @@ async fn settings(app: &App) -> Limits {
     let data = app.options.sources.data.to_string_lossy().into_owned();
     let args = ["-C", &data, "budget", "show", "--json"].map(str::to_owned);
     // Best effort: without limits the bar shows only the sum.
-    let pools = program::json(&app.options.programs.caliban, &args, None).await.unwrap_or_default();
+    let pools = program::caliban(&app.options.programs, &args).await.unwrap_or_default();
     let day = pools.as_array().into_iter().flatten().find(|pool| pool["pool"] == "all agents today");
     let amount = |name: &str| day.and_then(|pool| pool[name].as_u64());
     let (tokens, usd) = (amount("settings_limit_tokens"), amount("settings_limit_micro_usd").map(MicroUsd));

@@ -85,7 +85,7 @@ enum WorkerEnd {
 }
 
 /// Runs the mode.
-pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
+pub(crate) fn worker_main(args: &[OsString], environment: Environment) -> ExitCode {
     let order = match ShimOrder::parse(args) {
         Ok(order) => order,
         Err(problem) => {
@@ -94,7 +94,7 @@ pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
         }
     };
     let worked = async {
-        let worked = work(&order).await;
+        let worked = work(&order, environment).await;
         crate::telemetry::flush().await;
         worked
     };
@@ -128,15 +128,15 @@ impl ShimOrder {
     }
 }
 
-async fn work(order: &ShimOrder) -> Result<WorkerEnd> {
+async fn work(order: &ShimOrder, environment: Environment) -> Result<WorkerEnd> {
     let waking = Waking::of(&order.directory, &order.nonce);
     let mut status = StatusFile::new(&order.directory, &order.nonce);
-    match run(order, waking, &mut status).await {
+    match run(order, environment.clone(), waking, &mut status).await {
         Ok(end) => Ok(end),
         Err(failure) => {
             let failure = status.without_secrets(failure);
             status.failed(&failure).await;
-            tell_outside(&order.directory, News::Failed, status.ending_text()).await;
+            tell_outside(environment, &order.directory, News::Failed, status.ending_text()).await;
             Err(failure)
         }
     }
@@ -147,13 +147,13 @@ pub(crate) fn notify_main() -> ExitCode {
     let notice = serde_json::from_reader(std::io::stdin().take(NOTICE_CAP));
     let Ok(EndNotice { directory, event, text }) = notice else { return ExitCode::from(2) };
     let (Some(news), Ok(runtime)) = (News::named(&event), crate::runtime()) else { return ExitCode::from(2) };
-    runtime.block_on(tell_outside(&directory, news, &text));
+    runtime.block_on(tell_outside(Environment::of_process(), &directory, news, &text));
     ExitCode::SUCCESS
 }
 
 /// Tells without an agent, because it could not begin or is gone, as far as the settings can be read.
-async fn tell_outside(directory: &Path, news: News, text: &str) {
-    let (environment, asked) = Files::handed(Environment::of_process());
+async fn tell_outside(environment: Environment, directory: &Path, news: News, text: &str) {
+    let (environment, asked) = Files::handed(environment);
     let Ok(spec) = read_spec(directory) else { return };
     let stands = isolation::ground(&spec).0.to_owned();
     let now = crate::settings::load(&environment, &stands, Layer::default());
@@ -170,14 +170,19 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
     notifier.finish().await;
 }
 
-async fn run(order: &ShimOrder, waking: Waking, status: &mut StatusFile) -> Result<WorkerEnd> {
+async fn run(
+    order: &ShimOrder,
+    environment: Environment,
+    waking: Waking,
+    status: &mut StatusFile,
+) -> Result<WorkerEnd> {
     status.write();
     let spec = read_spec(&order.directory)?;
     if let Some(what) = damaged_transcript::found(&order.directory, status.turns_before()) {
         return Err(Failure::new(format!("it cannot go on where it was: {what}"))
             .hint("caliban resume --from-scratch begins its task anew"));
     }
-    let (environment, asked) = Files::handed(Environment::of_process());
+    let (environment, asked) = Files::handed(environment);
     status.redact(Redactor::new(secrets(&environment, &Settings::default())));
     take_over(&spec, &order.directory)?;
     let ground = isolation::ground(&spec).0;

@@ -371,7 +371,7 @@ fn a06_a_sub_agent_in_a_worktree_cannot_rewrite_the_users_hooks() {
     std::fs::set_permissions(&check, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     place.env.git(&place.repo, &["add", "-A"]);
     place.env.git(&place.repo, &["commit", "--quiet", "-m", "a check"]);
-    place.ask("the parent's task", []).ok();
+    place.ask("the parent's task", ["--allow", "AgentTool"]).ok();
     assert!(!place.env.home().join("pwned").exists(), "the agent's own words ran as a hook");
     assert_eq!(place.env.git(&place.repo, &["show", "caliban/w:check.sh"]), pwn.trim());
     // The user's own script was asked about every call, and told where the sub-agent works.

@@ -329,3 +329,95 @@ fn a12_checkpoints_are_exact_private_in_no_fence_and_gone_with_the_session() {
     place.verb(["sessions", "rm", &place.session_id()]).ok();
     assert_eq!(kept(), []);
 }
+
+/// What can be read of a process: its environment, and its memory with the rights of the administrator.
+fn seen_in(pid: u32) -> (String, bool) {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let has_canary = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+        let mut bytes = vec![0; usize::try_from(to - from).ok()?];
+        std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, from).ok()?;
+        Some(bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()))
+    };
+    let writable = maps.lines().filter(|line| line.contains(" rw"));
+    let is_there = writable.filter_map(has_canary).any(|found| found);
+    (String::from_utf8_lossy(&environment).into_owned(), is_there)
+}
+
+/// Whether others of the user can look into a process.
+fn is_hidden(pid: u32) -> bool {
+    let look = std::process::Command::new("setpriv")
+        .args(["--bounding-set=-all", "cat", &format!("/proc/{pid}/maps")])
+        .output()
+        .unwrap();
+    !look.status.success()
+}
+
+#[test]
+fn a12_programs_that_stay_show_nobody_a_key() {
+    let place = with_canary(script![]);
+    let start = |program: &str, args: &[&str]| {
+        let mut run = place.env.start(program, args).dir(&place.repo).spawn();
+        run.wait_for_stdout("\n");
+        run
+    };
+    // They need a key for the agents that they start.
+    for (program, verb) in [("caliban", "dashboard"), ("cafleet", "server")] {
+        let more = if program == "caliban" { vec!["--no-open", "--json"] } else { vec![] };
+        let server = start(program, &[&[verb, "--port", "0"][..], &more].concat());
+        let (environment, _) = seen_in(server.pid());
+        assert!(!environment.contains(CANARY), "{verb}: {environment}");
+        assert!(is_hidden(server.pid()), "{verb}");
+        server.kill();
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // These need none, so there is none.
+    let id = crate::fleet::id_of(&place.caliban().args(["--bg", "ask"]).output().ok());
+    for args in [&["agents", "list", "--watch", "--json"][..], &["approvals", "--watch", "--json"]] {
+        let mut watch = place.env.start("caliban", args).dir(&place.repo).spawn();
+        if args.contains(&"list") {
+            watch.wait_for_stdout(&id);
+        } else {
+            wait_until("it has begun", || {
+                let read = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", watch.pid()));
+                read("wchan").is_ok() && read("status").is_ok_and(|status| status.contains("S (sleeping)"))
+            });
+        }
+        let (environment, is_in_memory) = seen_in(watch.pid());
+        assert!(!environment.contains(CANARY), "{args:?}: {environment}");
+        assert!(!is_in_memory, "{args:?}");
+        watch.kill();
+    }
+}
+
+#[test]
+fn a12_git_of_an_agent_inherits_no_key_and_the_agent_has_it() {
+    let mut place = with_canary(script![
+        tool("AgentTool", json!({"prompt": "look", "isolation": "worktree"})).on_first("go"),
+        text("looked").on_first("look"),
+        text("done").on_first("go"),
+    ]);
+    let (bin, seen) = (place.env.root().join("bin"), place.env.root().join("seen-by-git"));
+    let wrapper = format!("#!/bin/sh\nenv >> {}\nexec /usr/bin/git \"$@\"\n", seen.display());
+    let wrapper = place.env.write(bin.join("git"), wrapper);
+    std::fs::set_permissions(wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = place.env.var("PATH").unwrap().to_str().unwrap().to_owned();
+    place.env.set("PATH", format!("{}:{path}", bin.display()));
+    place.ask("go", UNATTENDED).ok();
+    let ran = place.env.read(&seen);
+    assert!(ran.contains("PATH=") && !ran.contains(CANARY), "{ran}");
+    let heard = place.server.model_requests();
+    assert!(heard.iter().all(|request| request.header("x-api-key") == Some(CANARY)));
+    // The same for an agent of the fleet, which gets its key through the daemon.
+    std::fs::remove_file(&seen).unwrap();
+    let id = crate::fleet::id_of(&place.caliban().args(["--bg", "go on"]).output().ok());
+    place.verb(["agents", "wait", &id]).ok();
+    let worker: Vec<_> =
+        place.env.read(&seen).lines().filter(|line| line.contains(CANARY)).map(str::to_owned).collect();
+    assert_eq!(worker, Vec::<String>::new());
+}
