@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod made_mutants;
 mod mutants;
 mod needs;
 mod promises;
@@ -30,17 +31,24 @@ cargo xtask soak           kills the daemon 1,000 times under load, at every wri
                            that live; checks that nothing is lost or doubled
     --kills N --agents N   other numbers
     --seed N               the seed that a run has printed
-cargo xtask soak fence     100,000 command lines with effects, in the fence that they are given: nothing outside changes
+cargo xtask soak fence     100,000 command lines with effects and 20,000 sequences of an adversary: nothing outside changes
+    --sequences N          the adversary alone, so many, from the number after --seed on
+    --holes N              goes on until so many sequences had an effect (default 1)
 cargo xtask soak ledger    1,000 callers and one limit, while 50 gateways, daemons and workers are killed: it holds, nothing is lost
 cargo xtask soak members   1,000 messages into panes whose agents do what they like: none lost, doubled or executed
 cargo xtask real-clients   runs the pane tests with the real Claude Code and Codex (npm), and writes docs/real-clients.md
 cargo xtask promises       checks docs/promises.md and prints which tests hold each promise
     --write                writes the page's lists of test files
 cargo xtask mutants [CRATE…]  changes the code in small ways and counts the changes that no test notices (cargo-mutants);
-                           fails below 95 %: caliban-core, caliban-permissions, caliban-store, caliban-supervisor
+                           fails below 95 %: caliban-core, caliban-permissions, caliban-rooted, caliban-fence,
+                           caliban-store, caliban-supervisor
     --shard K/N            only that part of the changes
     --file GLOB            only the changes of these files
     --minutes N            stops after so long (default 20)
+cargo xtask mutants resolver  the mistakes of xtask/made-mutants.toml in the fence's look-ups: each has to be noticed
+    --only WORDS           only those whose name has these words
+    --judge WORDS          asks only the adversary, the fence or the crates
+    --minutes N            begins none after so long (default 60)
 cargo xtask vendor         checks the libraries of the pages against their hashes
     --from DIR             takes them anew out of the npm tarballs in DIR
 cargo xtask ci             what the server does: .ci/run

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::run;
+use crate::{made_mutants, run};
 
 /// The known survivors: by crate, by mutant, the reason.
 const KNOWN: &str = "xtask/mutants.toml";
@@ -47,9 +47,15 @@ struct MutantsTarget {
     tests: &'static [&'static str],
 }
 
-const TARGETS: [MutantsTarget; 4] = [
+const TARGETS: [MutantsTarget; 6] = [
     MutantsTarget { package: "caliban-core", file: None, tests: &["--lib", "--tests"] },
     MutantsTarget { package: "caliban-permissions", file: None, tests: &["--lib", "--tests"] },
+    MutantsTarget { package: "caliban-rooted", file: None, tests: &["--lib", "--tests"] },
+    MutantsTarget {
+        package: "caliban-fence",
+        file: Some("crates/caliban-fence/src/mounts.rs"),
+        tests: &["--lib", "--tests"],
+    },
     MutantsTarget { package: "caliban-store", file: None, tests: &["--lib", "--tests"] },
     MutantsTarget {
         package: "caliban-supervisor",
@@ -76,6 +82,11 @@ struct MutantsOutcome {
 
 /// Runs the mutants of the crates, one crate after the other.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    if let [what, rest @ ..] = args
+        && what == "resolver"
+    {
+        return made_mutants::run(rest);
+    }
     let request = read(args)?;
     let tool = tool()?;
     let known = fs::read_to_string(run::root().join(KNOWN)).with_context(|| KNOWN)?;
@@ -117,7 +128,7 @@ fn read(args: &[String]) -> Result<MutantsRequest> {
             (other, _) => {
                 let names: Vec<&str> = TARGETS.iter().map(|target| target.package).collect();
                 bail!(
-                    "expected {}, --shard K/N, --file GLOB or --minutes N, found {other}",
+                    "expected resolver, {}, --shard K/N, --file GLOB or --minutes N, found {other}",
                     names.join(", ")
                 );
             }

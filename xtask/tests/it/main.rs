@@ -7,4 +7,6 @@ mod house;
 #[cfg(test)]
 mod links;
 #[cfg(test)]
+mod made_mutants;
+#[cfg(test)]
 mod pages;

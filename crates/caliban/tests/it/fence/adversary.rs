@@ -448,6 +448,9 @@ fn soak(stance: Stance) {
     // How many holes are looked for.
     let most = number("CALIBAN_SOAK_HOLES").unwrap_or(1);
     let (mut made, mut ran, mut holes, began) = (0, (0, 0), Vec::new(), Instant::now());
+    let progress = |made: u64, (ran, calls): (usize, usize)| {
+        format!("{stance:?}: {made} sequences, {ran} of {calls} calls ran, {} s", began.elapsed().as_secs())
+    };
     let mut at = first;
     while at < first + count && (holes.len() as u64) < most {
         let terms = Terms::of(at / OF_ONE_AGENT);
@@ -467,11 +470,11 @@ fn soak(stance: Stance) {
             say(&format!("{stance:?}: sequence {} has an effect: {:?}", hole.number, hole.what));
             holes.push((terms, hole));
         }
-        if made % PROGRESS < OF_ONE_AGENT || at >= first + count {
-            let seconds = began.elapsed().as_secs();
-            say(&format!("{stance:?}: {made} sequences, {} of {} calls ran, {seconds} s", ran.0, ran.1));
+        if made % PROGRESS < OF_ONE_AGENT {
+            say(&progress(made, ran));
         }
     }
+    say(&progress(made, ran));
     if let Some((terms, hole)) = holes.first() {
         panic!("{} of {made} sequences had an effect. The first: {}", holes.len(), told(*terms, hole));
     }
