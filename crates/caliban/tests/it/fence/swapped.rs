@@ -92,6 +92,54 @@ fn a17_a_reported_directory_takes_no_allowed_command_elsewhere() {
     }
 }
 
+/// The same without a lie: the directory that a command stands in becomes a link, and what a rule allows runs there next.
+#[test]
+fn a17_a_directory_that_became_a_link_takes_no_allowed_command_elsewhere() {
+    for swap in
+        ["mv ../sub ../old; ln -s ../work/evil ../sub", "cd ..; mv sub old; ln -s ../work/evil sub; cd old"]
+    {
+        let place = Place::new(calls([]));
+        let evil = place.env.root().join("work/evil");
+        place.env.write(evil.join("Makefile"), "all:\n\ttouch made\n");
+        place.env.write(place.repo.join("sub/Makefile"), "all:\n\ttrue\n");
+        let program = python(&format!("import os; os.system({swap:?})"));
+        place.server.set_script(calls([bash("cd sub"), bash(program), bash("make"), bash("cat Makefile")]));
+        shows_no_canary(&place, "accept-edits", &["--allow", "Bash(make *)"]);
+        assert!(!evil.join("made").exists(), "{swap}: {:#?}", super::results(&place));
+    }
+}
+
+/// A command beside it swaps the directory when the rules have seen it.
+#[test]
+fn a17_a_directory_that_is_swapped_takes_no_allowed_command_elsewhere() {
+    let place = Place::new(calls([]));
+    let evil = place.env.root().join("work/evil");
+    place.env.write(evil.join("Makefile"), "all:\n\ttouch made\n");
+    place.env.write(place.repo.join("sub/Makefile"), "all:\n\ttrue\n");
+    // While the next command starts, that is: not before the last one has said where it went.
+    let swapper = "
+os.symlink('../work/evil', 'other'); ready(); turn = 0
+while not stopped():
+    if not os.path.exists('go'): time.sleep(0.001); continue
+    turn += 1
+    time.sleep(0.004 + 0.003 * (turn % 5))
+    limit = time.monotonic() + 0.15
+    while time.monotonic() < limit:
+        exchange('sub', 'other'); time.sleep(0.003)
+        exchange('sub', 'other'); time.sleep(0.003)
+    os.unlink('go')
+";
+    let calm = "until test ! -e go; do sleep 0.01; done";
+    let one = || {
+        [bash("cd sub && touch ../go"), bash("make"), bash(format!("{calm}; cd {}", place.repo.display()))]
+    };
+    let tries = (0..2 * TRIES).flat_map(|_| one());
+    let steps = [beside(swapper), wait_for_ready()].into_iter().chain(tries).chain([stop()]);
+    place.server.set_script(calls(steps));
+    shows_no_canary(&place, "accept-edits", &["--allow", "Bash(make *)"]);
+    assert!(!evil.join("made").exists(), "{:#?}", super::results(&place));
+}
+
 /// A report of a directory of the project counts, as does that of an added one.
 #[test]
 fn a17_a_reported_directory_counts_inside() {

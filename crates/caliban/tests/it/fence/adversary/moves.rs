@@ -106,12 +106,13 @@ impl Generator {
     fn goal(&mut self, name: &str) -> String {
         let depth = name.split('/').count() - 1;
         let up = format!("{}{{^}}", "../".repeat(depth));
-        let (place, absolute) = match self.random.usize(..9) {
+        let (place, absolute) = match self.random.usize(..10) {
             0..=2 => ("home", "{H}"),
             3 => ("home/.config", "{H}/.config"),
             4 | 5 => ("run", "{R}"),
             6 => ("sibling", "{S}"),
             7 => ("config", "{C}"),
+            8 => ("work/evil", "{E}"),
             _ => ("home/sub", "{H}/sub"),
         };
         if self.random.bool() { format!("{up}/{place}") } else { absolute.to_owned() }
@@ -137,7 +138,12 @@ impl Generator {
             };
             moves.push(next);
         }
-        if moves.iter().any(is_a_lie) && self.random.usize(..4) > 0 {
+        let (has_lied, swaps) = (moves.iter().any(is_a_lie), matches!(moves.first(), Some(Move::Beside(_))));
+        if swaps && self.random.usize(..3) == 0 {
+            let name = self.choose(&["sub", "x", "conf", "third"]);
+            moves.push(Move::Line(format!("cd {name}")));
+        }
+        if (has_lied || swaps) && self.random.usize(..4) > 0 {
             moves.push(Move::Line("make".to_owned()));
         }
         moves.push(self.probe());
