@@ -73,6 +73,7 @@ impl From<StoreError> for Failure {
             StoreError::Older { .. } => "database_older",
             StoreError::Newer { .. } => "database_newer",
             StoreError::Damaged { .. } => "database_damaged",
+            StoreError::Replaced(_) => "database_replaced",
             StoreError::ReadOnly(_) => "database_read_only",
             StoreError::Full(_) => "disk_full",
             StoreError::Io { .. } => "database_io",

@@ -174,7 +174,10 @@ impl Renderer {
     fn wait(&mut self, wait: &Wait) {
         let (severity, text) = match wait {
             // The write is tried again every second; it is shown once.
-            Wait::DiskFull { .. } if std::mem::replace(&mut self.disk_full, true) => return,
+            Wait::DiskFull { .. } | Wait::Ledger { .. } if std::mem::replace(&mut self.disk_full, true) => {
+                return;
+            }
+            Wait::Ledger { .. } => (NoticeSeverity::Warning, wait.to_string()),
             Wait::DiskFull { path } => {
                 (NoticeSeverity::Warning, format!("disk full: waiting for room ({})", path.display()))
             }

@@ -21,13 +21,15 @@ use caliban_core::{
     budget::{AccountError, Estimate, Ledger, Limits, Millis, NearLimit, Reservation, ReserveRefused, Spent},
     price::{MicroUsd, Price},
     usage::Usage,
+    wait::Wait,
 };
-use caliban_store::ledger;
+use caliban_store::{StoreError, ledger};
 use tokio::time::Instant;
 
 pub use attempt::BudgetAttempt;
 pub(crate) use limit::Raisable;
 pub use limit::{AtLimit, OnLimit};
+pub(crate) use machine::LEDGER_PAUSE;
 use machine::MachineAccount;
 pub use machine::{MachineLedger, Terms, settle_dead};
 
@@ -59,7 +61,18 @@ pub enum NotReserved {
     Limit(#[from] AtLimit),
     /// The ledger cannot be written.
     #[error("what the request takes cannot be written down: {0}")]
-    Ledger(#[from] caliban_store::StoreError),
+    Ledger(#[from] StoreError),
+}
+
+impl NotReserved {
+    /// What to wait for before it is tried again, if that can help.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        match self {
+            Self::Ledger(StoreError::Full(path)) => Some(Wait::DiskFull { path: path.clone() }),
+            Self::Ledger(StoreError::Replaced(path)) => Some(Wait::Ledger { path: path.clone() }),
+            Self::Ledger(_) | Self::Limit(_) => None,
+        }
+    }
 }
 
 /// What the agents of one family share.
@@ -198,13 +211,13 @@ impl Purse {
         }
     }
 
-    /// The request is over, and took this much.
-    pub async fn settle(&self, reserved: Reserved, usage: Usage) {
+    /// The request is over, and took this much. On a full disk this waits for room, and says so.
+    pub async fn settle(&self, reserved: Reserved, usage: Usage, say: &(dyn Fn(Wait) + Sync)) {
         let cost = self.cost(usage);
         let settled = self.lock().ledger.settle(reserved.here, usage, cost);
         debug_assert!(settled.is_ok(), "a reservation is settled once");
         if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
-            machine.settle(reservation, usage, cost, self.untold_ms()).await;
+            machine.settle(reservation, usage, cost, self.untold_ms(), say).await;
         }
     }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Kit},
-    budget::{AtLimit, BudgetAttempt, Estimated, NotReserved, Reserved},
+    budget::{AtLimit, BudgetAttempt, Estimated, LEDGER_PAUSE, NotReserved, Reserved},
     event::{Event, Outcome},
     feed::{Feed, FeedEntry},
     transcript::{Durability, Transcript, TranscriptError},
@@ -102,7 +102,7 @@ impl Agent {
     ) -> Result<(ModelReply, u64), Failed> {
         self.keep_quiet(cancel).await?;
         let started = Instant::now();
-        let mut meter = Meter::new(&self.kit, &self.transcript, self.estimate(), question.audience);
+        let mut meter = Meter::new(&self.kit, &self.transcript, self.estimate(), question.audience, cancel);
         let request = ModelRequest {
             model: &self.kit.model,
             system: &self.kit.system,
@@ -146,6 +146,7 @@ impl Agent {
 struct Meter<'a> {
     kit: &'a Kit,
     transcript: &'a Transcript,
+    cancel: &'a CancellationToken,
     feed: Feed,
     audience: Audience,
     estimate: Estimated,
@@ -162,11 +163,18 @@ struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    fn new(kit: &'a Kit, transcript: &'a Transcript, estimate: Estimated, audience: Audience) -> Self {
+    fn new(
+        kit: &'a Kit,
+        transcript: &'a Transcript,
+        estimate: Estimated,
+        audience: Audience,
+        cancel: &'a CancellationToken,
+    ) -> Self {
         let feed = transcript.feed().clone();
         Self {
             kit,
             transcript,
+            cancel,
             feed,
             audience,
             estimate,
@@ -190,7 +198,7 @@ impl<'a> Meter<'a> {
         if self.reservation.is_some() {
             return Ok(());
         }
-        let (reserved, near) = self.kit.purse.reserve(self.estimate, &self.kit.model).await?;
+        let (reserved, near) = self.reserve().await?;
         let mut events: Vec<Event> = near.into_iter().map(|text| Event::Note { text }).collect();
         events.push(Event::Asked { estimate: self.estimate.usage(), model: Some(self.kit.model.clone()) });
         for event in events {
@@ -203,13 +211,30 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
+    /// Reserves the request. Waits while the ledger has no room or is not there: nothing is sent meanwhile.
+    async fn reserve(&self) -> Result<(Reserved, Vec<String>), Failed> {
+        loop {
+            let refused = match self.kit.purse.reserve(self.estimate, &self.kit.model).await {
+                Ok(granted) => return Ok(granted),
+                Err(refused) => refused,
+            };
+            let Some(wait) = refused.wait() else { return Err(refused.into()) };
+            self.feed.push(FeedEntry::Waiting(wait));
+            tokio::select! {
+                () = tokio::time::sleep(LEDGER_PAUSE) => {}
+                () = self.cancel.cancelled() => return Err(Failed::Model(ProviderError::Cancelled)),
+            }
+        }
+    }
+
     /// The request took this much.
     async fn book(&mut self, reserved: Reserved, usage: Usage) {
         if let Some(counting) = self.counting.take() {
             // It only writes, and what it would have written is known better now.
             let _ended = counting.await;
         }
-        self.kit.purse.settle(reserved, usage).await;
+        let feed = self.feed.clone();
+        self.kit.purse.settle(reserved, usage, &|wait| feed.push(FeedEntry::Waiting(wait))).await;
     }
 
     /// The attempt is over without an answer.

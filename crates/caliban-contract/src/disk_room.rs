@@ -14,6 +14,9 @@ use serde::Serialize;
 
 use crate::records;
 
+/// How the activity of an agent begins that waits for room on a disk.
+pub const WAITS_FOR_ROOM: &str = "disk full: waiting for room";
+
 /// The file that [`probe`] writes and removes.
 const PROBE: &str = ".room";
 

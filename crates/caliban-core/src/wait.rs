@@ -13,6 +13,11 @@ pub enum Wait {
         /// The file that could not be written.
         path: PathBuf,
     },
+    /// The machine's ledger was deleted, cut or replaced while it was in use. Nothing is sent before it is whole.
+    Ledger {
+        /// Its file.
+        path: PathBuf,
+    },
     /// The model's server has asked us to wait.
     RateLimit(Pause),
     /// The model's server cannot be reached. It is tried again.
@@ -79,7 +84,11 @@ impl Wait {
             Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) | Self::QuietHours(pause) => {
                 Some(pause)
             }
-            Self::DiskFull { .. } | Self::Jobs { .. } | Self::Summary | Self::Budget { .. } => None,
+            Self::DiskFull { .. }
+            | Self::Ledger { .. }
+            | Self::Jobs { .. }
+            | Self::Summary
+            | Self::Budget { .. } => None,
         }
     }
 }
@@ -89,6 +98,11 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DiskFull { path } => write!(f, "the disk is full ({})", path.display()),
+            Self::Ledger { path } => write!(
+                f,
+                "the ledger was deleted or damaged ({}): restore it, or let `caliban budget show` begin a new one",
+                path.display()
+            ),
             Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) | Self::QuietHours(pause) => {
                 f.write_str(&pause.reason)
             }

@@ -340,6 +340,6 @@ impl Metered {
             // It only writes, and what it would have written is known better now.
             let _ended = counting.await;
         }
-        self.purse.settle(self.reserved, usage.unwrap_or(self.attempt.unknown())).await;
+        self.purse.settle(self.reserved, usage.unwrap_or(self.attempt.unknown()), &|_| {}).await;
     }
 }

@@ -7,6 +7,25 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+/// Milliseconds since the boot, suspends included. No clock setting changes it; compare it within one boot only
+/// ([`crate::boot_id`]).
+#[must_use]
+pub fn boot_ms() -> u64 {
+    clock_ms(rustix::time::ClockId::Boottime)
+}
+
+/// Milliseconds since the boot in which the machine was awake.
+#[must_use]
+pub fn awake_ms() -> u64 {
+    clock_ms(rustix::time::ClockId::Monotonic)
+}
+
+fn clock_ms(clock: rustix::time::ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or_default() * 1000 + nanos.unwrap_or_default() / 1_000_000
+}
+
 /// The least that counts of one stretch.
 const SLICE: Duration = Duration::from_millis(100);
 /// Into how many slices a long time is cut at most: each is a wake-up, and the error of one stop.

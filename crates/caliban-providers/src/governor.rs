@@ -15,6 +15,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// The shortest.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
 
+/// A turn that is older than this when we hear of it, because we were stopped or the disk was slow, is asked for again.
+const TURN_LASTS: Duration = Duration::from_secs(5);
+
 /// What a server still takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
@@ -82,7 +85,9 @@ pub(crate) async fn pass(
     let mut place = QueuePlace { governor, ticket: None };
     let mut told = None::<Instant>;
     loop {
+        let asked = Instant::now();
         match governor.admit(place.ticket).await {
+            Admitted::Go if asked.elapsed() > TURN_LASTS => place.ticket = None,
             Admitted::Go => {
                 let waited = place.ticket.take().map(|_| began.elapsed());
                 return Ok(waited.unwrap_or_default());
@@ -162,6 +167,46 @@ mod tests {
         fn answered(&self, _: Option<Allowance>) -> BoxFuture<'_, ()> {
             Box::pin(async {})
         }
+    }
+
+    /// Grants each turn, the first one late.
+    #[derive(Default)]
+    struct Late(Mutex<u32>);
+
+    impl Governor for Late {
+        fn admit(&self, _ticket: Option<i64>) -> BoxFuture<'_, Admitted> {
+            Box::pin(async move {
+                let is_first = {
+                    let mut asked = self.0.lock().unwrap();
+                    *asked += 1;
+                    *asked == 1
+                };
+                // As if the process had been stopped meanwhile.
+                let took = if is_first { TURN_LASTS * 2 } else { Duration::ZERO };
+                tokio::time::advance(took).await;
+                Admitted::Go
+            })
+        }
+
+        fn give_up(&self, _: i64) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn limited<'a>(&'a self, _: &'a str, _: Option<Duration>, _: Duration) -> BoxFuture<'a, ()> {
+            Box::pin(async {})
+        }
+
+        fn answered(&self, _: Option<Allowance>) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r05_who_was_stopped_at_its_turn_asks_again_before_it_sends() {
+        let late = Arc::new(Late::default());
+        let governor: Arc<dyn Governor> = late.clone();
+        pass(&governor, &mut |_: Delta| {}, &CancellationToken::new()).await.unwrap();
+        assert_eq!(*late.0.lock().unwrap(), 2);
     }
 
     #[tokio::test]

@@ -48,6 +48,11 @@ pub enum StoreError {
         /// What the database said.
         detail: String,
     },
+    /// The opened file was deleted, cut or replaced, and there is no whole one in its place.
+    #[error(
+        "{0} was deleted, cut or replaced while it was in use; nothing more is written until it is whole again"
+    )]
+    Replaced(PathBuf),
     /// File, directory or file system cannot be written.
     #[error("the database {0} is read-only; nothing was written")]
     ReadOnly(PathBuf),

@@ -11,6 +11,10 @@
 //! After a failed commit the connection is not used again, because the state of its transaction is unknown. The next
 //! use opens another connection (r12).
 //!
+//! A connection keeps its files even when somebody deletes, cuts or replaces them; what is written there then is lost,
+//! and nobody else reads it. So each use looks whether the file is still the opened one ([`FileState`]). If it is not, nothing more
+//! is written, and the file is opened again as soon as there is a whole one; a running process never makes a new one.
+//!
 //! A file of an older version is upgraded in the same way: one lock, one transaction for the missing steps (r22).
 //!
 //! Refuses: downgrading, upgrading from before the first version with steps, guessing about files of other programs,
@@ -18,7 +22,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
@@ -104,6 +109,10 @@ pub struct Db {
     schema: Schema,
     prepared: OpenReport,
     trust: ConnectionTrust,
+    /// The files that the connection has open.
+    opened: FileState,
+    /// How often another file was opened in place of the first one.
+    generation: u64,
     /// The connection's present setting.
     durability: Durability,
     /// When this process last checkpointed the log.
@@ -138,6 +147,35 @@ enum ConnectionTrust {
     Lost,
 }
 
+/// Which files a connection has open: database and log, and how long the database was at least. Neither is replaced
+/// or cut by any of our processes while a connection is open.
+#[derive(Debug, Clone, Copy, Default)]
+struct FileState {
+    database: Option<(u64, u64)>,
+    log: Option<(u64, u64)>,
+    length: u64,
+}
+
+impl FileState {
+    fn of(file: &SqliteFile) -> Self {
+        let look = |path: &Path| fs::metadata(path).ok();
+        let identity = |found: &fs::Metadata| (found.dev(), found.ino());
+        let database = look(file.path());
+        Self {
+            database: database.as_ref().map(identity),
+            log: look(&file.wal_file()).as_ref().map(identity),
+            length: database.map_or(0, |found| found.len()),
+        }
+    }
+
+    /// Whether the names still lead to the same files. A log that is not there yet may come.
+    fn is_same(self, now: Self) -> bool {
+        self.database == now.database
+            && now.length >= self.length
+            && self.log.is_none_or(|log| now.log == Some(log))
+    }
+}
+
 impl Db {
     /// Opens the store and makes the tables of `schema` if there are none.
     ///
@@ -167,6 +205,8 @@ impl Db {
             schema: *schema,
             prepared,
             trust: ConnectionTrust::Good,
+            opened: FileState::of(file),
+            generation: 0,
             durability,
             tidied_at: None,
         }
@@ -183,15 +223,38 @@ impl Db {
         &self.file
     }
 
-    /// The connection for reads; a new one after a failed commit.
+    /// How often another file was opened because the first one was deleted, cut or replaced.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The connection for reads; a new one after a failed commit, and when the file was replaced by a whole one.
     ///
     /// # Errors
-    /// When a new connection cannot be opened.
+    /// When a new connection cannot be opened, or the file is gone or no longer whole.
     pub(crate) async fn conn(&mut self) -> Result<&mut SqliteConnection, StoreError> {
-        if self.trust == ConnectionTrust::Lost {
+        let now = FileState::of(&self.file);
+        if !self.opened.is_same(now) {
+            let lost = || StoreError::Replaced(self.file.path().to_owned());
+            if now.database.is_none() {
+                return Err(lost());
+            }
+            let mut conn = connect(&self.file).await?;
+            if !is_whole(&mut conn, &self.file, &self.schema).await {
+                close(conn).await;
+                return Err(lost());
+            }
+            close(std::mem::replace(&mut self.conn, conn)).await;
+            (self.trust, self.durability) = (ConnectionTrust::Good, Durability::Synced);
+            self.opened = FileState::of(&self.file);
+            self.generation += 1;
+        } else if self.trust == ConnectionTrust::Lost {
             let fresh = Self::open_file(&self.file, &self.schema).await?;
             close(std::mem::replace(&mut self.conn, fresh.conn)).await;
             (self.trust, self.durability) = (ConnectionTrust::Good, fresh.durability);
+            self.opened = fresh.opened;
+        } else {
+            self.opened = now;
         }
         Ok(&mut self.conn)
     }
@@ -428,6 +491,15 @@ async fn found(
         (_, found) if found < known => Ok(FoundSchema::Older(found)),
         _ => Ok(FoundSchema::Current),
     }
+}
+
+/// Whether a file has the tables of this version, and is not damaged.
+async fn is_whole(conn: &mut SqliteConnection, file: &SqliteFile, schema: &Schema) -> bool {
+    if !matches!(found(&mut *conn, file, schema).await, Ok(FoundSchema::Current)) {
+        return false;
+    }
+    let checked = sqlx::query_scalar::<_, String>("PRAGMA quick_check(1)").fetch_one(conn).await;
+    checked.is_ok_and(|word| word == "ok")
 }
 
 /// Waits for the first-use lock without blocking the runtime's timers.

@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use caliban_contract::wall_ms;
 use caliban_core::hex;
 use caliban_core::priority::Standing;
+use caliban_process::{awake_ms, boot_ms};
 use caliban_providers::{Admitted, Allowance, BoxFuture, Governor};
 use caliban_store::{
     StoreError,
@@ -40,7 +40,7 @@ impl MachineLedger {
     pub fn governor(&self, provider: &str, base: &str, key: &str, standing: Standing) -> Arc<dyn Governor> {
         let digest = Sha256::new().chain_update("caliban lane\0").chain_update(key).finalize();
         let hash = hex::encode(&digest);
-        let lane = Lane(format!("{provider} {base} {}", &hash[..DIGITS]));
+        let lane = Lane::new(&own().boot, &format!("{provider} {base} {}", &hash[..DIGITS]));
         Arc::new(LaneGovernor { ledger: self.clone(), lane, standing, is_strained: AtomicBool::new(false) })
     }
 }
@@ -55,7 +55,9 @@ impl LaneGovernor {
             // Those ahead may have been killed while they waited.
             settle_dead(ledger).await?;
         }
-        ledger.admit(&self.lane, self.standing.rank(), ticket.map(Ticket), &own(), wall_ms()).await
+        ledger
+            .admit(&self.lane, self.standing.rank(), ticket.map(Ticket), &own(), boot_ms(), awake_ms())
+            .await
     }
 }
 
@@ -69,7 +71,7 @@ impl Governor for LaneGovernor {
             match asked {
                 Ok(Admission::Wait { until_ms, ticket, reason }) => {
                     self.is_strained.store(true, Ordering::Release);
-                    let wait = Duration::from_millis(until_ms.saturating_sub(wall_ms()));
+                    let wait = Duration::from_millis(until_ms.saturating_sub(boot_ms()));
                     Admitted::Wait { wait, ticket: ticket.0, reason }
                 }
                 Ok(Admission::Go) => Admitted::Go,
@@ -92,7 +94,7 @@ impl Governor for LaneGovernor {
     fn limited<'a>(&'a self, reason: &'a str, asked: Option<Duration>, ago: Duration) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.is_strained.store(true, Ordering::Release);
-            let now = wall_ms();
+            let now = boot_ms();
             if let Ok(mut ledger) = self.ledger.open().await {
                 let sent = now.saturating_sub(ms(ago));
                 noted(ledger.limited(&self.lane, reason, asked.map(ms), sent, now).await.map(drop));
@@ -107,7 +109,7 @@ impl Governor for LaneGovernor {
             }
             if let Ok(mut ledger) = self.ledger.open().await {
                 let allowance = allowance.map(|it| (it.limit, it.left, ms(it.reset)));
-                noted(ledger.answered(&self.lane, allowance, wall_ms()).await);
+                noted(ledger.answered(&self.lane, allowance, boot_ms()).await);
             }
         })
     }

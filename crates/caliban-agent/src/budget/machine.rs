@@ -4,14 +4,16 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex as Lock, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use caliban_core::{
     budget::{Held, Limits, Meter, Spent},
     price::MicroUsd,
     usage::Usage,
+    wait::Wait,
 };
 use caliban_store::{
     Stamp, StoreError, StoreUrl,
@@ -19,12 +21,16 @@ use caliban_store::{
         Account, AccountId, First, Granted, Ledger, LedgerRequest, Opening, Reservation, ReservationOwner,
     },
 };
+use jiff::civil::Date;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::{NotReserved, OnLimit};
 
 /// How often a busy ledger is asked again; each time it is waited for as long as the store waits.
 pub(super) const PATIENCE: u32 = 10;
+
+/// How long to wait before a ledger that has no room, or is not there, is tried again.
+pub(crate) const LEDGER_PAUSE: Duration = Duration::from_secs(1);
 
 /// The ledger of this machine and user. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -138,9 +144,12 @@ pub(super) struct MachineAccount {
     pub(super) ledger: MachineLedger,
     pub(super) account: Account,
     above: Option<Arc<MachineAccount>>,
-    is_open: AtomicBool,
-    /// What earlier processes have spent, for a ledger that does not know the account.
+    /// In which file the account is open: one more than its generation; 0 for none.
+    opened_in: AtomicU64,
+    /// What the conversation has spent, for a ledger that does not know the account.
     earlier: Lock<Meter>,
+    /// What of it this process has spent, by the day.
+    today: Lock<(Date, Meter)>,
 }
 
 /// What came of asking for a request.
@@ -175,7 +184,24 @@ pub(super) use patiently;
 
 impl MachineAccount {
     fn new(ledger: MachineLedger, account: Account, above: Option<Arc<Self>>) -> Self {
-        Self { ledger, account, above, is_open: AtomicBool::new(false), earlier: Lock::default() }
+        let today = Lock::new((Date::ZERO, Meter::default()));
+        Self { ledger, account, above, opened_in: AtomicU64::new(0), earlier: Lock::default(), today }
+    }
+
+    /// This process has spent this much.
+    fn spent_now(&self, spent: Spent) {
+        self.earlier(spent);
+        let mut today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
+        let day = jiff::Zoned::now().date();
+        if today.0 != day {
+            *today = (day, Meter::default());
+        }
+        today.1.book(Held::default(), spent);
+    }
+
+    fn today(&self) -> Spent {
+        let today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
+        if today.0 == jiff::Zoned::now().date() { today.1.spent } else { Spent::default() }
     }
 
     /// What an earlier process has spent.
@@ -211,12 +237,12 @@ impl MachineAccount {
         Self::new(self.ledger.clone(), account, Some(self.clone()))
     }
 
-    /// This account and those above it that this process has not opened yet, the topmost first.
-    fn unopened(&self) -> Vec<(&Self, Spent)> {
-        let mut chain = self.above.as_ref().map(|above| above.unopened()).unwrap_or_default();
-        if !self.is_open.load(Ordering::Acquire) {
+    /// This account and those above it that this process has not opened yet in this file, the topmost first.
+    fn unopened(&self, generation: u64) -> Vec<(&Self, [Spent; 2])> {
+        let mut chain = self.above.as_ref().map(|above| above.unopened(generation)).unwrap_or_default();
+        if self.opened_in.load(Ordering::Acquire) != generation + 1 {
             let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).spent;
-            chain.push((self, earlier));
+            chain.push((self, [earlier, self.today()]));
         }
         chain
     }
@@ -225,12 +251,17 @@ impl MachineAccount {
     pub(super) async fn reserve(&self, model: &str, usage: Usage, cost: Option<MicroUsd>) -> ReserveAnswer {
         let owner = own();
         let terms = &self.ledger.0.terms;
-        let unopened = self.unopened();
-        let openings: Vec<Opening<'_>> = unopened
-            .iter()
-            .map(|(account, earlier)| Opening { account: &account.account, earlier: *earlier })
-            .collect();
-        let first: Result<First, StoreError> = patiently!(self, ledger, {
+        let first: Result<First, StoreError> = patiently!(self, ledger, async {
+            let generation = ledger.generation().await?;
+            let unopened = self.unopened(generation);
+            let openings: Vec<Opening<'_>> = unopened
+                .iter()
+                .map(|(account, [earlier, today])| Opening {
+                    account: &account.account,
+                    earlier: *earlier,
+                    today: *today,
+                })
+                .collect();
             let request = LedgerRequest {
                 account: &self.account.id,
                 owner: &owner,
@@ -242,34 +273,49 @@ impl MachineAccount {
                 per_repo_day: terms.per_repo_day,
                 per_day: terms.per_day,
             };
-            let openings = &openings;
-            async move { ledger.open_and_reserve(openings, &request, Stamp::now()).await }
+            let first = ledger.open_and_reserve(&openings, &request, Stamp::now()).await?;
+            for (account, _) in &unopened {
+                account.opened_in.store(generation + 1, Ordering::Release);
+            }
+            Ok::<First, StoreError>(first)
         });
         match first {
-            Ok(First { known, granted }) => {
-                for (account, _) in &unopened {
-                    account.is_open.store(true, Ordering::Release);
-                }
-                ReserveAnswer {
-                    known,
-                    granted: granted.map_err(|refused| NotReserved::Limit(self.at_limit(refused))),
-                }
-            }
+            Ok(First { known, granted }) => ReserveAnswer {
+                known,
+                granted: granted.map_err(|refused| NotReserved::Limit(self.at_limit(refused))),
+            },
             Err(error) => ReserveAnswer { known: None, granted: Err(NotReserved::Ledger(error)) },
         }
     }
 
-    /// What cannot be settled counts as it was reserved, once this process is gone.
+    /// Waits for room on a full disk, and says so. What cannot be settled counts as it was reserved, once this process is
+    /// gone.
     pub(super) async fn settle(
         &self,
         reservation: &Reservation,
         usage: Usage,
         cost: Option<MicroUsd>,
         wall_ms: u64,
+        say: &(dyn Fn(Wait) + Sync),
     ) {
-        let settled: Result<(), StoreError> =
-            patiently!(self, ledger, ledger.settle(reservation, usage, cost, wall_ms));
-        warn(settled);
+        self.spent_now(Spent {
+            usage,
+            usd: cost.unwrap_or_default(),
+            turns: 1,
+            wall_ms: 0,
+            unpriced: u64::from(cost.is_none()),
+        });
+        loop {
+            let settled: Result<(), StoreError> =
+                patiently!(self, ledger, ledger.settle(reservation, usage, cost, wall_ms));
+            match settled {
+                Err(StoreError::Full(path)) => say(Wait::DiskFull { path }),
+                // What it held went with the file; what was spent is told to the next one.
+                Err(StoreError::Replaced(_)) => return,
+                other => return warn(other),
+            }
+            tokio::time::sleep(LEDGER_PAUSE).await;
+        }
     }
 
     pub(super) async fn count(&self, reservation: &Reservation, usage: Usage, cost: Option<MicroUsd>) {

@@ -1,10 +1,12 @@
 //! Accounts: opened by an agent's process when it starts, and again by each later process of the agent.
 
 use caliban_core::budget::{Held, Limits, Meter, Spent};
+use jiff::civil::Date;
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::meters::{self, limits_of, limits_text};
+use super::reserve::{EVERYTHING, repo_day};
 use super::{Account, AccountId, Ledger};
 use crate::{Stamp, StoreError};
 
@@ -13,9 +15,11 @@ use crate::{Stamp, StoreError};
 pub struct Opening<'a> {
     /// The account.
     pub account: &'a Account,
-    /// What earlier processes of the conversation have spent, for a ledger that does not know the account. It counts
-    /// for the agent and its trees, not for a day.
+    /// What the conversation has spent, for a ledger that does not know the account. It counts for the agent and its
+    /// trees, not for a day.
     pub earlier: Spent,
+    /// What of it this process has spent today, by a ledger that was replaced since: it counts for the day, too.
+    pub today: Spent,
 }
 
 /// Whether the account existed.
@@ -86,14 +90,38 @@ impl Ledger {
 pub(super) async fn open_with(
     conn: &mut SqliteConnection,
     opening: Opening<'_>,
+    day: Date,
     now: Stamp,
 ) -> Result<Option<Spent>, sqlx::Error> {
-    let Opening { account, earlier } = opening;
+    let Opening { account, earlier, today } = opening;
     match open(&mut *conn, account, now).await? {
         OpenedAccount::Known => conversation_spent(conn, &account.id).await.map(Some),
         OpenedAccount::New if earlier == Spent::default() => Ok(None),
-        OpenedAccount::New => carry_over(conn, &account.id, earlier).await.map(|()| None),
+        OpenedAccount::New => {
+            carry_over(&mut *conn, &account.id, earlier).await?;
+            count_for_day(conn, account, today, day).await.map(|()| None)
+        }
     }
+}
+
+async fn count_for_day(
+    conn: &mut SqliteConnection,
+    account: &Account,
+    spent: Spent,
+    day: Date,
+) -> Result<(), sqlx::Error> {
+    if spent == Spent::default() {
+        return Ok(());
+    }
+    let of_repo = repo_day(day, &account.repo.to_string_lossy());
+    let meters = [("repo_day", of_repo.as_str()), ("day", &day.to_string()), ("all", EVERYTHING)];
+    let mut seqs = Vec::new();
+    for (kind, subject) in meters {
+        meters::make(&mut *conn, kind, subject).await?;
+        let seq = sqlx::query_scalar("SELECT seq FROM meters WHERE kind = $1 AND subject = $2");
+        seqs.push(seq.bind(kind).bind(subject).fetch_one(&mut *conn).await?);
+    }
+    meters::book(conn, &seqs, Held::default(), spent).await
 }
 
 /// What the agents of one conversation have spent: this agent and the helpers in its process, not those that were

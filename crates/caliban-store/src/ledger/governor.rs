@@ -4,12 +4,17 @@
 //! asking is one read. An agent that has to wait takes a ticket; tickets are served by priority, then in order, one at
 //! a time and spaced, so that those that waited do not return all at once. All of it is in the ledger's file, so it
 //! outlives every process.
+//!
+//! Times are the kernel's, not the wall clock's: `now_ms` is the time since the boot, with suspends, and `awake_ms`
+//! without them. A lane belongs to one boot. A ticket counts while its lease lasts: its process renews it whenever it
+//! asks, so a stopped process keeps nobody waiting for longer than [`LEASE_MS`], and queues again when it goes on.
 
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::{Ledger, ReservationOwner};
 use crate::StoreError;
+use crate::open::Durability;
 
 /// The spacing of requests that have waited, in milliseconds.
 const STAGGER_MS: u64 = 25;
@@ -19,10 +24,27 @@ const PROBE_MS: u64 = 250;
 const FIRST_WAIT_MS: u64 = 500;
 /// The longest wait of our own choosing. Short, because one agent probes for all of them.
 const LONGEST_WAIT_MS: u64 = 5_000;
+/// How long a ticket counts after its process has asked last. A waiting process asks every five seconds or sooner.
+pub const LEASE_MS: u64 = 15_000;
+/// A ticket with less than this left is renewed.
+const RENEW_MS: u64 = 8_000;
 
 /// A provider and key; contains only the key's hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lane(pub String);
+pub struct Lane(String);
+
+impl Lane {
+    /// The lane of this name during this boot.
+    #[must_use]
+    pub fn new(boot: &str, name: &str) -> Self {
+        Self(format!("{boot} {name}"))
+    }
+
+    /// The name without the boot.
+    fn name(&self) -> &str {
+        self.0.split_once(' ').map_or(self.0.as_str(), |(_, name)| name)
+    }
+}
 
 /// A place in the queue of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +57,7 @@ pub enum Admission {
     Go,
     /// Not before this time, by what is known now.
     Wait {
-        /// In milliseconds since 1970.
+        /// In milliseconds since the boot.
         until_ms: u64,
         /// The place in the queue.
         ticket: Ticket,
@@ -47,7 +69,7 @@ pub enum Admission {
 /// The state of a lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneState {
-    /// No request is sent before this time, in milliseconds since 1970.
+    /// No request is sent before this time, in milliseconds since the boot.
     pub until_ms: u64,
     /// The time of the next request.
     pub next_ms: u64,
@@ -80,7 +102,7 @@ impl LaneState {
 }
 
 impl Ledger {
-    /// Asks whether a request may be sent. An agent that has a ticket passes it.
+    /// Asks whether a request may be sent. An agent that has a ticket passes it; one whose lease is over queues again.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -91,19 +113,23 @@ impl Ledger {
         ticket: Option<Ticket>,
         owner: &ReservationOwner,
         now_ms: u64,
+        awake_ms: u64,
     ) -> Result<Admission, StoreError> {
         let conn = self.db.conn().await?;
-        let looked = look(conn, lane, ticket, priority).await;
-        let (state, ahead) = looked.map_err(|error| self.db.words(error))?;
+        let looked = look(conn, lane, ticket, priority, awake_ms).await;
+        let QueueView { state, ahead, lease_ms } = looked.map_err(|error| self.db.words(error))?;
         let is_turn = ahead == 0 && state.turn(now_ms) <= now_ms;
         match ticket {
             None if is_turn && state.apart() == 0 => return Ok(Admission::Go),
             // Waiting agents only read, so that they do not block the writes of others.
-            Some(ticket) if !is_turn => return Ok(state.wait(ahead, ticket, now_ms)),
+            Some(ticket) if !is_turn && lease_ms > awake_ms.saturating_add(RENEW_MS) => {
+                return Ok(state.wait(ahead, ticket, now_ms));
+            }
             Some(_) | None => {}
         }
-        let mut tx = self.db.begin().await?;
-        let admitted = take_turn(tx.conn(), lane, priority, ticket, owner, now_ms).await;
+        // A queue that a power cut takes away is made anew: its processes are gone, too.
+        let mut tx = self.db.begin_as(Durability::Written).await?;
+        let admitted = take_turn(tx.conn(), lane, priority, ticket, owner, [now_ms, awake_ms]).await;
         let admitted = admitted.map_err(|error| tx.words(error));
         tx.finish(admitted).await
     }
@@ -159,7 +185,8 @@ impl Ledger {
         now_ms: u64,
     ) -> Result<(), StoreError> {
         let conn = self.db.conn().await?;
-        let (state, _) = look(conn, lane, None, 0).await.map_err(|error| self.db.words(error))?;
+        let QueueView { state, .. } =
+            look(conn, lane, None, 0, 0).await.map_err(|error| self.db.words(error))?;
         let (interval_ms, until_ms) = match allowance {
             Some((_, 0, reset)) => (0, now_ms.saturating_add(reset)),
             // While more than half is left, requests are not spaced.
@@ -187,7 +214,8 @@ impl Ledger {
     /// See [`StoreError`].
     pub async fn lane(&mut self, lane: &Lane) -> Result<(LaneState, u64), StoreError> {
         let conn = self.db.conn().await?;
-        look(conn, lane, None, i64::MIN).await.map_err(|error| self.db.words(error))
+        let view = look(conn, lane, None, i64::MIN, 0).await.map_err(|error| self.db.words(error))?;
+        Ok((view.state, view.ahead))
     }
 
     async fn change_lane(
@@ -206,27 +234,38 @@ async fn change_lane(
     lane: &Lane,
     change: impl Fn(&mut LaneState) + Send,
 ) -> Result<LaneState, sqlx::Error> {
-    let (mut state, _) = look(&mut *conn, lane, None, 0).await?;
+    let QueueView { mut state, .. } = look(&mut *conn, lane, None, 0, 0).await?;
     change(&mut state);
     write(conn, lane, &state).await?;
     Ok(state)
 }
 
-/// The lane, and the number of tickets ahead of this one; without a ticket, all of the same or higher priority.
+/// A lane as one who asks finds it.
+struct QueueView {
+    state: LaneState,
+    /// The number of tickets ahead of this one; without a ticket, all of the same or higher priority.
+    ahead: u64,
+    /// When the lease of this ticket ends; 0 if there is no such ticket.
+    lease_ms: u64,
+}
+
 async fn look(
     conn: &mut SqliteConnection,
     lane: &Lane,
     ticket: Option<Ticket>,
     priority: i64,
-) -> Result<(LaneState, u64), sqlx::Error> {
+    awake_ms: u64,
+) -> Result<QueueView, sqlx::Error> {
     let row = sqlx::query(
-        "SELECT l.*, (SELECT COUNT(*) FROM tickets t WHERE t.lane = $1 AND (t.priority > $2 OR \
-           (t.priority = $2 AND t.seq < $3))) AS ahead \
+        "SELECT l.*, (SELECT COUNT(*) FROM tickets t WHERE t.lane = $1 AND t.lease_ms > $4 AND (t.priority > $2 OR \
+           (t.priority = $2 AND t.seq < $3))) AS ahead, \
+           (SELECT t.lease_ms FROM tickets t WHERE t.lane = $1 AND t.seq = $3) AS lease_ms \
          FROM (SELECT 1) LEFT JOIN lanes l ON l.lane = $1",
     )
     .bind(&lane.0)
     .bind(priority)
     .bind(ticket.map_or(i64::MAX, |ticket| ticket.0))
+    .bind(database_number(awake_ms))
     .fetch_one(conn)
     .await?;
     let number = |name| {
@@ -239,11 +278,21 @@ async fn look(
         strikes: number("strikes"),
         reason: row.get::<Option<String>, _>("reason").unwrap_or_default(),
     };
-    Ok((state, number("ahead")))
+    Ok(QueueView { state, ahead: number("ahead"), lease_ms: number("lease_ms") })
+}
+
+fn database_number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 async fn write(conn: &mut SqliteConnection, lane: &Lane, state: &LaneState) -> Result<(), sqlx::Error> {
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let number = database_number;
+    // What was known of this provider and key during an earlier boot is in another time.
+    sqlx::query("DELETE FROM lanes WHERE lane <> $1 AND substr(lane, instr(lane, ' ') + 1) = $2")
+        .bind(&lane.0)
+        .bind(lane.name())
+        .execute(&mut *conn)
+        .await?;
     sqlx::query(
         "INSERT INTO lanes (lane, until_ms, next_ms, interval_ms, strikes, reason) VALUES ($1, $2, $3, $4, $5, $6) \
          ON CONFLICT (lane) DO UPDATE SET until_ms = excluded.until_ms, next_ms = excluded.next_ms, \
@@ -266,9 +315,23 @@ async fn take_turn(
     priority: i64,
     ticket: Option<Ticket>,
     owner: &ReservationOwner,
-    now_ms: u64,
+    [now_ms, awake_ms]: [u64; 2],
 ) -> Result<Admission, sqlx::Error> {
-    let (mut state, ahead) = look(&mut *conn, lane, ticket, priority).await?;
+    // Nobody else counts them, and their processes queue again.
+    sqlx::query("DELETE FROM tickets WHERE lane = $1 AND lease_ms <= $2")
+        .bind(&lane.0)
+        .bind(database_number(awake_ms))
+        .execute(&mut *conn)
+        .await?;
+    let lease_ms = database_number(awake_ms.saturating_add(LEASE_MS));
+    let renewed = sqlx::query("UPDATE tickets SET lease_ms = $1 WHERE seq = $2 AND lane = $3")
+        .bind(lease_ms)
+        .bind(ticket.map_or(-1, |ticket| ticket.0))
+        .bind(&lane.0)
+        .execute(&mut *conn)
+        .await?;
+    let ticket = ticket.filter(|_| renewed.rows_affected() > 0);
+    let QueueView { mut state, ahead, .. } = look(&mut *conn, lane, ticket, priority, awake_ms).await?;
     if ahead == 0 && state.turn(now_ms) <= now_ms {
         if let Some(ticket) = ticket {
             sqlx::query("DELETE FROM tickets WHERE seq = $1").bind(ticket.0).execute(&mut *conn).await?;
@@ -282,13 +345,14 @@ async fn take_turn(
         Some(ticket) => ticket,
         None => {
             let made = sqlx::query(
-                "INSERT INTO tickets (lane, priority, boot, pid, started) VALUES ($1, $2, $3, $4, $5)",
+                "INSERT INTO tickets (lane, priority, boot, pid, started, lease_ms) VALUES ($1, $2, $3, $4, $5, $6)",
             )
             .bind(&lane.0)
             .bind(priority)
             .bind(&owner.boot)
             .bind(owner.pid)
-            .bind(i64::try_from(owner.started).unwrap_or(i64::MAX))
+            .bind(database_number(owner.started))
+            .bind(lease_ms)
             .execute(&mut *conn)
             .await?;
             Ticket(made.last_insert_rowid())

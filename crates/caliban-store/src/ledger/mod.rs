@@ -28,7 +28,7 @@ use caliban_core::usage::Usage;
 use jiff::civil::Date;
 
 pub use accounts::{OpenedAccount, Opening};
-pub use governor::{Admission, Lane, LaneState, Ticket};
+pub use governor::{Admission, LEASE_MS, Lane, LaneState, Ticket};
 pub use history::{By, Filter, SpendingSum};
 pub use pools::{Pool, PoolState, SetLimit};
 pub use questions::{AskTurn, LimitAsker, QuestionEnd, Reached};
@@ -152,6 +152,8 @@ impl LedgerRequest<'_> {
 /// A granted reservation. It is settled, or released, or counts as spent once its process is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
+    /// The file that it is in ([`Ledger::generation`]).
+    generation: u64,
     seq: i64,
     account: i64,
     meters: Vec<i64>,
@@ -217,6 +219,16 @@ impl Ledger {
     /// See [`StoreError`].
     pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         Ok(Self { db: Db::open(url, &SCHEMA).await? })
+    }
+
+    /// How often the file was deleted, cut or replaced since it was opened, and another one opened in its place. The
+    /// accounts and reservations of an earlier file are not in it.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; above all [`StoreError::Replaced`].
+    pub async fn generation(&mut self) -> Result<u64, StoreError> {
+        self.db.conn().await?;
+        Ok(self.db.generation())
     }
 
     /// What opening the store did.

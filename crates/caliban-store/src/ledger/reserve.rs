@@ -61,7 +61,11 @@ impl Ledger {
     ) -> Result<First, StoreError> {
         let mut tx = self.db.begin().await?;
         let first = first(tx.conn(), openings, request, now).await.map_err(|error| tx.words(error));
-        tx.finish(first).await
+        let mut first = tx.finish(first).await?;
+        if let Ok(granted) = &mut first.granted {
+            granted.reservation.generation = self.db.generation();
+        }
+        Ok(first)
     }
 }
 
@@ -73,7 +77,7 @@ async fn first(
 ) -> Result<First, sqlx::Error> {
     let mut known = None;
     for opening in openings {
-        known = accounts::open_with(&mut *conn, *opening, now).await?;
+        known = accounts::open_with(&mut *conn, *opening, request.day, now).await?;
     }
     Ok(First { known, granted: reserve(conn, request, now).await? })
 }
@@ -116,8 +120,15 @@ async fn reserve(
     let meters: Vec<i64> = pools.iter().map(|pool| pool.seq).collect();
     meters::hold(&mut *conn, &meters, held, Held::default()).await?;
     let seq = write(conn, request, account, &meters, now).await?;
-    let reservation =
-        Reservation { seq, account, meters, day: request.day, model: request.model.to_owned(), held };
+    let reservation = Reservation {
+        generation: 0,
+        seq,
+        account,
+        meters,
+        day: request.day,
+        model: request.model.to_owned(),
+        held,
+    };
     Ok(Ok(Granted { reservation, near, nearest }))
 }
 

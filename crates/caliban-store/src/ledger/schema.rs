@@ -16,7 +16,7 @@ pub const SCHEMA: Schema = Schema {
     application_id: 0x6361_6c6c,
     base: 1,
     tables: TABLES,
-    steps: &[QUESTIONS],
+    steps: &[QUESTIONS, LEASES],
 };
 
 /// Version 2: questions about limits, and raised limits of agents and days.
@@ -39,6 +39,11 @@ CREATE TABLE raised (
   limits TEXT NOT NULL,
   PRIMARY KEY (kind, subject, instead_of)
 ) WITHOUT ROWID;
+";
+
+/// Version 3: a ticket counts for a while only. Lanes of older builds are in another time and have other names.
+const LEASES: &str = "
+ALTER TABLE tickets ADD COLUMN lease_ms BIGINT NOT NULL DEFAULT 0;
 ";
 
 const TABLES: &str = "

@@ -17,7 +17,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use super::meters::{self, listed, stored};
 use super::{Ledger, Reservation, ReservationOwner};
 use crate::StoreError;
-use crate::open::Durability;
+use crate::open::{Durability, Tx};
 
 impl Ledger {
     /// The request has ended and took this much. An unknown cost counts as the amount held for it. Also works if the
@@ -35,7 +35,7 @@ impl Ledger {
         let held = reservation.held;
         let is_covered = usage.total() <= held.tokens && cost.is_none_or(|cost| cost <= held.usd);
         let durability = if is_covered { Durability::Written } else { Durability::Synced };
-        let mut tx = self.db.begin_as(durability).await?;
+        let Some(mut tx) = self.begin_of(reservation, durability).await? else { return Ok(()) };
         let outcome = settle(tx.conn(), reservation, usage, cost, wall_ms).await;
         let outcome = outcome.map_err(|error| tx.words(error));
         tx.finish(outcome).await
@@ -46,7 +46,7 @@ impl Ledger {
     /// # Errors
     /// See [`StoreError`].
     pub async fn release(&mut self, reservation: &Reservation) -> Result<(), StoreError> {
-        let mut tx = self.db.begin_as(Durability::Written).await?;
+        let Some(mut tx) = self.begin_of(reservation, Durability::Written).await? else { return Ok(()) };
         let outcome = release(tx.conn(), reservation).await.map_err(|error| tx.words(error));
         tx.finish(outcome).await
     }
@@ -62,9 +62,21 @@ impl Ledger {
         usage: Usage,
         cost: Option<MicroUsd>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
+        let Some(mut tx) = self.begin_of(reservation, Durability::Synced).await? else { return Ok(()) };
         let outcome = count(tx.conn(), reservation, usage, cost).await.map_err(|error| tx.words(error));
         tx.finish(outcome).await
+    }
+
+    /// Begins a transaction in the file that a reservation is in; nothing if that file was replaced since.
+    async fn begin_of(
+        &mut self,
+        reservation: &Reservation,
+        durability: Durability,
+    ) -> Result<Option<Tx<'_>>, StoreError> {
+        if self.generation().await? != reservation.generation {
+            return Ok(None);
+        }
+        self.db.begin_as(durability).await.map(Some)
     }
 
     /// Books the amounts held by dead processes as spent; returns the number of their requests.

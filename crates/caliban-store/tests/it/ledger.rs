@@ -4,7 +4,7 @@ use caliban_core::budget::{Kind, Limits, ReserveRefused, Scope, Spent};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use caliban_store::ledger::{
-    Account, AccountId, Admission, AskTurn, By, Filter, First, Granted, Lane, Ledger, LedgerError,
+    Account, AccountId, Admission, AskTurn, By, Filter, First, Granted, LEASE_MS, Lane, Ledger, LedgerError,
     LedgerRequest, LimitAsker, Near, OpenedAccount, Opening, Pool, QuestionEnd, Reached, ReservationOwner,
     SetLimit,
 };
@@ -205,13 +205,13 @@ async fn a_parent_that_opens_later_is_the_same_and_what_was_spent_before_counts(
     // The first request of a process opens its account; that counts also when the request is refused.
     let late = account("d", Some("p"), Limits::NONE);
     let earlier = Spent { usage: input(15), ..Spent::default() };
-    let first = world.opens_and_asks(Opening { account: &late, earlier }, 6).await;
+    let first = world.opens_and_asks(Opening { account: &late, earlier, today: Spent::default() }, 6).await;
     assert_eq!(first.known, None);
     assert!(matches!(first.granted, Err(ReserveRefused::Over { scope: Scope::Tree(_), .. })), "{first:?}");
     assert_eq!(world.pool(Pool::Tree(id("p"))).await, (15, 30));
     assert_eq!(world.pool(Pool::Day(DAY)).await, (0, 30));
     // Another process of the same conversation: the ledger knows what was spent, and does not count it twice.
-    let again = world.opens_and_asks(Opening { account: &late, earlier }, 5).await;
+    let again = world.opens_and_asks(Opening { account: &late, earlier, today: Spent::default() }, 5).await;
     assert_eq!(again.known, Some(earlier));
     assert!(again.granted.is_ok(), "{again:?}");
     assert_eq!(world.pool(Pool::Tree(id("p"))).await, (15, 35));
@@ -254,13 +254,13 @@ async fn history_adds_up_by_what_is_asked_for() {
 #[tokio::test]
 async fn r24_a_lane_is_closed_as_long_as_asked_and_those_who_wait_come_back_apart_and_by_priority() {
     let mut world = world().await;
-    let (ledger, lane) = (&mut world.ledger, Lane("anthropic/1".to_owned()));
+    let (ledger, lane) = (&mut world.ledger, Lane::new("boot", "anthropic/1"));
     let me = owner(1);
-    assert_eq!(ledger.admit(&lane, 0, None, &me, 1_000).await.expect("admit"), Admission::Go);
+    assert_eq!(ledger.admit(&lane, 0, None, &me, 1_000, 1_000).await.expect("admit"), Admission::Go);
     ledger.limited(&lane, "429", Some(5_000), 1_000, 1_100).await.expect("limited");
     let mut tickets = Vec::new();
     for priority in [0, 0, 5] {
-        match ledger.admit(&lane, priority, None, &me, 1_200).await.expect("admit") {
+        match ledger.admit(&lane, priority, None, &me, 1_200, 1_200).await.expect("admit") {
             Admission::Wait { until_ms, ticket, reason } => {
                 assert!(until_ms >= 6_100 && reason == "429", "{until_ms} {reason}");
                 tickets.push((priority, ticket));
@@ -269,13 +269,16 @@ async fn r24_a_lane_is_closed_as_long_as_asked_and_those_who_wait_come_back_apar
         }
     }
     // Another provider is not.
-    assert_eq!(ledger.admit(&Lane("x".to_owned()), 0, None, &me, 1_200).await.expect("admit"), Admission::Go);
+    assert_eq!(
+        ledger.admit(&Lane::new("boot", "x"), 0, None, &me, 1_200, 1_200).await.expect("admit"),
+        Admission::Go
+    );
     let mut served = Vec::new();
     let mut now = 6_100;
     while !tickets.is_empty() && now < 20_000 {
         let mut left = Vec::new();
         for (priority, ticket) in tickets {
-            match ledger.admit(&lane, priority, Some(ticket), &me, now).await.expect("admit") {
+            match ledger.admit(&lane, priority, Some(ticket), &me, now, now).await.expect("admit") {
                 Admission::Go => served.push((priority, now)),
                 Admission::Wait { .. } => left.push((priority, ticket)),
             }
@@ -287,32 +290,143 @@ async fn r24_a_lane_is_closed_as_long_as_asked_and_those_who_wait_come_back_apar
     assert_eq!(order, [5, 0, 0]);
     assert!(served.windows(2).all(|two| two[1].1 >= two[0].1 + 250), "{served:?}");
     ledger.answered(&lane, None, now).await.expect("answered");
-    assert_eq!(ledger.admit(&lane, 0, None, &me, now + 250).await.expect("admit"), Admission::Go);
+    assert_eq!(ledger.admit(&lane, 0, None, &me, now + 250, now + 250).await.expect("admit"), Admission::Go);
     assert_eq!(ledger.lane(&lane).await.expect("lane").0.strikes, 0);
 }
 
 #[tokio::test]
 async fn r24_requests_are_spaced_to_the_allowance_that_the_server_names() {
     let mut world = world().await;
-    let (ledger, lane, me) = (&mut world.ledger, Lane("l".to_owned()), owner(1));
+    let (ledger, lane, me) = (&mut world.ledger, Lane::new("boot", "l"), owner(1));
     ledger.answered(&lane, Some((100, 90, 60_000)), 0).await.expect("answered");
     for _ in 0..3 {
-        assert_eq!(ledger.admit(&lane, 0, None, &me, 1).await.expect("admit"), Admission::Go);
+        assert_eq!(ledger.admit(&lane, 0, None, &me, 1, 1).await.expect("admit"), Admission::Go);
     }
     ledger.answered(&lane, Some((100, 10, 60_000)), 0).await.expect("answered");
-    assert_eq!(ledger.admit(&lane, 0, None, &me, 1).await.expect("admit"), Admission::Go);
-    let Admission::Wait { until_ms, ticket, .. } = ledger.admit(&lane, 0, None, &me, 2).await.expect("admit")
+    assert_eq!(ledger.admit(&lane, 0, None, &me, 1, 1).await.expect("admit"), Admission::Go);
+    let Admission::Wait { until_ms, ticket, .. } =
+        ledger.admit(&lane, 0, None, &me, 2, 2).await.expect("admit")
     else {
         panic!("the next one is six seconds later")
     };
     assert_eq!(until_ms, 6_001);
     ledger.give_up(ticket).await.expect("give up");
     ledger.answered(&lane, Some((100, 0, 60_000)), 10).await.expect("answered");
-    let closed = ledger.admit(&lane, 0, None, &me, 20).await.expect("admit");
+    let closed = ledger.admit(&lane, 0, None, &me, 20, 20).await.expect("admit");
     assert!(matches!(closed, Admission::Wait { until_ms: 60_010, .. }), "{closed:?}");
     // A process that is killed while it waits is in nobody's way.
     ledger.settle_dead(|_| true).await.expect("dead");
     assert_eq!(ledger.lane(&lane).await.expect("lane").1, 0);
+}
+
+#[tokio::test]
+async fn r05_a_stopped_process_that_is_first_in_the_queue_keeps_nobody_waiting() {
+    let mut world = world().await;
+    let (ledger, lane) = (&mut world.ledger, Lane::new("boot", "l"));
+    let (stopped, other) = (owner(1), owner(2));
+    ledger.limited(&lane, "429", Some(1_000), 0, 1).await.expect("limited");
+    let mut take = async |me| match ledger.admit(&lane, 0, None, me, 2, 2).await.expect("admit") {
+        Admission::Wait { ticket, .. } => ticket,
+        Admission::Go => panic!("the lane is closed"),
+    };
+    let (first, second) = (take(&stopped).await, take(&other).await);
+    // The second one asks again and again; the first one does not.
+    let mut now = 2;
+    let served = loop {
+        now += 1_000;
+        match ledger.admit(&lane, 0, Some(second), &other, now, now).await.expect("admit") {
+            Admission::Go => break now,
+            Admission::Wait { ticket, .. } => assert_eq!(ticket, second, "it keeps its place"),
+        }
+    };
+    assert!(served <= LEASE_MS + 2_000, "{served}");
+    // Somebody else is refused meanwhile: whoever was stopped does not send, but queues again.
+    ledger.limited(&lane, "429", Some(60_000), now, now).await.expect("limited");
+    let late = ledger.admit(&lane, 0, Some(first), &stopped, now + 1, now + 1).await.expect("admit");
+    assert!(matches!(late, Admission::Wait { ticket, .. } if ticket != first), "{late:?}");
+    // A suspend, which `awake_ms` does not count, changes no order.
+    let Admission::Wait { ticket, .. } = late else { panic!("it waits") };
+    let behind = ledger.admit(&lane, 0, None, &other, now + 90_000, now + 2).await.expect("admit");
+    assert!(matches!(behind, Admission::Wait { .. }), "{behind:?}");
+    let again = ledger.admit(&lane, 0, Some(ticket), &stopped, now + 90_001, now + 3).await.expect("admit");
+    assert_eq!(again, Admission::Go);
+}
+
+#[tokio::test]
+async fn r15_a_lane_of_another_boot_closes_nothing() {
+    let mut world = world().await;
+    let me = owner(1);
+    let (before, after) = (Lane::new("one", "key"), Lane::new("two", "key"));
+    world.ledger.limited(&before, "429", Some(3_600_000), 0, 9_000_000).await.expect("limited");
+    let admitted = world.ledger.admit(&after, 0, None, &me, 5, 5).await.expect("admit");
+    assert_eq!(admitted, Admission::Go);
+    world.ledger.limited(&after, "429", Some(10), 5, 6).await.expect("limited");
+    let (old, _) = world.ledger.lane(&before).await.expect("lane");
+    assert_eq!(old.until_ms, 0, "it is forgotten");
+}
+
+/// What is done to the file, and whether a running process may go on afterwards.
+#[tokio::test]
+async fn r20_nothing_is_reserved_in_a_ledger_that_was_deleted_cut_or_replaced() {
+    type Harm = fn(&std::path::Path);
+    let delete: Harm = |file| std::fs::remove_file(file).expect("remove");
+    let cut: Harm = |file| {
+        let opened = std::fs::OpenOptions::new().write(true).open(file).expect("open");
+        opened.set_len(0).expect("cut");
+    };
+    let cut_a_little: Harm = |file| {
+        let opened = std::fs::OpenOptions::new().write(true).open(file).expect("open");
+        opened.set_len(4096).expect("cut");
+    };
+    let replace: Harm = |file| {
+        std::fs::write(file.with_extension("new"), "not a database").expect("write");
+        std::fs::rename(file.with_extension("new"), file).expect("rename");
+    };
+    let delete_log: Harm = |file| {
+        std::fs::remove_file(file.with_extension("db-wal")).expect("remove");
+        std::fs::remove_file(file).expect("remove");
+    };
+    for (name, harm) in [
+        ("delete", delete),
+        ("cut", cut),
+        ("cut a little", cut_a_little),
+        ("replace", replace),
+        ("log", delete_log),
+    ] {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let file = dir.path().join("ledger.db");
+        let url = StoreUrl::sqlite(&file);
+        // Closed once, so that the tables are in the file itself.
+        Ledger::open(&url).await.expect("made").close().await;
+        let mut ledger = Ledger::open(&url).await.expect("open");
+        let account = account("a", None, Limits::NONE);
+        ledger.open_account(&account, Stamp::now()).await.expect("account");
+        let (id, me) = (account.id.clone(), owner(1));
+        let held = ledger.reserve(&request(&id, &me, 10), Stamp::now()).await.expect("reserve");
+        harm(&file);
+        let refused = ledger.reserve(&request(&id, &me, 10), Stamp::now()).await;
+        assert!(matches!(refused, Err(LedgerError::Store(_))), "{name}: {refused:?}");
+        assert!(
+            name == "replace" || !file.exists() || file.metadata().expect("file").len() <= 4096,
+            "{name}"
+        );
+        // As somebody who starts now would make it.
+        for left in ["db", "db-wal", "db-shm"] {
+            let _absent = std::fs::remove_file(file.with_extension(left));
+        }
+        let fresh = Ledger::open(&url).await.expect("a new one");
+        assert_eq!(ledger.generation().await.expect("whole again"), 1, "{name}");
+        // The reservation is not in this file: it is settled into nothing, not into another's row.
+        ledger.settle(&held.reservation, Usage::default(), None, 0).await.expect("settle");
+        let today = Spent { usage: Usage { input: 7, ..Usage::default() }, ..Spent::default() };
+        let opening = Opening { account: &account, earlier: today, today };
+        let limits = Limits { tokens: Some(16), ..Limits::NONE };
+        let asked = LedgerRequest { per_day: limits, ..request(&id, &me, 10) };
+        let first = ledger.open_and_reserve(&[opening], &asked, Stamp::now()).await.expect("store");
+        assert!(first.granted.is_err(), "{name}: what was spent today counts in the new file, too");
+        fresh.close().await;
+        ledger.close().await;
+    }
 }
 
 fn asker<'a>(account: &'a AccountId, owner: &'a ReservationOwner, since_ms: u64) -> LimitAsker<'a> {
@@ -499,10 +613,10 @@ async fn a_limit_that_a_person_set_is_told() {
 async fn r24_a_lane_stands_as_the_server_said() {
     let mut world = world().await;
     let (ledger, me) = (&mut world.ledger, owner(1));
-    let lane = |name: &str| Lane(name.to_owned());
+    let lane = |name: &str| Lane::new("boot", name);
     // While there is nothing to wait for, asking writes nothing.
     let open = lane("open");
-    assert_eq!(ledger.admit(&open, 0, None, &me, 1_000).await.expect("admit"), Admission::Go);
+    assert_eq!(ledger.admit(&open, 0, None, &me, 1_000, 1_000).await.expect("admit"), Admission::Go);
     assert_eq!(ledger.lane(&open).await.expect("lane"), Default::default());
     // The server may name no time; then the wait is ours.
     for (name, asked, until) in [("zero", Some(0), 1_500), ("none", None, 1_500), ("asked", Some(7), 1_007)] {
@@ -510,7 +624,7 @@ async fn r24_a_lane_stands_as_the_server_said() {
         assert_eq!((state.until_ms, state.strikes, state.reason.as_str()), (until, 1, "429"), "{name}");
         assert_eq!(ledger.lane(&lane(name)).await.expect("lane"), (state, 0));
     }
-    let waiting = ledger.admit(&lane("none"), 0, None, &me, 1_000).await.expect("admit");
+    let waiting = ledger.admit(&lane("none"), 0, None, &me, 1_000, 1_000).await.expect("admit");
     assert!(matches!(waiting, Admission::Wait { until_ms: 1_500, .. }), "{waiting:?}");
     assert_eq!(ledger.lane(&lane("none")).await.expect("lane").1, 1);
     // Up to half of the allowance nobody is slowed down.

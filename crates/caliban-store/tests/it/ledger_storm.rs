@@ -114,7 +114,7 @@ struct Outcome {
 async fn storm(server: &mut dyn Server, until: u64) -> Outcome {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut ledger = Ledger::open(&StoreUrl::sqlite(dir.path().join("ledger.db"))).await.expect("open");
-    let lane = Lane("storm".to_owned());
+    let lane = Lane::new("boot", "storm");
     let mut events: BinaryHeap<Reverse<(u64, usize, Does)>> =
         (0..AGENTS).map(|agent| Reverse((agent as u64, agent, Does::Asks(None)))).collect();
     let (mut since, mut random) = (vec![None::<u64>; AGENTS], fastrand::Rng::with_seed(7));
@@ -127,7 +127,7 @@ async fn storm(server: &mut dyn Server, until: u64) -> Outcome {
         let next = match does {
             Does::Asks(ticket) => {
                 let began = *since[agent].get_or_insert(now);
-                match ledger.admit(&lane, 0, ticket.map(Ticket), &me, now).await.expect("admit") {
+                match ledger.admit(&lane, 0, ticket.map(Ticket), &me, now, now).await.expect("admit") {
                     Admission::Go => {
                         outcome.longest_wait = outcome.longest_wait.max(now - began);
                         let answer = server.request(now);

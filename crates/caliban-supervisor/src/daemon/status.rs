@@ -1,7 +1,8 @@
 //! `GET /v1/status` (f16): how the daemon is, and what it found when it started.
 
+use super::agent::DaemonAgent;
 use super::{DaemonAnswer, Owner, has_descriptors};
-use crate::disk_room;
+use crate::disk_room::{self, WAITS_FOR_ROOM};
 use crate::protocol::{DaemonStatus, VERSION};
 
 /// With less room than this a commit may fail: the registry's log grows by pages.
@@ -23,7 +24,18 @@ impl Owner {
                 return format!("the disk is full: {} KiB are left for {}", left / 1024, place.display());
             }
         }
-        "ok".to_owned()
+        // There may be a little room, but not as much as these need.
+        let waits = |agent: &&DaemonAgent| {
+            let report = agent.own_report();
+            report
+                .and_then(|report| report.activity.as_deref())
+                .is_some_and(|it| it.starts_with(WAITS_FOR_ROOM))
+        };
+        match self.agents.values().filter(waits).count() {
+            0 => "ok".to_owned(),
+            1 => "the disk is full: an agent waits for room".to_owned(),
+            many => format!("the disk is full: {many} agents wait for room"),
+        }
     }
 
     /// Whether a worktree may have room. Git itself says so when it has not.

@@ -179,27 +179,36 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<C
     Ok(code(&report))
 }
 
-/// Whether the disk is full: said once, in every format, since nothing else is seen of a run that waits for room.
+/// Whether the disk is full or the ledger gone: said once, in every format, since nothing else is seen of a run that waits for room.
 #[derive(Default)]
 struct Disk {
-    is_full: bool,
+    /// What is said when it is over.
+    then: Option<&'static str>,
 }
 
 impl Disk {
     /// Whether this is something else than that; what is recorded shows that there is room again.
     fn has_room_for(&mut self, entry: &FeedEntry) -> bool {
         match entry {
-            FeedEntry::Waiting(wait @ Wait::DiskFull { .. }) => {
-                if !std::mem::replace(&mut self.is_full, true) {
+            FeedEntry::Waiting(wait @ (Wait::DiskFull { .. } | Wait::Ledger { .. })) => {
+                let (what, then) = match wait {
+                    Wait::DiskFull { .. } => (
+                        "waiting for room; nothing is lost, and it goes on by itself",
+                        "there is room again: going on",
+                    ),
+                    _ => ("nothing is sent before", "the ledger is whole again: going on"),
+                };
+                if self.then.replace(then).is_none() {
                     report::note(&format!(
-                        "{wait}: waiting for room; nothing is lost, and it goes on by itself\n\
-                         Ctrl-C twice ends it; `caliban --continue` goes on later"
+                        "{wait}: {what}\nCtrl-C twice ends it; `caliban --continue` goes on later"
                     ));
                 }
                 false
             }
-            FeedEntry::Record(_) if std::mem::take(&mut self.is_full) => {
-                report::note("there is room again: going on");
+            FeedEntry::Record(_) => {
+                if let Some(then) = self.then.take() {
+                    report::note(then);
+                }
                 true
             }
             _ => true,

@@ -14,7 +14,7 @@ use caliban_agent::{
     feed::FeedEntry,
 };
 use caliban_contract::{
-    disk_room::{self, is_full},
+    disk_room::{self, WAITS_FOR_ROOM, is_full},
     records::{
         self, AskRecord, EndingKind, LAST_STATUS_ROOM, STATUS, STATUS_ROOM, STATUS_VERSION, Waiting,
         WorkerEnding, WorkerState, WorkerStatus,
@@ -160,6 +160,11 @@ impl StatusFile {
                 self.is_disk_full = true;
                 self.now.waiting_for = None;
                 self.now.activity = Some(waiting_for_room(path));
+            }
+            FeedEntry::Waiting(wait @ Wait::Ledger { .. }) => {
+                self.is_disk_full = true;
+                self.now.waiting_for = None;
+                self.now.activity = Some(inert::line(&wait.to_string()).into_owned());
             }
             FeedEntry::Waiting(
                 wait @ (Wait::RateLimit(pause)
@@ -463,7 +468,7 @@ impl StatusFile {
 }
 
 fn waiting_for_room(path: &Path) -> String {
-    format!("disk full: waiting for room ({})", inert::line(&path.display().to_string()))
+    format!("{WAITS_FOR_ROOM} ({})", inert::line(&path.display().to_string()))
 }
 
 #[cfg(test)]

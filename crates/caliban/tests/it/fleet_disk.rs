@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use testkit::{SmallDisk, StepExt as _, script, text, wait_until};
+use testkit::{SmallDisk, StepExt as _, script, text, tool, wait_until};
 
 use crate::{fleet::Fleet, place::Place};
 
@@ -50,6 +50,70 @@ fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     let output = attached.wait().ok();
     assert_eq!(output.stdout.matches("disk full").count(), 1, "{}", output.stdout);
     assert!(output.stdout.contains("the end"), "{}", output.stdout);
+}
+
+/// The answer fits into the last page of the transcript; what it took does not fit into the ledger's log.
+#[test]
+fn r11_an_agent_whose_ledger_has_no_room_waits_as_its_transcript_does() {
+    let fleet = Fleet::new(script![tool("Bash", json!({"command": "true"})), text("all done")]);
+    let Some(small) = Small::mount(fleet.place.env.data()) else { return };
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--isolation", "none"]);
+    fleet.place.server.wait_for_requests(1);
+    let filler = small.fill();
+    fleet.place.server.release();
+    wait_until("it says that the disk is full", || {
+        let row = fleet.row(&id);
+        let doing = row["doing"].as_str().unwrap_or_default();
+        assert_ne!(row["state"], "failed", "{row}");
+        doing.starts_with("disk full: waiting for room")
+    });
+    let status = fleet.run(["daemon", "status"]).ok().stdout;
+    assert!(status.contains("the disk is full"), "{status}");
+    std::fs::remove_file(filler).unwrap();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert_eq!(fleet.state(&id), "done");
+}
+
+#[test]
+fn r05_a_message_to_a_stopped_agent_is_refused_in_words() {
+    let fleet = Fleet::new(script![text("all done")]);
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--isolation", "none"]);
+    fleet.place.server.wait_for_requests(1);
+    let pid = fleet.row(&id)["pid"].as_i64().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let refused = fleet.run(["agents", "send", &id, "hello"]).expect_code(1);
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert!(refused.stderr.contains("was not given the message: its process"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("kill -CONT"), "{}", refused.stderr);
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &id]).ok();
+}
+
+#[test]
+fn r20_agents_send_nothing_while_the_ledger_is_gone_and_go_on_with_the_next_one() {
+    let fleet = Fleet::new(script![tool("Bash", json!({"command": "true"})), text("all done")]);
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--isolation", "none"]);
+    fleet.place.server.wait_for_requests(1);
+    let ledger = fleet.place.env.data().join("caliban/ledger.db");
+    for file in ["db", "db-wal", "db-shm"] {
+        std::fs::remove_file(ledger.with_extension(file)).unwrap();
+    }
+    fleet.place.server.release();
+    wait_until("it says that the ledger is gone", || {
+        let row = fleet.row(&id);
+        row["doing"].as_str().unwrap_or_default().contains("the ledger was deleted or damaged")
+    });
+    assert_eq!(fleet.place.server.requests().len(), 1, "nothing was sent without a ledger");
+    let spent = || fleet.run(["budget", "show", "--json"]).ok().stdout;
+    let before = spent();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert_eq!(fleet.state(&id), "done");
+    // What it had spent before counts in the new ledger, too.
+    assert_ne!(before, spent());
 }
 
 /// A fleet whose repo is on a small disk, and its data on another one.
