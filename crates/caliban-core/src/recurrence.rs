@@ -15,7 +15,7 @@ use crate::text_form::stored_as_text;
 const MISSED: u64 = 1000;
 /// Days that are looked at for the next run: more than a week, because a clock may leave a time out.
 const LOOK_AHEAD: i32 = 15;
-/// The longest time between two runs at times of the day.
+/// The longest time between two runs at times of the day, and so the most that a past run can seem ahead.
 const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A run that begins this much after its time was missed, and says so.
 pub const LATE_MS: u64 = 60_000;
@@ -59,17 +59,21 @@ impl Recurrence {
         }
     }
 
-    /// What is to be done now, when the next run is planned for `next`. A clock that was set back by a day repeats no run of
-    /// that day; one that was wrong by more than a week does not keep the next run away.
+    /// What is to be done now, when the next run is planned for `next` and `last` is the last one that was. A clock that
+    /// was set back repeats no run, and keeps none away: times of the day are looked up again.
     #[must_use]
-    pub fn due(&self, next: Timestamp, now: &Zoned) -> Due {
+    pub fn due(&self, next: Timestamp, last: Option<Timestamp>, now: &Zoned) -> Due {
         let present = now.timestamp();
         if next > present {
-            let is_wrong = |first: &Timestamp| match self {
-                Self::Interval(_) => *first < next,
-                Self::Times { .. } => next.duration_since(*first) > WEEK,
+            let first = match self {
+                Self::Interval(_) => self.first(now),
+                // A run that seems to have been more than a week ahead was by a wrong clock.
+                Self::Times { .. } => {
+                    let done = last.filter(|last| last.duration_since(present) <= WEEK);
+                    self.after(done.map_or(present, |last| last.max(present)), now)
+                }
             };
-            return Due::At(self.first(now).filter(is_wrong).unwrap_or(next));
+            return Due::At(first.filter(|first| *first < next).unwrap_or(next));
         }
         let (mut missed, mut at) = (0, next);
         if let Self::Interval(every) = self {

@@ -50,6 +50,9 @@ pub struct SpawnSpec {
     /// It does not start before this moment, in milliseconds since 1970.
     #[serde(rename = "start_at", with = "crate::instant::option", skip_serializing_if = "Option::is_none")]
     pub start_at_ms: Option<u64>,
+    /// The start was given as a time from now (`+2h`), in milliseconds: a clock that is set meanwhile does not change it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_in_ms: Option<u64>,
     /// It ends this long after its start, whatever it does; in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,

@@ -41,6 +41,9 @@ pub struct About {
     pub keeps_quiet_hours: bool,
     /// It does not start before this moment, in milliseconds since 1970.
     pub start_at_ms: Option<u64>,
+    /// The same moment since the boot ([`caliban_process::boot_ms`]), where it was asked for as a time from then on and
+    /// this daemon was there. Holds whatever the clock is set to.
+    pub start_boot_ms: Option<u64>,
     /// How long it may run by the clock.
     pub timeout_ms: Option<u64>,
     /// The run of a schedule that it is.
@@ -63,6 +66,7 @@ impl About {
             priority: spec.setup.priority.unwrap_or_default(),
             keeps_quiet_hours: spec.setup.keeps_quiet_hours(),
             start_at_ms: spec.start_at_ms.filter(|at| *at > 0),
+            start_boot_ms: None,
             timeout_ms: spec.timeout_ms,
             schedule: spec.schedule.clone(),
         }
@@ -97,6 +101,15 @@ impl About {
         self.priority = changed.priority.unwrap_or(self.priority);
         self.timeout_ms = changed.timeout_ms.or(self.timeout_ms);
         self.start_at_ms = changed.start_at_ms.or(self.start_at_ms).filter(|at| *at > 0);
+    }
+
+    /// How long it is until its time to start, by the wall clock or since the boot.
+    #[must_use]
+    pub fn time_to_start(&self, wall_ms: u64, boot_ms: u64) -> u64 {
+        match self.start_boot_ms {
+            Some(at) => at.saturating_sub(boot_ms),
+            None => self.start_at_ms.map_or(0, |at| at.saturating_sub(wall_ms)),
+        }
     }
 
     /// What of its setup decides when it comes.
@@ -202,5 +215,23 @@ impl RowFacts<'_> {
             hibernated: self.hibernated,
             runs: record.runs,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r15_a_clock_that_is_set_changes_a_time_of_day_and_no_time_from_now() {
+        let minute = 60_000;
+        let day = 24 * 60 * minute;
+        let at = About { start_at_ms: Some(2 * day + minute), ..About::default() };
+        let from_now = About { start_boot_ms: Some(5_000 + minute), ..at.clone() };
+        assert_eq!([&at, &from_now].map(|it| it.time_to_start(2 * day, 5_000)), [minute; 2]);
+        // A day back, and forth.
+        assert_eq!([&at, &from_now].map(|it| it.time_to_start(day, 5_000)), [day + minute, minute]);
+        assert_eq!([&at, &from_now].map(|it| it.time_to_start(3 * day, 5_000)), [0, minute]);
+        assert_eq!(from_now.time_to_start(day, 5_000 + minute), 0);
     }
 }

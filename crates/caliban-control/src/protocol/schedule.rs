@@ -122,4 +122,6 @@ pub struct RequeueRequest {
     #[serde(rename = "start_at", with = "caliban_core::instant::option")]
     #[schemars(with = "Option<String>")]
     pub start_at_ms: Option<u64>,
+    /// The same as a time from now, in milliseconds, if it was given so: no clock setting changes it.
+    pub start_in_ms: Option<u64>,
 }

@@ -98,13 +98,13 @@ fn r15_a_missed_run_is_due_once_and_says_how_many_more_were_missed() {
     let daily = every("07:00");
     let next = at("2026-11-18 07:00");
     assert_eq!(daily.first(&berlin("2026-11-17 20:00")), Some(next));
-    assert_eq!(daily.due(next, &berlin("2026-11-18 06:59")), Due::At(next));
-    let due = |now| daily.due(next, &berlin(now));
+    assert_eq!(daily.due(next, None, &berlin("2026-11-18 06:59")), Due::At(next));
+    let due = |now| daily.due(next, None, &berlin(now));
     assert_eq!(due("2026-11-18 07:00"), Due::Now { missed: 0, next: at("2026-11-19 07:00") });
     assert_eq!(due("2026-11-19 07:00"), Due::Now { missed: 1, next: at("2026-11-20 07:00") });
     assert_eq!(due("2026-11-20 09:12"), Due::Now { missed: 2, next: at("2026-11-21 07:00") });
     let hourly = every("6h");
-    let due = |now| hourly.due(at("2026-11-18 06:00"), &berlin(now));
+    let due = |now| hourly.due(at("2026-11-18 06:00"), None, &berlin(now));
     assert_eq!(due("2026-11-18 06:00"), Due::Now { missed: 0, next: at("2026-11-18 12:00") });
     assert_eq!(due("2026-11-19 07:00"), Due::Now { missed: 4, next: at("2026-11-19 12:00") });
 }
@@ -113,15 +113,21 @@ fn r15_a_missed_run_is_due_once_and_says_how_many_more_were_missed() {
 fn r15_a_clock_that_is_set_back_repeats_no_run_and_keeps_none_away() {
     let next = at("2026-11-19 07:00");
     // A day back: the 18th has had its run.
-    assert_eq!(every("07:00").due(next, &berlin("2026-11-17 09:00")), Due::At(next));
+    let run = Some(at("2026-11-18 07:00"));
+    assert_eq!(every("07:00").due(next, run, &berlin("2026-11-17 09:00")), Due::At(next));
     assert_eq!(
-        every("wed 07:00").due(at("2026-11-25 07:00"), &berlin("2026-11-17 09:00")),
+        every("wed 07:00").due(at("2026-11-25 07:00"), run, &berlin("2026-11-17 09:00")),
         Due::At(at("2026-11-25 07:00"))
     );
+    // The 18th has had no run: it gets one.
+    let recomputed = Due::At(at("2026-11-18 07:00"));
+    for last in [None, Some(at("2026-11-17 07:00"))] {
+        assert_eq!(every("07:00").due(next, last, &berlin("2026-11-17 09:00")), recomputed, "{last:?}");
+    }
     // A month back: it was wrong before.
-    let month = every("07:00").due(next, &berlin("2026-10-17 09:00"));
+    let month = every("07:00").due(next, run, &berlin("2026-10-17 09:00"));
     assert_eq!(month, Due::At(at("2026-10-18 07:00")));
-    let hourly = every("6h").due(next, &berlin("2026-11-17 09:00"));
+    let hourly = every("6h").due(next, None, &berlin("2026-11-17 09:00"));
     assert_eq!(hourly, Due::At(at("2026-11-17 15:00")));
 }
 
@@ -131,12 +137,12 @@ fn a_time_that_the_clock_leaves_out_comes_after_the_gap_and_one_that_comes_twice
     let spring = night.first(&berlin("2026-03-28 12:00"));
     assert_eq!(spring, Some(at("2026-03-29 03:30")));
     assert_eq!(
-        night.due(at("2026-03-29 03:30"), &berlin("2026-03-29 03:30")),
+        night.due(at("2026-03-29 03:30"), None, &berlin("2026-03-29 03:30")),
         Due::Now { missed: 0, next: at("2026-03-30 02:30") }
     );
     let first: Timestamp = "2026-10-25T00:30:00Z".parse().unwrap();
     assert_eq!(night.first(&berlin("2026-10-24 12:00")), Some(first));
-    let Due::Now { missed: 0, next } = night.due(first, &berlin("2026-10-25 04:00")) else { panic!() };
+    let Due::Now { missed: 0, next } = night.due(first, None, &berlin("2026-10-25 04:00")) else { panic!() };
     assert_eq!(next, at("2026-10-26 02:30"));
 }
 

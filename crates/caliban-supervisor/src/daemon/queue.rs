@@ -23,6 +23,7 @@ type QueueOrder = (Reverse<Priority>, i64);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hour {
     wall_ms: u64,
+    boot_ms: u64,
     /// Until when it is quiet, if it is.
     quiet_until: Option<u64>,
 }
@@ -34,7 +35,8 @@ impl DaemonAgent {
 
     /// What keeps it from starting, whether there is a place or not.
     fn held(&self, hour: Hour) -> Option<QueuedFor> {
-        let at_ms = self.about.start_at_ms.filter(|at| *at > hour.wall_ms);
+        let left = self.about.time_to_start(hour.wall_ms, hour.boot_ms);
+        let at_ms = (left > 0).then(|| hour.wall_ms.saturating_add(left));
         let until_ms = hour.quiet_until.filter(|_| self.about.keeps_quiet_hours);
         at_ms
             .map(|at_ms| QueuedFor::Time { at_ms })
@@ -86,7 +88,7 @@ impl Owner {
         let quiet = &self.options.quiet_hours;
         let until = if quiet.is_empty() { None } else { quiet.until(&Zoned::now()) };
         let quiet_until = until.and_then(|until| u64::try_from(until.as_millisecond()).ok());
-        Hour { wall_ms: crate::wall_ms(), quiet_until }
+        Hour { wall_ms: crate::wall_ms(), boot_ms: caliban_process::boot_ms(), quiet_until }
     }
 
     /// What an agent waits for before its start, and how many are before it; of many at once, see [`Owner::waits_of_all`].

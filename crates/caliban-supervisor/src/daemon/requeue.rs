@@ -32,12 +32,16 @@ impl Owner {
             };
             return Err(ApiError::new(ErrorCode::Conflict, text).hint(hint));
         }
-        let RequeueRequest { priority, start_at_ms } = request;
+        let RequeueRequest { priority, start_at_ms, start_in_ms } = request;
         let changed = RaisedLimits { priority, start_at_ms, ..RaisedLimits::default() };
         let changed = RaisedLimits::read(&dir).with(changed);
         records::write_durably(&dir, records::LIMITS, &changed)
             .map_err(|error| spawn::file_refusal("it cannot be written down", &error))?;
         agent.about.change(changed);
+        if start_at_ms.is_some() {
+            agent.about.start_boot_ms =
+                start_in_ms.map(|wait| caliban_process::boot_ms().saturating_add(wait));
+        }
         tracing::info!(%id, "queued with priority {}", agent.about.priority);
         self.publish(id);
         self.start_ready();

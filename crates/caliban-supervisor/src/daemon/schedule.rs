@@ -52,6 +52,11 @@ impl Schedule {
     }
 }
 
+/// When the last run of a schedule was due.
+fn last_due(record: &ScheduleRecord) -> Option<Timestamp> {
+    record.last.as_ref().and_then(|last| moment(last.due_at))
+}
+
 /// How long schedules rest after the registry could not be written.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(30);
 /// How the keys of their runs begin: nobody else's do.
@@ -113,7 +118,7 @@ impl Owner {
             };
             let record = &schedule.record;
             let Some(next) = moment(record.next_at) else { continue };
-            match record.every.due(next, &now) {
+            match record.every.due(next, last_due(record), &now) {
                 Due::At(at) if at == next => {}
                 // The clock was set back.
                 Due::At(at) => self.change_schedule(&name, None, |record| record.next_at = ms(at)),
@@ -320,7 +325,7 @@ impl Owner {
             if record.paused
                 && !paused
                 && let Some(next) = moment(record.next_at)
-                && let Due::Now { next, .. } = record.every.due(next, &now)
+                && let Due::Now { next, .. } = record.every.due(next, last_due(record), &now)
             {
                 record.next_at = ms(next);
             }

@@ -221,7 +221,8 @@ impl Owner {
             return Err(file_refusal("the agent's directory cannot be written", &error));
         }
         self.next_seq += 1;
-        let (about, replies) = (About::of(&spec), reply.map(ReplyTo::take).into_iter().collect());
+        let (mut about, replies) = (About::of(&spec), reply.map(ReplyTo::take).into_iter().collect());
+        about.start_boot_ms = spec.start_in_ms.map(|wait| caliban_process::boot_ms().saturating_add(wait));
         let phase = Phase::Registering(Registering { replies, spec: Box::new(spec) });
         self.agents.insert(id, DaemonAgent::new(record.clone(), about, phase));
         Ok((id, RegistryChange::Insert(Box::new(record), json)))

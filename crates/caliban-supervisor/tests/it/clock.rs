@@ -155,6 +155,14 @@ async fn r15_inside() {
     wait_until("it runs again", || fleet.runs(sleeper) == 2);
     let row = fleet.until_row(&mut client, sleeper, |row| row.pid.is_some()).await;
     assert_eq!((row.state, row.hibernated), (State::Idle, false));
+    // One that starts a second from now does so whatever day it is then.
+    let mut soon = request("done");
+    soon.spec.start_in_ms = Some(1_000);
+    soon.spec.start_at_ms = Some(now_ms() + 1_000);
+    let soon = client.spawn(soon).await.unwrap().id;
+    jump("-2d");
+    fleet.until_state(&mut client, soon, State::Done).await;
+    ids.push(soon);
     // The next daemon has the same order.
     fleet.kill_daemon();
     jump("+1d");

@@ -41,7 +41,7 @@ async fn who_has_the_higher_priority_starts_first_and_can_be_moved_while_it_is_q
     assert_eq!(queue(client.list().await.unwrap()), expected);
     assert_eq!(client.show(&low.to_string()).await.unwrap().queued_behind, Some(2));
     // A person moves the last one to the front; also the next daemon knows it.
-    let request = RequeueRequest { priority: Some(Priority::High), start_at_ms: None };
+    let request = RequeueRequest { priority: Some(Priority::High), ..RequeueRequest::default() };
     client.requeue(&low.to_string(), request).await.unwrap();
     fleet.kill_daemon();
     let mut client = fleet.client().await;
@@ -404,7 +404,7 @@ async fn an_agent_with_a_time_waits_for_it_and_starts_late_when_no_daemon_was_th
     set(&clock, "2026-11-18T07:00:00Z");
     let row = fleet.until_state(&mut client, first, State::Done).await;
     assert_eq!((row.late_ms, fleet.runs(second)), (None, 0));
-    let request = RequeueRequest { start_at_ms: Some(0), priority: None };
+    let request = RequeueRequest { start_at_ms: Some(0), ..RequeueRequest::default() };
     client.requeue(&now.to_string(), request).await.unwrap();
     fleet.until_state(&mut client, now, State::Done).await;
     fleet.kill_daemon();

@@ -11,7 +11,7 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use jiff::{Timestamp, Zoned};
+use jiff::Zoned;
 
 use super::run::{AgentFlags, above_zero};
 use crate::settings::values::Usd;
@@ -58,7 +58,7 @@ pub(crate) struct TaskFlags {
     pub priority: Option<Priority>,
     /// Start at this time: 07:00, tomorrow 07:00, 2026-11-18 07:00 or +2h
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    pub at: Option<Timestamp>,
+    pub at: Option<StartTime>,
     /// Start a new one each time: 6h, 07:00, \"mon-fri 07:00,19:00\"; see `caliban schedule`
     #[arg(long, value_name = "WHEN", value_parser = recurrence, conflicts_with_all = ["at", "after"])]
     pub every: Option<Recurrence>,
@@ -322,7 +322,7 @@ pub(crate) struct RequeueArgs {
     pub priority: Option<Priority>,
     /// Start at this time instead
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    pub at: Option<Timestamp>,
+    pub at: Option<StartTime>,
     /// Start as soon as there is a place, whatever its time was
     #[arg(long, conflicts_with = "at")]
     pub now: bool,
@@ -464,9 +464,24 @@ pub(super) fn priorities() -> impl TypedValueParser<Value = Priority> {
     PossibleValuesParser::new(Priority::NAMES).try_map(|word| word.parse::<Priority>())
 }
 
+/// When an agent is to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StartTime {
+    /// By the machine's clock, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How long from now, if it was given so (`+2h`).
+    pub in_ms: Option<u64>,
+}
+
 /// A moment to come, by the machine's clock.
-pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    calendar::moment(text, &Zoned::now()).map_err(|error| error.to_string())
+fn moment(text: &str) -> Result<StartTime, String> {
+    let now = Zoned::now();
+    let at = calendar::moment(text, &now).map_err(|error| error.to_string())?;
+    let wait = u64::try_from(at.duration_since(now.timestamp()).as_millis()).unwrap_or_default();
+    Ok(StartTime {
+        at_ms: u64::try_from(at.as_millisecond()).unwrap_or_default(),
+        in_ms: text.trim_start().starts_with('+').then_some(wait),
+    })
 }
 
 fn recurrence(text: &str) -> Result<Recurrence, String> {

@@ -14,8 +14,12 @@ use crate::{
 };
 
 pub(super) async fn requeue(fleet: &Fleet<'_>, args: &RequeueArgs, out: &mut dyn Write) -> Result<Code> {
-    let at = args.at.map(|at| u64::try_from(at.as_millisecond()).unwrap_or_default());
-    let request = RequeueRequest { priority: args.priority, start_at_ms: at.or(args.now.then_some(0)) };
+    let at = args.at.map(|at| at.at_ms);
+    let request = RequeueRequest {
+        priority: args.priority,
+        start_at_ms: at.or(args.now.then_some(0)),
+        start_in_ms: args.at.and_then(|at| at.in_ms),
+    };
     let mut client = fleet.client().await?;
     let row = client.requeue(&args.agent.id, request).await?;
     let now = caliban_contract::wall_ms();

@@ -260,7 +260,8 @@ fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &SpawnTask<'_>, setup: AgentSe
     }
     spec.isolation = isolation(fleet, loaded, wanted)?;
     spec.after_turn = if wanted.interactive { AfterTurn::Stay } else { AfterTurn::End };
-    spec.start_at_ms = wanted.at.map(|at| u64::try_from(at.as_millisecond()).unwrap_or_default());
+    spec.start_at_ms = wanted.at.map(|at| at.at_ms);
+    spec.start_in_ms = wanted.at.and_then(|at| at.in_ms);
     spec.timeout_ms = wanted.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     Ok(spec)
 }
