@@ -8,13 +8,14 @@ mod events;
 mod schedules;
 mod start;
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use caliban_process::Patience;
+use caliban_process::{ElapsedTime, Patience};
 use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -47,20 +48,43 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long a daemon that holds its lock and does not listen is waited for: its socket may have been taken away, and it
 /// looks every second; or it starts, or leaves.
 const LISTEN_LIMIT: Duration = Duration::from_secs(4);
-/// How often a request that may be sent twice is tried, when connections break.
-const TRIES: u32 = 4;
-/// The pause between two tries.
+/// How long a request that may be sent twice is tried, when daemons die under it.
+const AGAIN_LIMIT: Duration = Duration::from_secs(15);
+/// The pause between two tries; it doubles up to the longest.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection to the daemon of one repo.
 #[derive(Debug)]
 pub struct Client {
     places: Places,
-    start: Option<StartOptions>,
+    start: Option<Starter>,
     connection: Option<DaemonConnection>,
     has_started: bool,
     /// The name of the next effect; a random one when there is none.
     name: Option<String>,
+}
+
+/// How a client starts a daemon that is not there.
+#[derive(Debug, Clone)]
+enum Starter {
+    /// By itself.
+    Options(StartOptions),
+    /// By a program that starts one with the settings of the repo, and ends.
+    Program(PathBuf, Vec<OsString>),
+}
+
+impl Starter {
+    async fn start(&self, places: &Places) -> Result<DaemonConnection, ClientError> {
+        match self {
+            Self::Options(options) => start::start(places, options).await,
+            Self::Program(program, arguments) => {
+                start::by_program(program, arguments).await?;
+                connect_patiently(places).await
+            }
+        }
+    }
 }
 
 /// Why there is no answer.
@@ -151,7 +175,8 @@ impl Client {
             },
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self { start: Some(start), connection: Some(connection), has_started, ..Self::at(places) })
+        let start = Some(Starter::Options(start));
+        Ok(Self { start, connection: Some(connection), has_started, ..Self::at(places) })
     }
 
     /// Connects to a daemon that runs; [`ClientError::NotRunning`] when there is none.
@@ -162,6 +187,11 @@ impl Client {
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
         Ok(Self { connection: Some(connection), ..Self::at(places) })
+    }
+
+    /// A client that connects with its first request. Whenever it finds no daemon, it runs this program, which starts one.
+    pub fn started_by(places: &Places, program: PathBuf, arguments: Vec<OsString>) -> Self {
+        Self { start: Some(Starter::Program(program, arguments)), ..Self::at(places) }
     }
 
     /// A second client of the same daemon, for requests at the same time. It connects with its first request.
@@ -348,13 +378,17 @@ impl Client {
         call: &RouteCall,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
-        let mut tries = TRIES;
+        let (mut left, mut pause) = (ElapsedTime::new(), CONNECT_PAUSE);
         loop {
-            tries -= 1;
-            match self.once(call, body.clone()).await {
+            let answered = self.once(call, body.clone()).await;
+            let is_over = left.so_far() > AGAIN_LIMIT;
+            match answered {
                 // A daemon that is just dying may still seem to listen.
-                Err(ClientError::Broken(_)) if tries > 0 => tokio::time::sleep(CONNECT_PAUSE).await,
-                Err(ClientError::Refused(error)) if tries > 0 && error.code == ErrorCode::Stopping => {
+                Err(ClientError::Broken(_)) if !is_over => {
+                    tokio::time::sleep(pause).await;
+                    pause = LONGEST_PAUSE.min(pause * 2);
+                }
+                Err(ClientError::Refused(error)) if !is_over && error.code == ErrorCode::Stopping => {
                     let daemon = self.daemon();
                     self.connection = None;
                     daemon_end::wait_until_gone(&self.places, daemon).await?;
@@ -378,9 +412,7 @@ impl Client {
         let mut connection = match self.connection.take().filter(|kept| !kept.sender.is_closed()) {
             Some(connection) => connection,
             None => match (connect(&self.places).await, &self.start) {
-                (Err(ClientError::NotRunning(_)), Some(options)) => {
-                    start::start(&self.places, options).await?
-                }
+                (Err(ClientError::NotRunning(_)), Some(starter)) => starter.start(&self.places).await?,
                 (other, _) => other?,
             },
         };

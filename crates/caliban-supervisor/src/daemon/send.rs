@@ -11,17 +11,51 @@ use tokio::time::{Instant, sleep};
 
 use super::agent_client::{Speaker, refusal};
 use super::spawn;
+use crate::disk_room::WAITS_FOR_ROOM;
 use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, SendRequest, Sent};
 
 /// How long an agent that is leaving memory may take to be gone and back.
 const LEAVING_LIMIT: Duration = Duration::from_secs(30);
 /// How long an idle agent may take to be seen at work; the message is safe in any case.
 const TAKEN_UP_LIMIT: Duration = Duration::from_secs(5);
+/// After so long without an answer, and again and again, it is looked at whether something keeps the agent from taking it.
+const HELD_UP_LOOK: Duration = Duration::from_millis(1500);
 /// The pause between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Sends a message. An agent that is just leaving memory takes nothing: it is woken, and told there by the same id.
-pub(super) async fn send(
+/// Sends a message. Nobody waits for an agent that cannot take it before somebody else does something.
+pub(super) async fn send(query: &str, request: SendRequest, speaker: &Speaker<'_>) -> Result<Sent, ApiError> {
+    let telling = send_when_awake(query, request, speaker);
+    tokio::pin!(telling);
+    loop {
+        if let Ok(sent) = tokio::time::timeout(HELD_UP_LOOK, &mut telling).await {
+            return sent;
+        }
+        if let Some(refusal) = speaker.show(query.to_owned()).await.ok().and_then(|row| held_up(&row)) {
+            return Err(refusal);
+        }
+    }
+}
+
+/// What keeps an agent from taking a message, when it does not go on by itself.
+fn held_up(row: &AgentRow) -> Option<ApiError> {
+    let id = row.id;
+    let is_stopped =
+        |pid: &i32| caliban_process::stat(*pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'));
+    let (why, hint) = if let Some(pid) = row.pid.filter(is_stopped) {
+        let hint =
+            format!("let it go on (kill -CONT {pid}), or `caliban kill {id}` and `caliban resume {id}` it");
+        (format!("its process (pid {pid}) is stopped"), hint)
+    } else {
+        let activity = row.activity.as_ref().filter(|activity| activity.starts_with(WAITS_FOR_ROOM))?;
+        (activity.clone(), "make room, then send it again".to_owned())
+    };
+    let text = format!("agent {id} was not given the message: {why}");
+    Some(ApiError::new(ErrorCode::Timeout, text).hint(hint))
+}
+
+/// An agent that is just leaving memory takes nothing: it is woken, and told there by the same id.
+async fn send_when_awake(
     query: &str,
     mut request: SendRequest,
     speaker: &Speaker<'_>,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use caliban_contract::records::{self, ShimRecord};
 use caliban_contract::{DaemonOptions, PlaceSources, Places};
-use caliban_control::protocol::{FleetEvent, ResumeRequest, SpawnRequest};
+use caliban_control::protocol::{FleetEvent, ResumeRequest, RmRequest, SpawnRequest};
 use caliban_control::{Client, ClientError};
 use caliban_core::lifecycle::{Ending, State};
 use rustix::process::Signal;
@@ -437,4 +437,35 @@ async fn a_daemon_without_agents_whom_nobody_asks_leaves_and_whoever_comes_gets_
     assert_ne!(i32::try_from(second).unwrap(), first);
     longer().await;
     assert_eq!(client.status().await.unwrap().pid, second);
+}
+
+/// A daemon that is killed again and again under the removal of many agents: each is removed, and nobody has to ask again.
+#[tokio::test]
+async fn r01_agents_are_removed_while_daemons_die() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        ids.push(fleet.spawn(&mut client, "done").await);
+    }
+    for id in &ids {
+        fleet.until_state(&mut client, *id, State::Done).await;
+    }
+    let removals: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            let (mut client, id) = (client.another(), id.to_string());
+            tokio::spawn(async move { client.rm(&id, RmRequest::default()).await })
+        })
+        .collect();
+    let mut kills = 0;
+    while removals.iter().any(|removal| !removal.is_finished()) && kills < 40 {
+        fleet.kill_daemon();
+        kills += 1;
+        drop(fleet.client().await);
+    }
+    for removal in removals {
+        removal.await.unwrap().unwrap();
+    }
+    assert_eq!(fleet.client().await.list().await.unwrap().len(), 0);
 }

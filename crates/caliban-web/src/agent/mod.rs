@@ -9,21 +9,22 @@ pub(crate) use diff::{diff, diff_file};
 pub(crate) use new::{form, spawn};
 pub(crate) use verbs::{approve, cancel, deny, kill, merge, respawn, resume, rm, send};
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use caliban_contract::records::{SPEC, TRANSCRIPT};
+use caliban_control::Client;
 use caliban_control::protocol::AgentRow;
-use caliban_control::{Client, ClientError};
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_core::{inert, models};
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::error::Problem;
+use crate::fleet::RepoView;
 use crate::transcript;
-use crate::{fleet::RepoView, program};
 
 /// `GET /api/v1/repos/{repo}/agents/{id}`.
 pub(crate) async fn show(
@@ -76,16 +77,9 @@ fn spec_json(spec: &SpawnSpec) -> Value {
     })
 }
 
-/// Connects to the repo's daemon. If none runs, `caliban` starts it with the settings of that repo.
-pub(crate) async fn daemon(app: &App, view: &RepoView) -> Result<Client, Problem> {
-    match Client::connect(&view.places).await {
-        Err(ClientError::NotRunning(_)) => {
-            let args = ["-C".to_owned(), view.repo.path.to_string_lossy().into_owned()];
-            let args: Vec<String> =
-                args.into_iter().chain(["agents", "list", "--json"].map(str::to_owned)).collect();
-            program::caliban(&app.options.programs, &args).await?;
-            Ok(Client::connect(&view.places).await?)
-        }
-        other => Ok(other?),
-    }
+/// A client of the repo's daemon. Whenever none runs, `caliban` starts it with the settings of that repo.
+pub(crate) fn daemon(app: &App, view: &RepoView) -> Client {
+    let mut args = vec![OsString::from("-C"), view.repo.path.clone().into_os_string()];
+    args.extend(["agents", "list", "--json"].map(OsString::from));
+    Client::started_by(&view.places, app.options.programs.caliban.clone(), args)
 }

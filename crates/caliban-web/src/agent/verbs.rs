@@ -29,7 +29,7 @@ pub(crate) async fn approve(
     Path((repo, id)): AgentPath,
     JsonBody(request): JsonBody<ApproveRequest>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let mut client = daemon(&app, &app.repo(&repo)?);
     Ok(Json(json!(client.approve(&id, &request).await?)))
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn deny(
     Path((repo, id)): AgentPath,
     JsonBody(request): JsonBody<DenyRequest>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let mut client = daemon(&app, &app.repo(&repo)?);
     Ok(Json(json!(client.deny(&id, &request).await?)))
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn send(
     named: Named,
     JsonBody(message): JsonBody<Message>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
+    let mut client = daemon(&app, &app.repo(&repo)?).with_name(named.0);
     // The agent cannot look for the secrets of this process.
     let text = app.redactor.redact(&message.text).into_owned();
     let request = SendRequest { text, veiled: None, id: None };
@@ -69,7 +69,7 @@ pub(crate) async fn kill(
     Path((repo, id)): AgentPath,
     JsonBody(request): JsonBody<KillRequest>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let mut client = daemon(&app, &app.repo(&repo)?);
     let row = client.kill(&id, &request).await?;
     app.hub.put(&repo, row);
     Ok(Json(app.agent(&repo, &id)?.1))
@@ -153,7 +153,7 @@ pub(crate) async fn rm(
     named: Named,
     QueryString(Rm { force, keep, purge }): QueryString<Rm>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
+    let mut client = daemon(&app, &app.repo(&repo)?).with_name(named.0);
     Ok(Json(json!(client.rm(&id, RmRequest { force, keep, purge }).await?)))
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn merge(
     Path((repo, id)): AgentPath,
     JsonBody(request): JsonBody<MergeRequest>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let mut client = daemon(&app, &app.repo(&repo)?);
     Ok(Json(json!(client.merge(&id, &request).await?)))
 }
 
@@ -177,7 +177,7 @@ pub(super) async fn agents(app: &App, repo: &str, args: Vec<String>) -> Result<V
 
 /// The agent's current row from its daemon.
 async fn refreshed(app: &App, repo: &str, id: &str) -> JsonResult {
-    let mut client = daemon(app, &app.repo(repo)?).await?;
+    let mut client = daemon(app, &app.repo(repo)?);
     app.hub.put(repo, client.show(id).await?);
     Ok(Json(app.agent(repo, id)?.1))
 }
