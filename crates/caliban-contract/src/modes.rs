@@ -15,5 +15,7 @@ pub const NOTIFY: &str = "__notify";
 pub const DETACHED: &str = "__detached";
 /// Prints the text of a PDF, with little memory and time: `__pdf <path>`.
 pub const PDF: &str = "__pdf";
+/// Becomes another program that ends with the process that started it: `__with-parent <pid> <program> …`.
+pub const WITH_PARENT: &str = "__with-parent";
 /// Puts a fence up and starts one program in it: `__fence <descriptor>`. The descriptor holds the order.
 pub const FENCE: &str = "__fence";

@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Some(modes::DAEMON) => return caliban_supervisor::daemon_main(rest.to_vec()),
         Some(modes::DETACHED) => return caliban_keeper::detached_main(first().as_ref()),
         Some(modes::PDF) => return caliban_tools::pdf_main(first().as_ref()),
+        Some(modes::WITH_PARENT) => return gateway::with_parent_main(rest),
         Some(modes::NOTIFY) => {
             caliban_fence::hide_environment();
             return worker::notify_main();

@@ -8,6 +8,8 @@ mod run;
 mod serve;
 mod tokens;
 
+pub(crate) use run::with_parent_main;
+
 use std::{io, path::Path, time::Duration};
 
 use caliban_contract::ancestry::{self, Ancestry};

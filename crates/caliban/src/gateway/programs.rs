@@ -39,7 +39,7 @@ impl Lead {
                 lead.unset.push("ANTHROPIC_API_KEY");
             }
             // It does not read OPENAI_BASE_URL, and speaks WebSocket to its own provider.
-            "codex" => {
+            "codex" | "codex-acp" => {
                 let provider = format!(
                     "model_providers.caliban={{name=\"caliban\",base_url=\"http://{address}/v1\",\
                      wire_api=\"responses\",env_key=\"OPENAI_API_KEY\"}}"
@@ -56,4 +56,22 @@ impl Lead {
 /// What people call a program.
 pub(super) fn name_of(program: &OsString) -> String {
     Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g11_codex_is_led_by_its_arguments_also_as_an_acp_agent() {
+        let address: SocketAddr = ([127, 0, 0, 1], 7).into();
+        for program in ["codex", "/opt/bin/codex-acp"] {
+            let lead = Lead::of(&program.into(), address, "t");
+            let arguments: Vec<_> = lead.arguments.iter().map(|it| it.to_string_lossy()).collect();
+            assert!(
+                arguments.concat().contains("base_url=\"http://127.0.0.1:7/v1\""),
+                "{program}: {arguments:?}"
+            );
+        }
+    }
 }

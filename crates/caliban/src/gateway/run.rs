@@ -1,7 +1,13 @@
 //! `caliban gateway run`: one program behind a gateway of its own. Its token is nowhere but in its environment, and ends with it.
 
-use std::{ffi::OsString, os::unix::process::ExitStatusExt as _, process::ExitStatus};
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    process::{ExitCode, ExitStatus},
+};
 
+use caliban_contract::modes;
 use caliban_gateway::{Keys, Token};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -25,7 +31,9 @@ pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environme
     let label = args.label.clone().unwrap_or_else(|| name_of(program));
     let (token, text) = Token::make(new_token(&label, &args.budget, above()?, loaded))?;
     let gateway = bind(0, args.max_wait, Keys::One(Box::new(token)), loaded, environment).await?;
-    let mut command = Command::new(program);
+    // It does not outlive us, however we end: nobody would count what it spends, and its token is worth nothing.
+    let mut command = Command::new(crate::compose::own_program()?);
+    command.arg(modes::WITH_PARENT).arg(std::process::id().to_string()).arg(program);
     let lead = Lead::of(program, gateway.address(), &text);
     command.args(lead.arguments).args(arguments).envs(lead.set);
     for name in lead.unset {
@@ -40,10 +48,7 @@ pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environme
         }
         command.env(name, hosts);
     }
-    let child = command.spawn().map_err(|error| {
-        Failure::new(format!("cannot run {}: {error}", program.to_string_lossy()))
-            .hint("a program that is not in PATH needs its whole path")
-    })?;
+    let child = command.spawn().map_err(|error| cannot_run(program, &error))?;
     let stop = CancellationToken::new();
     let ended = async {
         let ended = wait(child).await;
@@ -52,6 +57,25 @@ pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environme
     };
     let (ended, ()) = tokio::join!(ended, gateway.serve(stop.clone()));
     Ok(Code::OfProgram(code(ended?)))
+}
+
+fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot run {}: {error}", program.to_string_lossy()))
+        .hint("a program that is not in PATH needs its whole path")
+}
+
+/// Runs the mode of [`modes::WITH_PARENT`]: becomes the program, which is asked to end when the process that started us
+/// does.
+pub(crate) fn with_parent_main(arguments: &[OsString]) -> ExitCode {
+    let [parent, program, rest @ ..] = arguments else { return ExitCode::from(2) };
+    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    let is_there = rustix::process::getppid().is_some_and(|pid| parent == pid.to_string().as_str());
+    if asked.is_err() || !is_there {
+        return ExitCode::FAILURE;
+    }
+    let error = std::process::Command::new(program).args(rest).exec();
+    cannot_run(program, &error).show();
+    ExitCode::FAILURE
 }
 
 /// Waits for the program. What ends us is passed on to it; an interrupt of the terminal reaches it by itself.

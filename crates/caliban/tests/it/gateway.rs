@@ -455,6 +455,22 @@ fn g11_run_gives_one_program_a_token_that_ends_with_it() {
 }
 
 #[test]
+fn g11_a_program_does_not_outlive_a_killed_wrapper() {
+    let gateway = Gateway::new(script![], &[]);
+    let place = &gateway.fleet.place;
+    let started =
+        place.env.start("caliban", ["gateway", "run", "--", "sh", "-c", "echo pid $$; exec sleep 600"]);
+    let mut wrapper = started.dir(&place.repo).spawn();
+    wrapper.wait_for_stdout("\n");
+    let said = wrapper.stdout();
+    let pid: i32 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let is_there = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+    assert!(is_there());
+    wrapper.signal(testkit::Signal::KILL);
+    testkit::wait_until("it is gone", || !is_there());
+}
+
+#[test]
 fn g12_env_leads_a_shell_to_the_gateway_that_runs_and_never_back_into_itself() {
     let gateway = Gateway::new(script![], &[]);
     let printed = gateway.fleet.run(["gateway", "env", "--label", "shell"]).ok();
