@@ -12,8 +12,9 @@
 //! use opens another connection (r12).
 //!
 //! A connection keeps its files even when somebody deletes, cuts or replaces them; what is written there then is lost,
-//! and nobody else reads it. So each use looks whether the file is still the opened one ([`FileState`]). If it is not, nothing more
-//! is written, and the file is opened again as soon as there is a whole one; a running process never makes a new one.
+//! and nobody else reads it. So each use of a store that is [watched](Db::watched) looks whether the file is still the opened one
+//! ([`FileState`]). If it is not, nothing more is written, and the file is opened again as soon as there is a whole one; a running
+//! process never makes a new one.
 //!
 //! A file of an older version is upgraded in the same way: one lock, one transaction for the missing steps (r22).
 //!
@@ -109,8 +110,8 @@ pub struct Db {
     schema: Schema,
     prepared: OpenReport,
     trust: ConnectionTrust,
-    /// The files that the connection has open.
-    opened: FileState,
+    /// The files that the connection has open, where it matters that they are still there.
+    opened: Option<FileState>,
     /// How often another file was opened in place of the first one.
     generation: u64,
     /// The connection's present setting.
@@ -205,7 +206,7 @@ impl Db {
             schema: *schema,
             prepared,
             trust: ConnectionTrust::Good,
-            opened: FileState::of(file),
+            opened: None,
             generation: 0,
             durability,
             tidied_at: None,
@@ -223,6 +224,12 @@ impl Db {
         &self.file
     }
 
+    /// Watches the file from now on: nothing is written to one that was deleted, cut or replaced.
+    pub(crate) fn watched(self) -> Self {
+        let opened = Some(FileState::of(&self.file));
+        Self { opened, ..self }
+    }
+
     /// How often another file was opened because the first one was deleted, cut or replaced.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
@@ -233,8 +240,8 @@ impl Db {
     /// # Errors
     /// When a new connection cannot be opened, or the file is gone or no longer whole.
     pub(crate) async fn conn(&mut self) -> Result<&mut SqliteConnection, StoreError> {
-        let now = FileState::of(&self.file);
-        if !self.opened.is_same(now) {
+        let now = self.opened.map(|opened| (opened, FileState::of(&self.file)));
+        if let Some((_, now)) = now.filter(|(opened, now)| !opened.is_same(*now)) {
             let lost = || StoreError::Replaced(self.file.path().to_owned());
             if now.database.is_none() {
                 return Err(lost());
@@ -246,15 +253,15 @@ impl Db {
             }
             close(std::mem::replace(&mut self.conn, conn)).await;
             (self.trust, self.durability) = (ConnectionTrust::Good, Durability::Synced);
-            self.opened = FileState::of(&self.file);
+            self.opened = Some(FileState::of(&self.file));
             self.generation += 1;
         } else if self.trust == ConnectionTrust::Lost {
             let fresh = Self::open_file(&self.file, &self.schema).await?;
             close(std::mem::replace(&mut self.conn, fresh.conn)).await;
             (self.trust, self.durability) = (ConnectionTrust::Good, fresh.durability);
-            self.opened = fresh.opened;
+            self.opened = self.opened.map(|_| FileState::of(&self.file));
         } else {
-            self.opened = now;
+            self.opened = now.map(|(_, now)| now);
         }
         Ok(&mut self.conn)
     }

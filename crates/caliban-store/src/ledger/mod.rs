@@ -218,7 +218,7 @@ impl Ledger {
     /// # Errors
     /// See [`StoreError`].
     pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        Ok(Self { db: Db::open(url, &SCHEMA).await? })
+        Ok(Self { db: Db::open(url, &SCHEMA).await?.watched() })
     }
 
     /// How often the file was deleted, cut or replaced since it was opened, and another one opened in its place. The
