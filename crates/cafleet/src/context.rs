@@ -5,10 +5,10 @@
 
 use std::ffi::OsString;
 
-use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
+use caliban_store::broker::{Agent, Broker, BrokerError, IdPrefix, SessionId};
 
 use crate::args::Cli;
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::render::json::Style;
 use crate::settings::Settings;
 use crate::speaker;
@@ -66,10 +66,58 @@ impl VerbContext {
         }
     }
 
+    /// An agent as typed: an id, the beginning of one, a number, or the name of exactly one active agent of the session.
+    /// `unknown` makes the error for anything else.
+    pub(crate) async fn agent_named(
+        &mut self,
+        session: SessionId,
+        given: &str,
+        unknown: impl FnOnce(String) -> Failure,
+    ) -> Result<IdPrefix, Failure> {
+        let error = match IdPrefix::parse(given) {
+            Ok(prefix) => return Ok(prefix),
+            Err(error) => error,
+        };
+        // Whether the session exists is found out by the verb.
+        let agents = self.broker().await?.agents(session).await.unwrap_or_default();
+        let named: Vec<&Agent> = agents.iter().filter(|agent| agent.name == given.trim()).collect();
+        match named[..] {
+            [] => {
+                let close = agents
+                    .iter()
+                    .map(|agent| (strsim::damerau_levenshtein(&agent.name, given.trim()), agent))
+                    .filter(|(slips, agent)| *slips <= (agent.name.chars().count() / 3).max(1))
+                    .min_by_key(|(slips, _)| *slips);
+                let unknown = unknown(error.0);
+                Err(match close {
+                    Some((_, agent)) => {
+                        let hint = format!("did you mean {} ({})?", shown(&agent.name), agent.id.short());
+                        Failure { hint_text: Some(hint), ..unknown }
+                    }
+                    None => unknown,
+                })
+            }
+            [one] => Ok(IdPrefix::from(one.id)),
+            _ => {
+                let candidates = named.iter().map(|agent| agent.id.to_string()).collect();
+                Err(BrokerError::Ambiguous { given: given.to_owned(), candidates }.into())
+            }
+        }
+    }
+
+    /// The id of an acting agent as typed.
+    pub(crate) async fn member_prefix(
+        &mut self,
+        given: &str,
+        session: SessionId,
+    ) -> Result<IdPrefix, Failure> {
+        self.agent_named(session, given, |agent| BrokerError::NotAMember { agent, session }.into()).await
+    }
+
     /// The acting agent, which must belong to the session.
     pub(crate) async fn acting(&mut self, given: &str) -> Result<Agent, Failure> {
         let session = self.session().await?;
-        let prefix = member_prefix(given, session)?;
+        let prefix = self.member_prefix(given, session).await?;
         Ok(self.broker().await?.member(session, &prefix).await?)
     }
 
@@ -90,12 +138,5 @@ impl VerbContext {
 
 /// A session id as typed.
 pub(crate) fn session_prefix(given: &str) -> Result<IdPrefix, Failure> {
-    IdPrefix::parse(given)
-        .map_err(|error| caliban_store::broker::BrokerError::SessionNotFound(error.0).into())
-}
-
-/// The id of an acting agent as typed.
-pub(crate) fn member_prefix(given: &str, session: SessionId) -> Result<IdPrefix, Failure> {
-    IdPrefix::parse(given)
-        .map_err(|error| caliban_store::broker::BrokerError::NotAMember { agent: error.0, session }.into())
+    IdPrefix::parse(given).map_err(|error| BrokerError::SessionNotFound(error.0).into())
 }

@@ -109,8 +109,17 @@ impl<'a> PaneTarget<'a> {
 
     /// A tmux format that checks that this is still the same pane, and alive.
     pub(crate) fn is_same(&self) -> String {
+        self.is_same_and(0)
+    }
+
+    /// A tmux format that checks that this is still the same pane, whose program has ended (`remain-on-exit`).
+    pub(crate) fn is_same_and_dead(&self) -> String {
+        self.is_same_and(1)
+    }
+
+    fn is_same_and(&self, dead: u8) -> String {
         format!(
-            "#{{==:#{{pid}}/#{{pane_id}}/#{{pane_pid}}/#{{pane_dead}},{}/{}/{}/0}}",
+            "#{{==:#{{pid}}/#{{pane_id}}/#{{pane_pid}}/#{{pane_dead}},{}/{}/{}/{dead}}}",
             self.identity.server_pid, self.pane, self.identity.pane_pid
         )
     }

@@ -35,7 +35,10 @@ pub(crate) async fn ask(
     loop {
         let seen = target.look(settings).await;
         match (seen.state, target.backend.leave, asked) {
-            (PaneState::Gone, ..) => return Ok(()),
+            (PaneState::Gone, ..) => {
+                close_dead(target).await;
+                return Ok(());
+            }
             (PaneState::Unreachable, ..) => return Err(seen.why),
             (_, Leave::Hangup, _) => return kill(target).await,
             (PaneState::Free, Leave::Line(line), None) => {
@@ -92,6 +95,11 @@ pub(crate) async fn kill(target: &PaneTarget<'_>) -> Result<(), String> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
+}
+
+/// Closes a pane that stays though its program has ended (`remain-on-exit`). Best effort: there may be none.
+pub(crate) async fn close_dead(target: &PaneTarget<'_>) {
+    let _none = target.tmux.kill_pane(target.pane, &target.is_same_and_dead()).await;
 }
 
 /// Whether the recorded first process of the pane still runs.

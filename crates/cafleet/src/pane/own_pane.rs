@@ -9,6 +9,9 @@ use super::tmux::{PaneFacts, Tmux};
 use crate::failure::Failure;
 use crate::settings::Settings;
 
+/// The code of the failure if tmux is dead or does not answer.
+pub(crate) const NO_TMUX: &str = "tmux_unreachable";
+
 /// Our own pane and its server's socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Here {
@@ -47,7 +50,9 @@ pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Fai
     let pane = settings.tmux_pane.as_deref().filter(|pane| is_pane_id(pane));
     let pane = pane.ok_or_else(|| Failure::refused("not_in_tmux", "TMUX_PANE is not set to a pane id"))?;
     let failed = |why: String| Failure::refused("tmux", inert::line(&why).into_owned());
-    let facts = Tmux::at(socket).look(pane, "").await.map_err(|error| failed(error.words()))?;
+    let looked = Tmux::at(socket).look(pane, "").await;
+    let facts =
+        looked.map_err(|error| Failure::refused(NO_TMUX, inert::line(&error.words()).into_owned()))?;
     let facts = facts.ok_or_else(|| failed(format!("tmux: there is no pane {pane}")))?;
     Ok(Here { socket: socket.to_owned(), facts })
 }

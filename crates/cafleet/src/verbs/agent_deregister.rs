@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::AgentDeregisterArgs;
-use crate::context::{VerbContext, member_prefix};
+use crate::context::VerbContext;
 use crate::failure::Failure;
 
 pub(crate) async fn run(
@@ -13,7 +13,7 @@ pub(crate) async fn run(
     args: &AgentDeregisterArgs,
 ) -> Result<VerbAnswer, Failure> {
     let session = context.session().await?;
-    let agent = member_prefix(&args.agent_id, session)?;
+    let agent = context.member_prefix(&args.agent_id, session).await?;
     let id = context.broker().await?.deregister(session, &agent, Stamp::now()).await?;
     Ok(VerbAnswer::new(
         "Agent deregistered successfully.",

@@ -15,22 +15,32 @@ use crate::settings::Settings;
 use super::monitor_scan;
 
 pub(crate) async fn run(context: &mut VerbContext) -> Result<VerbAnswer, Failure> {
-    let here = own_pane::find(&context.settings, "cafleet doctor").await?;
-    let facts = here.facts;
+    own_pane::must_be_inside(&context.settings, "cafleet doctor")?;
     let variable = context.settings.tmux_pane.clone().unwrap_or_default();
-    let mut text = format!(
-        "tmux:\n  session_name: {}\n  window_id: {}\n  pane_id: {}\n  TMUX_PANE: {}",
-        shown(&facts.session),
-        facts.window,
-        facts.pane,
-        shown(&variable),
-    );
-    let mut json = json!({"tmux": {
-        "session_name": facts.session,
-        "window_id": facts.window,
-        "pane_id": facts.pane,
-        "tmux_pane_env": variable,
-    }});
+    // A tmux that is dead or does not answer is a finding; the rest can be looked at all the same.
+    let (mut text, mut json) = match own_pane::find(&context.settings, "cafleet doctor").await {
+        Ok(own_pane::Here { facts, .. }) => (
+            format!(
+                "tmux:\n  session_name: {}\n  window_id: {}\n  pane_id: {}\n  TMUX_PANE: {}",
+                shown(&facts.session),
+                facts.window,
+                facts.pane,
+                shown(&variable),
+            ),
+            json!({"tmux": {
+                "session_name": facts.session,
+                "window_id": facts.window,
+                "pane_id": facts.pane,
+                "tmux_pane_env": variable,
+            }}),
+        ),
+        Err(failure) if failure.code != own_pane::NO_TMUX => return Err(failure),
+        Err(failure) => {
+            let why = failure.message;
+            let text = format!("tmux:\n  trouble: {}\n  TMUX_PANE: {}", shown(&why), shown(&variable));
+            (text, json!({"tmux": {"trouble": why, "tmux_pane_env": variable}}))
+        }
+    };
     let settings = context.settings.clone();
     let mut rows = Vec::new();
     for session in monitor_scan::sessions(context).await? {

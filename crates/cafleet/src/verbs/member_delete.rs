@@ -29,7 +29,10 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberDeleteArgs) -> R
     let status = match member.placement.as_ref().and_then(PaneTarget::of) {
         None => "pending — no pane",
         Some(target) if args.force => match target.look(&settings).await.state {
-            PaneState::Gone => "closed",
+            PaneState::Gone => {
+                leave::close_dead(&target).await;
+                "closed"
+            }
             _ => {
                 let killed = leave::kill(&target).await;
                 killed.map_err(|why| {

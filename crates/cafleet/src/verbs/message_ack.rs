@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::answer::VerbAnswer;
 use crate::args::MessageAckArgs;
-use crate::context::{VerbContext, member_prefix};
+use crate::context::VerbContext;
 use crate::failure::Failure;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
@@ -14,7 +14,7 @@ use crate::render::{self, Detail};
 pub(crate) async fn run(context: &mut VerbContext, args: &MessageAckArgs) -> Result<VerbAnswer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
     let session = context.session().await?;
-    let by = member_prefix(&args.agent_id, session)?;
+    let by = context.member_prefix(&args.agent_id, session).await?;
     let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;
     let task = context.broker().await?.ack(session, &by, &task, Stamp::now()).await?;
     let text = if args.quiet {

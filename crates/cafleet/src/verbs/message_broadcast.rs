@@ -22,7 +22,8 @@ pub(crate) async fn run(
     let id = task_id(&["message", "broadcast"], args.id.as_deref())?.unwrap_or_else(TaskId::random);
     let session = context.session().await?;
     let text = args.text.body().map(|body| input::body(&body)).transpose()?.unwrap_or_default();
-    let new = NewBroadcast { session, from: sender(&args.agent_id)?, text, id: Some(id) };
+    let new =
+        NewBroadcast { session, from: sender(context, session, &args.agent_id).await?, text, id: Some(id) };
     let settings = context.settings.clone();
     let broker = context.broker().await?;
     let done = broker.broadcast(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;

@@ -1,7 +1,7 @@
 //! `message send`: store, commit, then type a preview into the recipient's pane if it has one.
 
 use caliban_store::Stamp;
-use caliban_store::broker::{BrokerError, DeliveryState, IdPrefix, NewMessage, Task, TaskId};
+use caliban_store::broker::{BrokerError, DeliveryState, IdPrefix, NewMessage, SessionId, Task, TaskId};
 use serde_json::json;
 
 use crate::answer::VerbAnswer;
@@ -23,10 +23,8 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MessageSendArgs) -> Re
     let text = args.text.body().map(|body| input::body(&body)).transpose()?.unwrap_or_default();
     let new = NewMessage {
         session,
-        from: sender(&args.agent_id)?,
-        to: IdPrefix::parse(&args.to).map_err(|error| {
-            Failure::refused("bad_destination", format!("Invalid destination format: {}", shown(&error.0)))
-        })?,
+        from: sender(context, session, &args.agent_id).await?,
+        to: context.agent_named(session, &args.to, bad_destination).await?,
         text,
         id: Some(id),
     };
@@ -64,9 +62,17 @@ pub(super) fn delivery_trouble(outcome: Result<usize, BrokerError>) -> Option<St
     Some(format!("the message is stored, but its delivery is not known: {}", shown(&error.to_string())))
 }
 
-/// Parses the sender; an error has the text of a send.
-pub(super) fn sender(given: &str) -> Result<IdPrefix, Failure> {
-    IdPrefix::parse(given).map_err(|error| BrokerError::SenderNotActive(error.0).into())
+fn bad_destination(given: String) -> Failure {
+    Failure::refused("bad_destination", format!("Invalid destination format: {}", shown(&given)))
+}
+
+/// The sender as typed; an error has the text of a send.
+pub(super) async fn sender(
+    context: &mut VerbContext,
+    session: SessionId,
+    given: &str,
+) -> Result<IdPrefix, Failure> {
+    context.agent_named(session, given, |given| BrokerError::SenderNotActive(given).into()).await
 }
 
 /// Parses the sender's id for the message, which must be a whole UUID.

@@ -1,6 +1,6 @@
 //! Checks who may command a member: its Director, inside tmux.
 
-use caliban_store::broker::{Agent, IdPrefix};
+use caliban_store::broker::Agent;
 
 use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
@@ -33,7 +33,7 @@ pub(super) async fn command(
 ) -> Result<Commanded, Failure> {
     let director = director(context, agent_id).await?;
     let not_found = || Failure::refused("agent_not_found", format!("Agent {} not found", shown(member_id)));
-    let prefix = IdPrefix::parse(member_id).map_err(|_| not_found())?;
+    let prefix = context.agent_named(director.session, member_id, |_| not_found()).await?;
     let broker = context.broker().await?;
     let member = broker.find_member(director.session, &prefix).await?.ok_or_else(not_found)?;
     let Some(placement) = &member.placement else {

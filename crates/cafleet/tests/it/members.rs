@@ -434,6 +434,15 @@ fn m10_delete_asks_a_member_to_leave_and_waits_for_its_pane() {
 }
 
 #[test]
+fn m10_delete_closes_a_pane_that_tmux_keeps_after_its_program() {
+    let team = Team::start(false);
+    team.tmux.tmux(&["set-option", "-g", "remain-on-exit", "on"]).status().expect("tmux");
+    team.create("rev", &["--", "x"]);
+    assert_eq!(team.member("delete", &["--member-id", "rev"]).code, 0);
+    assert_eq!(team.panes(), ["%0"]);
+}
+
+#[test]
 fn m10_delete_never_types_into_a_dialog_and_force_closes_the_pane() {
     let team = Team::start(false);
     team.create("rev", &["--", "x"]);
@@ -736,6 +745,9 @@ fn m10_after_a_lost_tmux_server_doctor_names_the_gone_and_recover_brings_one_bac
         let up = team.tmux.tmux(&["display-message", "-p", "up"]).output().expect("tmux");
         (!up.status.success()).then_some(())
     });
+    let doctor = team.tmux.world.run(&["doctor"]);
+    assert_eq!(doctor.code, 0, "{doctor:?}");
+    assert!(doctor.out.contains("trouble: ") && doctor.out.contains("gone: <rev8> rev"), "{doctor:?}");
     team.tmux.world.send("LOST", "bob", "rev", "while it was gone");
     team.tmux.new_server();
     let variable = format!("{},{},0", team.tmux.world.path("tmux.sock").display(), team.tmux.ask("#{pid}"));

@@ -105,6 +105,26 @@ fn m06_json_shapes() {
 }
 
 #[test]
+fn m06_a_name_works_wherever_an_id_does_when_it_is_unique() {
+    let world = two();
+    let send =
+        |to: &str| run(&world, &["message", "send", "--agent-id", "alice", "--to", to, "--text", "hello"]);
+    assert_eq!(send("bob").code, 0);
+    assert_eq!(world.mailbox("bob").len(), 1);
+    let polled = run(&world, &["message", "poll", "--agent-id", "bob"]);
+    assert_eq!(polled.code, 0, "{polled:?}");
+    // A slip gets a suggestion.
+    let mistyped = send("bbo");
+    assert!(mistyped.code == 1 && mistyped.err.contains("did you mean bob (<bob8>)?"), "{mistyped:?}");
+    let stranger = send("reviewer");
+    assert!(stranger.err.contains("Invalid destination format") && !stranger.err.contains("did you mean"));
+    // Of two with one name, neither is meant.
+    run(&world, &["agent", "register", "--name", "bob", "--description", "another"]);
+    let ambiguous = send("bob");
+    assert!(ambiguous.code == 1 && ambiguous.err.contains("ambiguous"), "{ambiguous:?}");
+}
+
+#[test]
 fn m06_full_text_shows_every_field() {
     let world = two();
     world.send("T", "alice", "bob", "line one\n  state:    completed");
@@ -154,7 +174,7 @@ fn m06_destinations_and_senders_are_checked() {
     let send = |from: &str, to: &str| {
         run(&world, &["message", "send", "--agent-id", from, "--to", to, "--text", "t"])
     };
-    assert_eq!(send("@alice", "bob"), refused("Invalid destination format: bob"));
+    assert_eq!(send("@alice", "nobody"), refused("Invalid destination format: nobody"));
     assert_eq!(
         send("@alice", "00000000-0000-4000-8000-000000000000"),
         refused("Destination agent not found: <id>")
