@@ -37,7 +37,9 @@ use crate::{
     budget::{AtWork, Purse},
     checkpoint::Checkpoints,
     conversation::Conversation,
-    event::{Author, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION},
+    event::{
+        Author, CallVerdict, Decision, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION,
+    },
     feed::Feed,
     fence::{self, Fences, OwnPlaces},
     handle::Handle,
@@ -51,6 +53,10 @@ use crate::{
     transcript::{self, Durability, Transcript, TranscriptError, TranscriptPosition},
     turn::Halt,
 };
+
+/// What the model is told when the end of the record was taken away.
+const CUT: &str = "[The record of this session was changed from outside: its end is missing. Steps may have been carried out \
+     that you do not see here; their outcome is unknown. Check the state before you do anything again.]";
 
 /// The `/tmp` of fenced commands, in a session's directory.
 const TMP: &str = "tmp";
@@ -407,6 +413,9 @@ impl Agent {
             cwd: agent.kit.workspace.root().to_owned(),
         };
         agent.record(event, Durability::Written).await?;
+        if agent.transcript.was_cut() {
+            agent.doubt_the_end().await?;
+        }
         for id in background::unfinished(&records) {
             let text = format!("background agent {id} was stopped when the session ended");
             let event = Event::Background { id, status: BackgroundStatus::Killed, text: text.clone() };
@@ -415,6 +424,19 @@ impl Agent {
         }
         agent.greet("resume").await?;
         Ok(agent)
+    }
+
+    /// The end of the record was taken away from outside: nobody knows what was carried out. Calls that have no beginning
+    /// in it may have begun, and the model is told to look before it repeats anything.
+    async fn doubt_the_end(&mut self) -> Result<(), TranscriptError> {
+        let open: Vec<_> = self.conversation.open_calls().filter(|call| !call.started).cloned().collect();
+        for call in open {
+            let why = "the record of the session was cut: it may have begun".to_owned();
+            let decision = Decision { verdict: CallVerdict::Allowed, rule: None, why, fence: Profile::None };
+            let event = Event::CallStarted { id: call.id, name: call.name, input: call.input, decision };
+            self.record(event, Durability::Synced).await?;
+        }
+        self.handle.queue(CUT.to_owned(), Author::Caliban, None).await.map(drop)
     }
 
     fn with(mut kit: Kit, transcript: Transcript, conversation: Conversation) -> Self {

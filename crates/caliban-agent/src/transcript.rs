@@ -33,6 +33,8 @@ pub const FILE_NAME: &str = caliban_contract::records::TRANSCRIPT;
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// How long to wait before a write to a full disk is tried again.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// A file that was changed this long after its last record says so was changed by somebody else.
+const CHANGED_LATER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 /// Why a transcript cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +95,7 @@ pub struct Transcript {
     clock: Option<Purse>,
     /// Says where the next command starts.
     workspace: Weak<Workspace>,
+    was_cut: bool,
 }
 
 impl std::fmt::Debug for Transcript {
@@ -136,6 +139,7 @@ impl Transcript {
         let path = directory.join(FILE_NAME);
         let mut file = open_file(&path, false)?;
         let (records, length) = read_records(&mut file, &path)?;
+        let was_cut = was_cut(&file, &records, length);
         file.set_len(length).map_err(|source| io_error(&path, source))?;
         file.seek(SeekFrom::Start(length)).map_err(|source| io_error(&path, source))?;
         for record in &records {
@@ -144,13 +148,20 @@ impl Transcript {
         let next = records.last().map_or(0, |record| record.seq + 1);
         let stands_in = standing(&records).map(|standing| standing.here);
         let writer = TranscriptWriter { file, length, next, redactor, path, stands_in, broken: false };
-        Ok((Self::start(writer, feed), records))
+        Ok((Self { was_cut, ..Self::start(writer, feed) }, records))
+    }
+
+    /// Whether somebody else seems to have taken the end of it away before it was resumed: steps may have been carried
+    /// out that are not in it.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.was_cut
     }
 
     fn start(mut writer: TranscriptWriter, feed: Feed) -> Self {
         let (jobs, inbox) = mpsc::channel::<WriterJob>();
         let path = writer.path.clone();
-        let transcript = Self { jobs, feed: feed.clone(), path, clock: None, workspace: Weak::new() };
+        let transcript =
+            Self { jobs, feed: feed.clone(), path, clock: None, workspace: Weak::new(), was_cut: false };
         std::thread::spawn(move || {
             let mut closing = None;
             while let Ok(job) = inbox.recv() {
@@ -418,6 +429,15 @@ fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), Tran
         length += read as u64;
     }
     Ok((records, length))
+}
+
+/// Whether a file was changed after its last record was written, other than by a record that was torn.
+fn was_cut(file: &File, records: &[Record], length: u64) -> bool {
+    let Some(last) = records.last() else { return false };
+    let Ok(found) = file.metadata() else { return false };
+    let changed = found.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
+    let later = changed.map(|changed| changed.duration_since(last.at));
+    found.len() == length && later.is_some_and(|later| later > CHANGED_LATER)
 }
 
 fn at_end(reader: &mut BufReader<&mut File>, path: &Path) -> Result<bool, TranscriptError> {

@@ -135,3 +135,32 @@ async fn a12_a_parked_call_with_a_gap_in_its_record_is_not_carried_out_after_a_r
     let told = "Not carried out: its arguments were not recorded whole, because they held a secret; make the call again.";
     assert_eq!(refused, [told]);
 }
+
+/// Somebody takes lines off the end: the call has run, and nothing of it is left but that the model asked for it.
+#[tokio::test]
+async fn r02_what_a_cut_record_does_not_tell_is_not_run_again() {
+    let staged = json!({"name": "Staged", "input": {"name": "effect", "write": "x"}});
+    let world =
+        World::new(json!({"steps": [{"tool_calls": [staged]}, {"text": "done"}, {"text": "looked"}]}));
+    let unattended = || {
+        let kit = world.kit();
+        kit.policy.write().unwrap().mode = Mode::Unattended;
+        kit
+    };
+    let mut agent = Agent::new(unattended()).await.unwrap();
+    prompt(&mut agent, "go").await;
+    agent.close().await;
+    assert_eq!(world.stage.log(), ["effect begins", "effect ends"]);
+    let file = world.session().join("transcript.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let kept: Vec<&str> = text.lines().take_while(|line| !line.contains("\"call_started\"")).collect();
+    std::fs::write(&file, kept.join("\n") + "\n").unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+    let mut agent = Agent::resume(unattended()).await.unwrap();
+    agent.go_on(&CancellationToken::new()).await;
+    agent.close().await;
+    assert_eq!(world.stage.log(), ["effect begins", "effect ends"], "it is not run again");
+    let told = std::fs::read_to_string(&file).unwrap();
+    assert!(told.contains("its end is missing"), "{told}");
+}
