@@ -32,7 +32,9 @@
 //! [`protocol::ApiError`] with a code (`not_found`, `ambiguous`, `conflict`, `queued`, `ended`, `disk_full` …).
 
 mod client;
+mod plain;
 pub mod protocol;
 pub mod words;
 
 pub use client::{Client, ClientError, DaemonEvents, SignalResult, StartOptions, end_by_signal};
+pub use plain::plain;

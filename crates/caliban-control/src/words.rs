@@ -22,7 +22,7 @@ pub struct ShownAgent<'a> {
     /// What the daemon says.
     #[serde(flatten)]
     pub row: &'a AgentRow,
-    /// Whether it cannot go on without a person.
+    /// Whether a person has to look at it: it asks, or it has failed.
     pub needs_you: bool,
     /// What it is doing, waits for, or how it ended; behind a limit that it has nearly used up.
     pub doing: String,
@@ -35,9 +35,16 @@ impl<'a> ShownAgent<'a> {
     }
 }
 
-/// Whether it cannot go on without a person.
+/// Whether a person has to look at it: it asks, or it has failed. One that is idle or asleep waits for nobody.
 pub fn needs_you(row: &AgentRow) -> bool {
-    !row.asks.is_empty() || row.waiting_for == Some(WaitingFor::Input)
+    let asks = !row.asks.is_empty() || matches!(row.waiting_for, Some(WaitingFor::Approval { .. }));
+    asks || matches!(row.state, State::Failed | State::Crashed)
+}
+
+/// The label, else the first line of what it was asked to do.
+pub fn title(row: &AgentRow) -> Option<String> {
+    let prompt = Some(row.prompt.trim()).filter(|prompt| !prompt.is_empty());
+    row.label.as_deref().or(prompt).map(|text| inert::line(text).into_owned())
 }
 
 /// Whether it has ended, in whatever way.
@@ -414,11 +421,14 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_or_waits_for_a_message_needs_a_person() {
+    fn who_asks_or_has_failed_needs_a_person_and_who_is_idle_does_not() {
         assert!(!needs_you(&row(State::Running)));
-        assert!(!needs_you(&row(State::Failed)));
+        assert!(!needs_you(&row(State::Killed)));
+        for failed in [State::Failed, State::Crashed] {
+            assert!(needs_you(&row(failed)), "{failed}");
+        }
         assert!(needs_you(&AgentRow { asks: vec![ask("make")], ..row(State::Running) }));
-        assert!(needs_you(&AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) }));
+        assert!(!needs_you(&AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) }));
         // One with a mailbox waits for other agents.
         let mail = AgentRow { activity: Some("waits for mail".into()), ..row(State::Idle) };
         assert_eq!((needs_you(&mail), doing(&mail, 0).as_str()), (false, "waits for mail"));

@@ -57,7 +57,7 @@ pub enum RowGroup {
 pub struct FleetRow {
     /// Which.
     pub key: AgentKey,
-    /// Its label.
+    /// Its label, or else the beginning of its task.
     pub label: Option<String>,
     /// Its group.
     pub group: RowGroup,
@@ -73,6 +73,13 @@ pub struct FleetRow {
     pub asks: Vec<String>,
     /// Changes with everything that the agent does.
     pub revision: u64,
+}
+
+impl FleetRow {
+    /// Whether a person has to look at it: it asks, or it has failed.
+    pub(crate) fn needs_you(&self) -> bool {
+        self.group == RowGroup::NeedsYou || matches!(self.state.as_str(), "failed" | "crashed")
+    }
 }
 
 /// A question of an agent, with the whole call.

@@ -136,7 +136,7 @@ impl FleetState {
             return;
         }
         let theme = self.theme;
-        let in_need = self.rows.iter().filter(|row| row.group == RowGroup::NeedsYou).count();
+        let in_need = self.rows.iter().filter(|row| row.needs_you()).count();
         let head = match self.scope {
             FleetScope::Repo => format!("agents of {}", self.place),
             FleetScope::All => "agents of all repos".to_owned(),

@@ -53,21 +53,18 @@ export function instant(at) {
   return Number.isFinite(ms) ? ms : null;
 }
 
-/** 14:02, in the zone of the browser. @param {string | number | null | undefined} at */
+/** 14:02 or 02:02 PM, in the zone and the locale of the browser. @param {string | number | null | undefined} at */
 export function clock(at) {
   const ms = instant(at);
   if (ms === null) return "";
-  const date = new Date(ms);
-  return `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
+  return new Date(ms).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
 }
 
-/** 17 Nov 14:02. @param {string | number | null | undefined} at */
+/** 17 Nov 14:02, as the locale of the browser has it. @param {string | number | null | undefined} at */
 export function day(at) {
   const ms = instant(at);
   if (ms === null) return "";
-  const date = new Date(ms);
-  const month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][date.getMonth()];
-  return `${date.getDate()} ${month} ${clock(ms)}`;
+  return `${new Date(ms).toLocaleDateString(undefined, { day: "numeric", month: "short" })} ${clock(ms)}`;
 }
 
 /** 1 file, 3 files. @param {number} count @param {string} one @param {string} [many] */

@@ -4,7 +4,7 @@ import { useKeys } from "../base/keys.js";
 import { go } from "../base/router.js";
 import { filter, frozen, groups, now, onlyRepo, ready, repos, rowOf, selected } from "../base/store.js";
 import { fleetView } from "../base/prefs.js";
-import { ago, clock, money, oneLine } from "../base/format.js";
+import { ago, clock, money, oneLine, plural } from "../base/format.js";
 import { inOrder, neighbour } from "../view/groups.js";
 import { Choice, Command, Empty, Glyph, Icon, Loading } from "../parts/bits.js";
 
@@ -85,7 +85,7 @@ function Group({ part }) {
   const isEmpty = rows.length === 0;
   return html`<section class=${`group ${isEmpty ? "empty" : ""}`} id=${part.id} data-id=${part.id} aria-label=${part.title}>
     <h2 class=${part.id === "needs_you" && !isEmpty ? "attn" : ""}>${part.title}<span class="n">${part.rows.length}</span>${failed > 0 && html`<span class="bad">${failed} failed</span>`}</h2>
-    ${isEmpty ? html`<p class="none">${part.id === "needs_you" ? "Nobody needs you." : part.id === "working" ? "Nobody works." : part.id === "queued" ? "Nobody is queued." : "Nobody has finished."}</p>` : html`<ul>${rows.map((/** @type {any} */ row) => html`<${Row} key=${row.key} id=${row.key} />`)}</ul>`}
+    ${isEmpty ? html`<p class="none">${part.id === "needs_you" ? "No questions" : `No agents ${part.id}`}</p>` : html`<ul>${rows.map((/** @type {any} */ row) => html`<${Row} key=${row.key} id=${row.key} />`)}</ul>`}
     ${rows.length < part.rows.length && html`<button class="btn quiet" onClick=${() => (showAll.value = true)}>Show all ${part.rows.length}</button>`}
   </section>`;
 }
@@ -103,7 +103,7 @@ function Row({ id }) {
     <span class="words fg2">${oneLine(row.group === "finished" ? row.prompt : (row.last_text ?? row.prompt))}</span>
     <span class="act">${isAsking ? html`<a class="btn" href=${`/asks/${row.key}`}>Show</a>` : row.status === "waits" ? html`<a class="btn" href=${`${href}?reply`}>Reply</a>` : null}</span>
     <span class="model cut dim">${row.model ?? ""}</span>
-    <span class="turns num dim">${row.turns > 0 ? `${row.turns} t` : ""}</span>
+    <span class="turns num dim">${row.turns > 0 ? plural(row.turns, "turn") : ""}</span>
     <span class="cost num">${row.turns > 0 && row.cost !== "-" ? (row.cost ?? money(row.micro_usd)) : row.turns > 0 ? "–" : ""}</span>
     <span class="since num dim"><${Since} at=${row.since} /></span>
   </li>`;

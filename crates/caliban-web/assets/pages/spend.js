@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../base/html.js";
 import { get } from "../base/api.js";
 import { listen } from "../base/store.js";
 import { money, tokens } from "../base/format.js";
-import { bars, KINDS, sum } from "../view/spend.js";
+import { bars, everyDay, KINDS, sum } from "../view/spend.js";
 import { Choice, Command, Empty, Failure, Loading } from "../parts/bits.js";
 
 export default function Spend() {
@@ -29,7 +29,7 @@ export default function Spend() {
   const micro = (/** @type {any} */ it) => (it === null || it === undefined ? null : typeof it === "number" ? it : it.micro_usd);
   const budget = spend.budget === null || spend.budget === undefined ? null : (micro(spend.budget) ?? spend.budget.limit_micro_usd ?? null);
   const left = budget === null ? null : Math.max(0, budget - (micro(spend.today) ?? 0));
-  const chart = bars(list, unit);
+  const chart = bars(everyDay(list, Number(days), spend.last_day ?? list.at(-1)?.day), unit);
   return html`<div class="page">${head}
     <div class="figures">${[["today", money(micro(spend.today))], ["this week", money(micro(spend.week))], ["in all", money(micro(spend.total))], ["left today", left === null ? "no budget" : money(left)]].map(([name, value]) => html`<div class="card figure" key=${name}><h3 class="dim">${name}</h3><p class="big">${value}</p></div>`)}</div>
     <section class="card panel"><h2>Per day<span class="grow"></span><span class="legend">${unit === "tokens" ? KINDS.map((kind) => html`<span key=${kind.id}><i class=${`k-${kind.id}`}></i>${kind.word}</span>`) : html`<span>days with unknown prices are marked –</span>`}</span><${Choice} label="Unit" value=${unit} set=${setUnit} of=${[{ id: "tokens", title: "Tokens" }, { id: "cost", title: "Cost" }]} /></h2>

@@ -83,6 +83,7 @@ export function AskCard({ ask, head }) {
       ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span><span>${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</span></p>`}
       ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span><span>${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</span></p>`}
       ${ask.outside?.length > 0 && html`<p class="fg2"><span class="dim">“Always, outside the fence” would add</span><span>${ask.outside.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</span></p>`}
+      ${ask.task && html`<p class="fg2 last"><span class="dim">Its task</span><span>${oneLine(ask.task)}</span></p>`}
       ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span><span>${oneLine(ask.last_text)}</span></p>`}
       <p class="fg2"><span class="dim">Asked at</span><span>${clock(ask.opened_at)}${ask.expires_at && html`, <span class="wait">refused at ${clock(ask.expires_at)} if nobody answers (in ${span((instant(ask.expires_at) ?? 0) - now.value)})</span>`}</span></p>
     </div>

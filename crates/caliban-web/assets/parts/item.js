@@ -25,7 +25,7 @@ function drawItem({ item, isOpen, live, toggle, path, isMarked }) {
     case "queued":
       // A queued message that was delivered is a prompt of its own, further down.
       if (item.heard) return html`<div class="it it-heard"></div>`;
-      return html`<div class=${`it it-prompt${mark}`} data-author=${item.author}><span class="it-by">${item.author === "user" ? "You" : item.author}${item.kind === "queued" && !item.heard ? " · not heard yet" : ""}<time>${clock(item.at)}</time></span><div class="md"><${Blocks} of=${item.blocks} /></div></div>`;
+      return html`<div class=${`it it-prompt${mark}`} data-author=${item.author}><span class="it-by">${item.author === "user" ? "You" : item.author}${item.kind === "queued" && !item.heard ? " · not heard yet" : ""}<time>${clock(item.at)}</time></span>${item.typed ? html`<div class="typed">${item.typed}</div>` : html`<div class="md"><${Blocks} of=${item.blocks} /></div>`}</div>`;
     case "reply":
       return html`<div class=${`it it-reply${mark}`}>${item.thinking?.length > 0 && html`<details class="it-thinking"><summary>Thinking</summary><div class="md"><${Blocks} of=${item.thinking} /></div></details>`}<div class="md"><${Blocks} of=${item.blocks} /></div></div>`;
     case "call":

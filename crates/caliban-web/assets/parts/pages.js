@@ -1,7 +1,7 @@
 // The pages, for the navigation, the palette and the keys.
 export const PAGES = [
   { id: "fleet", path: "/", title: "Fleet", icon: "layout-grid", keys: "g f" },
-  { id: "asks", path: "/asks", title: "Approvals", short: "Asks", icon: "inbox", keys: "g a" },
+  { id: "asks", path: "/asks", title: "Approvals", short: "Approvals", icon: "inbox", keys: "g a" },
   { id: "new", path: "/new", title: "New agent", short: "New", icon: "plus", keys: "c" },
   { id: "broker", path: "/broker", title: "Broker", icon: "messages-square", keys: "g b" },
   { id: "spend", path: "/spend", title: "Spend", icon: "wallet", keys: "g s" },

@@ -29,6 +29,16 @@ export function dayWords(day) {
 /** @param {any} it */
 export const sum = (it) => KINDS.reduce((all, kind) => all + (it[kind.id] ?? 0), 0);
 
+/** One entry for each of so many days up to the last one: nothing was spent on those that are not there. @param {any[]} days @param {number} count @param {string} last 2026-11-18 */
+export function everyDay(days, count, last) {
+  const known = new Map(days.map((it) => [it.day, it]));
+  const end = Date.parse(`${last}T12:00:00Z`);
+  return Array.from({ length: count }, (_, i) => {
+    const day = new Date(end - (count - 1 - i) * 86_400_000).toISOString().slice(0, 10);
+    return known.get(day) ?? { day, input: 0, output: 0, cache_read: 0, cache_write: 0, micro_usd: 0 };
+  });
+}
+
 /** @param {any[]} days @param {string} unit "tokens" or "cost" */
 export function bars(days, unit) {
   const value = (/** @type {any} */ it) => (unit === "cost" ? (it.micro_usd ?? 0) : sum(it));
@@ -38,7 +48,7 @@ export function bars(days, unit) {
     most: unit === "cost" ? money(most) : tokens(most),
     days: days.map((it, i) => ({
       day: it.day,
-      label: i % every === 0 ? `${Number(it.day.slice(8, 10))}.${Number(it.day.slice(5, 7))}.` : "",
+      label: i % every === 0 ? new Date(`${it.day}T12:00:00`).toLocaleDateString(undefined, { day: "numeric", month: "numeric" }) : "",
       title: `${it.day}: ${money(it.micro_usd)}, ${KINDS.map((kind) => `${tokens(it[kind.id] ?? 0)} ${kind.word}`).join(", ")}`,
       isUnknown: it.micro_usd === null && sum(it) > 0,
       parts: unit === "cost" ? [{ kind: "input", percent: (100 * value(it)) / most }] : KINDS.map((kind) => ({ kind: kind.id, percent: (100 * (it[kind.id] ?? 0)) / most })).reverse(),

@@ -7,6 +7,7 @@ use axum::extract::State;
 use caliban_contract::records;
 use caliban_contract::tail::Tail;
 use caliban_control::protocol::AgentRow;
+use caliban_control::words;
 use caliban_core::{call_text, inert};
 use serde_json::{Value, json};
 
@@ -37,6 +38,7 @@ pub(crate) struct FleetQuestion {
     above: Vec<String>,
     expires_at: Option<u64>,
     last_text: Option<String>,
+    task: String,
     transcript: std::path::PathBuf,
 }
 
@@ -50,7 +52,7 @@ impl FleetQuestion {
             digest: ask.digest.clone(),
             repo: repo.clone(),
             agent: row.id.to_string(),
-            name: row.label.as_deref().map_or_else(|| row.id.to_string(), line),
+            name: words::title(row).unwrap_or_else(|| row.id.to_string()),
             cwd: line(&row.worktree.as_ref().unwrap_or(&row.cwd).to_string_lossy()),
             tool: line(&ask.name),
             what: line(&ask.what),
@@ -62,6 +64,7 @@ impl FleetQuestion {
             above: above.to_vec(),
             expires_at: ask.expires_at,
             last_text: row.last_text.as_deref().map(line),
+            task: line(&row.prompt),
             transcript: row.dir.join(records::TRANSCRIPT),
         };
         row.asks.iter().map(one).collect()
@@ -95,6 +98,7 @@ impl FleetQuestion {
             "call_text": call,
             "is_cut": call_text::is_cut(&self.call),
             "last_text": self.last_text,
+            "task": self.task,
         })
     }
 

@@ -410,7 +410,7 @@ fn counts(state: &State) -> Value {
         rows().filter(|row| matches!(shown::status_of(row).word, "failed" | "crashed" | "budget")).count();
     json!({
         "counts": {
-            "needs_you": in_group("needs_you"),
+            "needs_you": rows().filter(|row| caliban_control::words::needs_you(row)).count(),
             "working": in_group("working"),
             "queued": in_group("queued"),
             "finished": in_group("finished"),

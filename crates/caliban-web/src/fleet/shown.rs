@@ -1,13 +1,13 @@
 //! One agent as a page shows it: its row, and everything that a page would otherwise have to derive. Pure.
 
 use caliban_control::protocol::AgentRow;
-use caliban_control::words;
+use caliban_control::{plain, words};
 use caliban_core::inert;
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use serde_json::{Value, json};
 
 use super::hub::Repo;
-use crate::{render, time};
+use crate::time;
 
 /// An agent's status as one word, with its glyph and its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) fn status_of(row: &AgentRow) -> Status {
         }
         (State::Failed, _) => status("failed", "✗", "bad", "finished"),
         (_, Some(WaitingFor::Approval { .. })) => status("asks", "!", "attn", "needs_you"),
-        (_, Some(WaitingFor::Input)) => status("waits", "?", "attn", "needs_you"),
+        (_, Some(WaitingFor::Input)) => status("waits", "?", "wait", "working"),
         (
             _,
             Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. } | WaitingFor::QuietHours { .. }),
@@ -63,14 +63,14 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
     let line = |text: &Option<String>| text.as_deref().map(|text| inert::line(text).into_owned());
     let own = line(&row.label);
     let doing = match (how.group, &row.last_text) {
-        ("finished", Some(text)) => format!("{}: {}", words::ended(row), render::plain(text)),
+        ("finished", Some(text)) => format!("{}: {}", words::ended(row), plain(text)),
         _ => words::doing_among(row, now, label),
     };
     let extra = json!({
         "key": format!("{}/{}", repo.hash, row.id),
         "repo": repo.hash,
         "repo_name": repo.name,
-        "name": own.clone().unwrap_or_else(|| row.id.to_string()),
+        "name": words::title(row).unwrap_or_else(|| row.id.to_string()),
         "label": own,
         "group": how.group,
         "status": how.word,
@@ -85,7 +85,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
         "prompt": inert::line(&row.prompt),
         "activity": line(&row.activity),
         "note": line(&row.note),
-        "last_text": row.last_text.as_deref().map(render::plain),
+        "last_text": row.last_text.as_deref().map(plain),
     });
     if let Value::Object(extra) = extra {
         fields.extend(extra);
@@ -124,7 +124,8 @@ mod tests {
         for (row, word) in cases {
             let status = status_of(&row);
             assert_eq!(status.word, word, "{row:?}");
-            assert_eq!(status.group == "needs_you", words::needs_you(&row), "{row:?}");
+            let is_asking = words::needs_you(&row) && !words::has_ended(row.state);
+            assert_eq!(status.group == "needs_you", is_asking, "{row:?}");
             assert_eq!(status.group == "finished", words::has_ended(row.state), "{row:?}");
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use caliban_control::words;
 use caliban_core::budget::Spent;
 use caliban_core::inert;
 use caliban_store::ledger::{By, FILE, Filter, Ledger, SpendingSum};
@@ -118,8 +119,12 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
         }
         entry.repo_name = repo_name.unwrap_or_default();
     }
-    let known: Vec<String> =
-        app.hub.agents().into_iter().map(|(repo, row)| format!("{}/{}", repo.hash, row.id)).collect();
+    let known: BTreeMap<String, Option<String>> = app
+        .hub
+        .agents()
+        .into_iter()
+        .map(|(repo, row)| (format!("{}/{}", repo.hash, row.id), words::title(&row)))
+        .collect();
     let mut agents: Vec<(String, SpendingAgent)> = agents.into_iter().collect();
     agents
         .sort_by_key(|(_, agent)| std::cmp::Reverse((agent.sum.spent.usd.0, agent.sum.spent.usage.total())));
@@ -127,8 +132,9 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
         .into_iter()
         .take(AGENTS)
         .map(|(key, agent)| {
-            let name = agent.label.unwrap_or_else(|| key.rsplit('/').next().unwrap_or_default().to_owned());
-            let kind = if known.contains(&key) { "agents" } else { "sessions" };
+            let title = agent.label.or_else(|| known.get(&key).cloned().flatten());
+            let name = title.unwrap_or_else(|| key.rsplit('/').next().unwrap_or_default().to_owned());
+            let kind = if known.contains_key(&key) { "agents" } else { "sessions" };
             with(&agent.sum, json!({"key": key, "name": name, "repo_name": agent.repo_name, "kind": kind}))
         })
         .collect();
@@ -138,6 +144,7 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
         "total": figures(&read.total),
         "budget": app.hub.today()["budget_micro_usd"].as_u64().map(|limit| json!({"limit_micro_usd": limit})),
         "days": days,
+        "last_day": Zoned::now().date(),
         "by_agent": agents,
         "by_model": models,
     })

@@ -10,7 +10,6 @@ use caliban_contract::records::{SPEC, TRANSCRIPT};
 use caliban_control::protocol::AgentRow;
 use caliban_control::{Client, words};
 use caliban_core::ids::AgentId;
-use caliban_core::inert;
 use caliban_core::spec::SpawnSpec;
 use caliban_store::broker::{Of, Owner, TaskKind};
 use jiff::Timestamp;
@@ -76,7 +75,7 @@ pub(crate) async fn timeline(
                 json!({
                     "key": key,
                     "id": row.id,
-                    "name": row.label.as_deref().map_or_else(|| row.id.to_string(), |label| inert::line(label).into_owned()),
+                    "name": words::title(&row).unwrap_or_else(|| row.id.to_string()),
                     "repo_name": repo.name,
                     "waited_ms": sum(&["asks", "waits"]),
                     "worked_ms": sum(&["running", "limited"]),

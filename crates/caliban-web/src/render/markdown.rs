@@ -8,8 +8,6 @@ use super::{Highlighter, Run};
 
 /// Longer texts are cut.
 const CAP: usize = 256 * 1024;
-/// How much of a text `plain` reads: more than fits into a line.
-const PLAIN_CAP: usize = 2000;
 const OPTIONS: Options =
     Options::ENABLE_TABLES.union(Options::ENABLE_STRIKETHROUGH).union(Options::ENABLE_TASKLISTS);
 /// Maximum nesting of lists and quotes.
@@ -28,29 +26,6 @@ pub(crate) fn blocks(text: &str) -> Vec<Value> {
         blocks.push(json!({"b": "p", "in": [["dim", format!("… {} bytes more", text.len() - cut)]]}));
     }
     blocks
-}
-
-/// The beginning of a text as one line without Markdown marks. A row's text has `␊` for line ends.
-pub(crate) fn plain(text: &str) -> String {
-    let cut = (0..=PLAIN_CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let shown = text.get(..cut).unwrap_or_default().replace('␊', "\n");
-    let shown = inert::block(&shown);
-    let mut words = String::new();
-    for event in Parser::new_ext(&shown, OPTIONS) {
-        match event {
-            Event::Text(text) | Event::Code(text) | Event::Html(text) | Event::InlineHtml(text) => {
-                words.push_str(&text);
-            }
-            // Marks within a line add no space.
-            Event::Start(tag) if is_inline_tag(&tag) => {}
-            Event::End(
-                TagEnd::Strong | TagEnd::Emphasis | TagEnd::Strikethrough | TagEnd::Link | TagEnd::Image,
-            ) => {}
-            _ => words.push(' '),
-        }
-    }
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    inert::line(&line).into_owned()
 }
 
 struct Reader<'t> {
@@ -273,14 +248,6 @@ fn flush(loose: &mut Vec<Run>, blocks: &mut Vec<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_in_a_row_has_no_marks() {
-        let text = "## Done\n\nIt is **strict** and `a*b` is kept:\n\n- one [link](https://x.y)\n- two\u{1b}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\nls -l\n```\n";
-        assert_eq!(plain(text), "Done It is strict and a*b is kept: one link two␛ a b 1 2 ls -l");
-        assert_eq!(plain("# Done␊␊- **one**"), "Done one");
-        assert_eq!(plain(&"ä".repeat(3000)).chars().count(), 1000);
-    }
 
     #[test]
     fn markdown_is_blocks() {

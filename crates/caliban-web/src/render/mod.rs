@@ -9,7 +9,7 @@ mod markdown;
 pub(crate) use ansi::Terminal;
 pub(crate) use code::{Highlighter, language_of};
 pub(crate) use diff::{PatchPage, change, patch_rows};
-pub(crate) use markdown::{blocks, plain};
+pub(crate) use markdown::blocks;
 
 use serde::Serialize;
 

@@ -48,11 +48,21 @@ fn made(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
         "prompt" => {
             let context = record["context"].as_u64().unwrap_or(0);
             let skip = usize::try_from(context).unwrap_or(0);
-            json!({"author": author(record), "blocks": message(record, skip, "text"), "context": context})
+            let mut item = json!({"author": author(record), "blocks": message(record, skip, "text"), "context": context});
+            // What a person has typed is shown as it was typed.
+            if author(record) == "user" {
+                item["typed"] = json!(typed(record, skip));
+            }
+            item
         }
         "queued" => {
             let text = record["text"].as_str().unwrap_or_default();
-            json!({"author": author(record), "blocks": render::blocks(text), "heard": end.is_some()})
+            let mut item =
+                json!({"author": author(record), "blocks": render::blocks(text), "heard": end.is_some()});
+            if author(record) == "user" {
+                item["typed"] = block(&record["text"]).into();
+            }
+            item
         }
         "reply" => {
             let thinking = message(record, 0, "thinking");
@@ -104,6 +114,14 @@ fn author(record: &Value) -> &str {
         Value::Object(_) => "hook",
         _ => "user",
     }
+}
+
+/// The text of a message, as it was written; none when there are pictures in it.
+fn typed(record: &Value, skip: usize) -> Option<String> {
+    let parts = record["message"]["blocks"].as_array()?.iter().skip(skip);
+    let texts: Option<Vec<String>> =
+        parts.map(|part| Some(inert::block(part["text"].as_str()?).into_owned())).collect();
+    texts.map(|texts| texts.join("\n\n"))
 }
 
 /// The blocks of those parts of a message that are of one kind.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { browser } from "../../assets/base/format.js";
 import { arrows, axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
-import { bars, dayWords } from "../../assets/view/spend.js";
+import { bars, everyDay, dayWords } from "../../assets/view/spend.js";
 import { address, stateOf, tally } from "../../assets/view/broker.js";
 import { ago, money, span, took, tokens } from "../../assets/base/format.js";
 import { ceiling, steps } from "../../assets/view/steps.js";
@@ -96,4 +96,11 @@ test("a device is named as people name it", () => {
   assert.equal(browser("Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/19.0 Mobile/15E148 Safari/604.1"), "Safari 19 on iPhone");
   assert.equal(browser("curl/8"), "curl/8");
   assert.equal(browser(""), "a browser");
+});
+
+test("30 days are 30 bars, also when nothing was spent on most of them", () => {
+  const days = everyDay([{ day: "2026-11-17", input: 5, output: 0, cache_read: 0, cache_write: 0, micro_usd: 7 }], 30, "2026-11-18");
+  assert.equal(days.length, 30);
+  assert.deepEqual([days[0].day, days[28].micro_usd, days[29].day, days[29].input], ["2026-10-20", 7, "2026-11-18", 0]);
+  assert.equal(bars(days, "tokens").days.length, 30);
 });

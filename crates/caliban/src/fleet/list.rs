@@ -161,13 +161,11 @@ pub(super) fn need(rows: &[AgentRow], width: Option<usize>) -> Option<String> {
     let how = match (asking, waiting - asking) {
         (1, 0) => "caliban approvals lists what it asks".to_owned(),
         (_, 0) => "caliban approvals lists what they ask".to_owned(),
-        (0, 1) => "it waits for a message (caliban attach ID)".to_owned(),
-        (0, _) => "they wait for a message (caliban attach ID)".to_owned(),
-        (asks, waits) => format!(
-            "{} (caliban approvals), {} for a message (caliban attach ID)",
-            verb(asks, "asks", "ask"),
-            verb(waits, "waits", "wait")
-        ),
+        (0, 1) => "it failed (caliban logs ID says why, caliban resume ID goes on)".to_owned(),
+        (0, _) => "they failed (caliban logs ID says why, caliban resume ID goes on)".to_owned(),
+        (asks, failed) => {
+            format!("{} (caliban approvals), {failed} failed (caliban logs ID)", verb(asks, "asks", "ask"))
+        }
     };
     let how = cut(&how, width.map_or(usize::MAX, |width| width.saturating_sub(columns(&who) + 2)));
     Some(format!("{NEEDS_YOU}{who}{NEEDS_YOU:#} {how}"))
@@ -210,11 +208,8 @@ fn cells(row: &AgentRow) -> [String; COLUMNS] {
 
 /// The label, else the first line of what the agent was asked to do.
 fn named(row: &AgentRow) -> String {
-    match (row.label.as_deref(), row.prompt.trim()) {
-        (Some(label), _) => cut(&inert::line(label), LABEL_COLUMNS),
-        (None, "") => "-".to_owned(),
-        (None, task) => cut(&inert::line(task), TASK_COLUMNS),
-    }
+    let most = if row.label.is_some() { LABEL_COLUMNS } else { TASK_COLUMNS };
+    row::title(row).map_or_else(|| "-".to_owned(), |title| cut(&title, most))
 }
 
 fn joined(cells: &[String; COLUMNS], widths: &[usize; COLUMNS], shown: &[usize]) -> String {

@@ -369,7 +369,7 @@ fn same(one: &AgentRow, other: &AgentRow) -> bool {
 /// What is worth a line of its own.
 fn news(before: &AgentRow, now: &AgentRow) -> Option<String> {
     let name = row::name(now);
-    if row::needs_you(now) && !row::needs_you(before) {
+    if row::needs_you(now) && !row::needs_you(before) && !row::has_ended(now.state) {
         return Some(format!("{name} needs you: {}", row::doing(now, 0)));
     }
     match (before.state == now.state, now.state) {
@@ -420,8 +420,10 @@ mod tests {
             created_at: number,
             ..crate::fleet::tests::row(state)
         };
-        let mut rows: Vec<AgentRow> =
-            vec![AgentRow { waiting_for: Some(WaitingFor::Input), ..row(1, State::Idle) }];
+        let mut rows: Vec<AgentRow> = vec![AgentRow {
+            waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
+            ..row(1, State::Idle)
+        }];
         rows.extend((2..=3).map(|number| row(number, State::Running)));
         rows.extend((4..=9).map(|number| row(number, State::Done)));
         let left = |room| {

@@ -465,7 +465,7 @@ fn send_reaches_an_interactive_agent_that_has_answered() {
     let id = fleet.bg("the task", ["--interactive"]);
     fleet.wait_for(&id, "idle");
     let row = fleet.row(&id);
-    assert_eq!((&row["needs_you"], &row["doing"]), (&json!(true), &json!("waits for your message")));
+    assert_eq!((&row["needs_you"], &row["doing"]), (&json!(false), &json!("waits for your message")));
     assert_eq!(fleet.run(["agents", "wait", &id]).code, 0);
     assert_eq!(
         fleet.run(["agents", "send", &id, "also the refresh path"]).ok().stdout,

@@ -188,6 +188,9 @@ fn put(rows: &mut Vec<AgentRow>, row: AgentRow) {
     }
 }
 
+/// Characters of a task that stand for the label of an agent without one.
+const TITLE_CHARS: usize = 40;
+
 /// A row of the screen.
 fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     let group = match row.state {
@@ -197,7 +200,7 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
         _ => RowGroup::Working,
     };
     let doing = match (group, &row.last_text) {
-        (RowGroup::Finished, Some(text)) => format!("{}: {text}", row::ended(row)),
+        (RowGroup::Finished, Some(text)) => format!("{}: {}", row::ended(row), caliban_control::plain(text)),
         _ => row::doing_within(row, now_ms),
     };
     let since = row.asks.first().map_or(row.updated_at, |ask| ask.opened_at);
@@ -208,7 +211,7 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     };
     FleetRow {
         key: AgentKey { repo: repo.to_owned(), id: row.id.to_string() },
-        label: row.label.clone(),
+        label: row::title(row).map(|title| title.chars().take(TITLE_CHARS).collect()),
         group,
         state: row.state.to_string(),
         doing,
