@@ -154,7 +154,7 @@ impl Attachment {
         let mine = Mine::new();
         let walk = Walk {
             feed: host.handle().feed().clone(),
-            renderer: Renderer::new(abilities, host.window()),
+            renderer: Renderer::new(abilities, host.window(), Some(host.purse())),
             modes: host.modes(),
             settings: host.settings(),
             cursor: Cursor::default(),
@@ -444,7 +444,10 @@ impl Walk {
     async fn background_rows(&mut self) -> Result<(), Closed> {
         let Some(background) = self.host.background() else { return Ok(()) };
         let notice = BackgroundNotice { session_id: self.host.id().to_owned(), agents: background.rows() };
-        self.peer.notify(BACKGROUND, &notice).await
+        self.peer.notify(BACKGROUND, &notice).await?;
+        // What they spend counts for the session.
+        let usage = self.renderer.usage(None);
+        self.update(usage).await
     }
 
     /// Bystanders have no answer to wait for: they are told.

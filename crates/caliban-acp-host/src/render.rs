@@ -23,6 +23,7 @@ use caliban_acp::{
     extension::{self, meta},
 };
 use caliban_agent::{
+    budget::Purse,
     event::{Author, Event, Outcome, Record},
     feed::FeedEntry,
 };
@@ -73,6 +74,8 @@ pub(crate) struct Abilities {
 pub(crate) struct Renderer {
     abilities: Abilities,
     window: Arc<AtomicU64>,
+    /// Knows what the session has spent, helpers and background agents included.
+    purse: Option<Purse>,
     root: PathBuf,
     replies: u32,
     prompts: u32,
@@ -112,8 +115,8 @@ struct Tail {
 }
 
 impl Renderer {
-    pub(crate) fn new(abilities: Abilities, window: Arc<AtomicU64>) -> Self {
-        Self { abilities, window, ..Self::default() }
+    pub(crate) fn new(abilities: Abilities, window: Arc<AtomicU64>, purse: Option<Purse>) -> Self {
+        Self { abilities, window, purse, ..Self::default() }
     }
 
     /// What the entry shows. `is_mine` tells whether it is what this client has said itself.
@@ -431,14 +434,21 @@ impl Renderer {
         self.push(SessionUpdate::SessionInfoUpdate(info));
     }
 
-    fn usage(&self, micro_usd: Option<u64>) -> SessionUpdate {
+    /// The window, and what the session has spent by the one sum that there is: the purse's.
+    pub(crate) fn usage(&self, micro_usd: Option<u64>) -> SessionUpdate {
+        let (tokens, micro_usd) = match &self.purse {
+            Some(purse) => (Some(purse.spent().usage.total()), purse.micro_usd()),
+            None => (None, micro_usd),
+        };
         #[expect(
             clippy::cast_precision_loss,
             reason = "an amount for people; exact up to billions of dollars"
         )]
         let cost = micro_usd.map(|micro| Cost::new(micro as f64 / 1e6, "USD"));
         SessionUpdate::UsageUpdate(
-            UsageUpdate::new(self.used, self.window.load(Ordering::Relaxed)).cost(cost),
+            UsageUpdate::new(self.used, self.window.load(Ordering::Relaxed))
+                .cost(cost)
+                .meta(tokens.map(|tokens| meta("tokens", json!(tokens)))),
         )
     }
 

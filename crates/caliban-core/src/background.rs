@@ -44,6 +44,11 @@ impl fmt::Display for BackgroundStatus {
     }
 }
 
+/// What the background agent of this number is called.
+pub fn name(id: u32) -> String {
+    format!("background agent {id}")
+}
+
 /// One background agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,6 +73,11 @@ pub struct BackgroundRow {
 }
 
 impl BackgroundRow {
+    /// What it is called in questions and notices.
+    pub fn name(&self) -> String {
+        name(self.id)
+    }
+
     /// How long it has worked, in milliseconds.
     pub fn elapsed_ms(&self, now_ms: u64) -> u64 {
         self.ended_ms.unwrap_or(now_ms).saturating_sub(self.started_ms)

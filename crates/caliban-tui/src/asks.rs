@@ -129,6 +129,11 @@ impl Asks {
         self.open.is_empty()
     }
 
+    /// Whether this agent waits for an answer.
+    pub(crate) fn is_asked_by(&self, agent: &str) -> bool {
+        self.open.iter().any(|open| open.asked.agent.as_deref() == Some(agent))
+    }
+
     pub(crate) fn first(&self) -> Option<&PendingAsk> {
         self.open.front()
     }
@@ -248,7 +253,7 @@ impl Unready {
         match self {
             Self::EndUnseen => "first scroll to the end of it (PgDn)",
             Self::TooLong => "it is too long to be shown whole: it can only be refused here",
-            Self::Wait => "not so fast: read it first",
+            Self::Wait => "Hold on a second: read it first",
         }
     }
 }

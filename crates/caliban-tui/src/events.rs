@@ -76,11 +76,11 @@ pub enum AgentEvent {
     TurnEnded {
         /// Why, when it did not end well.
         failure: Option<String>,
-        /// What was spent in the whole conversation.
-        tokens: u64,
     },
     /// A prompt of ours is answered: its turn has ended.
-    PromptEnded(Result<TurnCost, FailureEvent>),
+    PromptEnded(Result<PromptDone, FailureEvent>),
+    /// The session that was looked for, or that there is none.
+    FoundSession(Result<String, String>),
     /// A prompt of ours was not taken. With its text.
     NotSent(String, FailureEvent),
     /// A request failed.
@@ -125,11 +125,9 @@ pub enum Clip {
     Picture(PathBuf),
 }
 
-/// What a turn has cost.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct TurnCost {
-    /// Tokens of the whole conversation.
-    pub tokens: Option<u64>,
+/// How the turn of a prompt ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PromptDone {
     /// Whether it was cancelled.
     pub is_cancelled: bool,
 }
@@ -158,6 +156,8 @@ pub enum ScreenEffect {
     New,
     /// Go on with another session.
     Load(String),
+    /// Look for a session, by its id or the beginning of it.
+    FindSession(String),
     /// List the files below the working directory.
     ListFiles,
     /// List the sessions.

@@ -12,8 +12,8 @@ use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
 use caliban_contract::detached;
 use caliban_core::redact::Redactor;
 use caliban_tui::{
-    FleetView, LeaveReason, Look, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenFacts, ScreenOptions,
-    SessionChoice,
+    FleetView, LeaveReason, Look, Machine, NoticeKind, OnLeave, ProgramLine, ScreenEnd, ScreenFacts,
+    ScreenOptions, SessionChoice,
     theme::{Depth, Ground, Theme},
 };
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ use crate::{
     session_places::Sessions,
     settings::{
         Environment, Layer,
-        schema::{Ui, UiStart, UiTheme},
+        schema::{Ui, UiOnLeave, UiStart, UiTheme},
         tool_environment::spoken_secrets,
     },
 };
@@ -79,7 +79,10 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     let cwd = std::path::absolute(cwd)?;
     let root = crate::settings::project_root(&cwd)?;
     let repo_dir = environment.paths()?.repo(&root);
-    let open = which(cli, &Sessions::new(repo_dir.clone()))?;
+    let open = match cli.run.chooses_session() {
+        true => SessionChoice::Ask,
+        false => which(cli, &Sessions::new(repo_dir.clone()))?,
+    };
     let mailbox = match &cli.run.member {
         Some(id) => Some(Identity::of_member(id, environment, &cwd).await?),
         None => None,
@@ -320,6 +323,11 @@ pub(crate) fn look(environment: &Environment, ui: &Ui) -> Look {
         has_mouse: ui.mouse && is_alternate,
         wheel_rows: ui.wheel_rows.get(),
         copy_on_select: ui.copy_on_select,
+        on_leave: match ui.on_leave {
+            UiOnLeave::Ask => OnLeave::Ask,
+            UiOnLeave::Keep => OnLeave::Keep,
+            UiOnLeave::End => OnLeave::End,
+        },
     }
 }
 

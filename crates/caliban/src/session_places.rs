@@ -118,6 +118,9 @@ impl Sessions {
     /// The one that a run goes on with; none for a new one. `hint` is how to begin where there is none.
     pub(crate) fn wanted(&self, run: &RunFlags, hint: &str) -> Result<Option<FoundSession>> {
         match &run.resume {
+            Some(_) if run.chooses_session() => Err(Failure::usage("--resume needs a session here").hint(
+                "`caliban sessions list` shows them; on a terminal `caliban --resume` lets you choose",
+            )),
             Some(id) => self.find(id).map(Some),
             None if run.continue_last => Ok(Some(self.last().ok_or_else(|| {
                 Failure::new("there is no session to go on with in this directory").hint(hint)

@@ -244,6 +244,11 @@ impl SessionHost {
         self.0.shared.window.clone()
     }
 
+    /// What the session has spent is known here.
+    pub(crate) fn purse(&self) -> caliban_agent::budget::Purse {
+        self.0.about.purse.clone()
+    }
+
     /// Whether the agent is at work.
     pub fn is_running(&self) -> bool {
         self.0.shared.board().running.is_some()

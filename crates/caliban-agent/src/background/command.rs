@@ -5,7 +5,7 @@ use caliban_contract::wall_ms;
 
 /// What the arguments are, for people.
 pub const USAGE: &str =
-    "[--model M] [--isolation none|worktree] <task> | list | kill <id> | keep <id> | clear";
+    "[--model M] [--isolation none|worktree] <task> | list | kill <id> | keep <id> | keep all | clear";
 
 /// What `/bg` shall do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum BackgroundCommand {
     Kill(u32),
     /// Hand one to the fleet.
     Keep(u32),
+    /// Hand all that run to the fleet.
+    KeepAll,
     /// Drop those that have ended from the list.
     Clear,
 }
@@ -38,6 +40,7 @@ impl BackgroundCommand {
         match words.as_slice() {
             [] => Err(format!("usage: /bg {USAGE}")),
             ["list"] => Ok(Self::List),
+            ["keep", "all"] => Ok(Self::KeepAll),
             ["clear"] => Ok(Self::Clear),
             [verb @ ("kill" | "keep")] => Err(format!("usage: /bg {verb} <id>")),
             [verb @ ("kill" | "keep"), id] if id.parse::<u32>().is_ok() => {
@@ -62,6 +65,17 @@ impl BackgroundCommand {
                 Ok(CommandDone::Text(format!(
                     "Background agent {id} is agent {agent} of the fleet from now on."
                 )))
+            }
+            Self::KeepAll => {
+                let kept = background.keep_all().await?;
+                let list: Vec<String> = kept
+                    .iter()
+                    .map(|(id, agent)| format!("Background agent {id} is agent {agent}"))
+                    .collect();
+                Ok(CommandDone::Text(match list.is_empty() {
+                    true => "No background agent is at work.".to_owned(),
+                    false => format!("{} of the fleet from now on.", list.join(", ")),
+                }))
             }
             Self::Clear => Ok(CommandDone::Text(match background.clear() {
                 1 => "1 background agent was removed from the list.".to_owned(),
@@ -122,6 +136,7 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(BackgroundCommand::parse("keep 1"), Ok(BackgroundCommand::Keep(1)));
+        assert_eq!(BackgroundCommand::parse("keep all"), Ok(BackgroundCommand::KeepAll));
         assert_eq!(BackgroundCommand::parse("keep the tests green"), start(None, "keep the tests green"));
         for line in ["--isolation worktree --model m1 do it", "--model=m1 --isolation=worktree  do it"] {
             let order = apart(line);

@@ -22,8 +22,29 @@ impl Background {
         self.0.board().at_work()
     }
 
-    /// Hands one that runs to the fleet; the id that it has there. It is not stopped when nobody would take it.
-    pub async fn keep(&self, id: u32) -> Result<String, BackgroundRefusal> {
+    /// Hands all that run to the fleet; their numbers and the ids that they have there. None is stopped when the fleet
+    /// would not take all of them. One that ends by itself meanwhile needs no place there.
+    pub async fn keep_all(&self) -> Result<Vec<(u32, String)>, BackgroundRefusal> {
+        let at_work = self.at_work();
+        for id in &at_work {
+            match self.checked(*id).await {
+                Ok(_) | Err(BackgroundRefusal::Ended(..)) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let mut kept = Vec::new();
+        for id in at_work {
+            match self.keep(id).await {
+                Ok(agent) => kept.push((id, agent)),
+                Err(BackgroundRefusal::Ended(..)) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The request for one that runs, which the fleet would take.
+    async fn checked(&self, id: u32) -> Result<(SpawnSpec, Ground), BackgroundRefusal> {
         let not_taken = |why: String| BackgroundRefusal::NotTaken(id, why);
         let (task, ground, model) = self.0.board().order(id)?;
         let starter = &self.0.starter;
@@ -34,8 +55,16 @@ impl Background {
             hooks: Some(starter.blueprint.hooks.commands.clone()),
             ..starter.rights().map_err(not_taken)?
         };
-        let mut spec = SpawnSpec { setup, ..SpawnSpec::new(task, starter.blueprint.cwd.clone()) };
+        let spec = SpawnSpec { setup, ..SpawnSpec::new(task, starter.blueprint.cwd.clone()) };
         spawner.check(&spec).await.map_err(not_taken)?;
+        Ok((spec, ground))
+    }
+
+    /// Hands one that runs to the fleet; the id that it has there. It is not stopped when nobody would take it.
+    pub async fn keep(&self, id: u32) -> Result<String, BackgroundRefusal> {
+        let not_taken = |why: String| BackgroundRefusal::NotTaken(id, why);
+        let (mut spec, ground) = self.checked(id).await?;
+        let spawner = &self.0.starter.blueprint.spawner;
         let branch = self.stop_to_leave(id).await?;
         let go_on = match ground {
             Ground::None => GO_ON.to_owned(),

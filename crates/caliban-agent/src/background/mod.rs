@@ -18,7 +18,7 @@ use std::{
 
 use caliban_contract::wall_ms;
 use caliban_core::{
-    background::{BackgroundRow, BackgroundStatus},
+    background::{BackgroundRow, BackgroundStatus, name},
     budget, model_alias,
 };
 use caliban_permissions::Mode;
@@ -359,9 +359,4 @@ pub(crate) fn unfinished(records: &[Record]) -> BTreeSet<u32> {
         }
     }
     running
-}
-
-/// What one is called.
-fn name(id: u32) -> String {
-    format!("background agent {id}")
 }

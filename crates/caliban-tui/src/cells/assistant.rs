@@ -10,6 +10,8 @@ use crate::{markdown::Stream, sanitise, text::Row, theme::Depth};
 #[derive(Debug, Default)]
 pub(crate) struct Assistant {
     id: Option<String>,
+    /// Whether a command of the session says it, and no model.
+    is_of_command: bool,
     stream: Stream,
     /// A joiner at the end of a piece is judged with the next piece.
     pieces: inert::Pieces,
@@ -18,6 +20,16 @@ pub(crate) struct Assistant {
 impl Assistant {
     pub(crate) fn new(id: Option<&str>) -> Self {
         Self { id: id.map(str::to_owned), ..Self::default() }
+    }
+
+    /// What a command of the session says.
+    pub(crate) fn of_command() -> Self {
+        Self { is_of_command: true, ..Self::default() }
+    }
+
+    /// Whether a command of the session says it, and no model.
+    pub(crate) fn is_of_command(&self) -> bool {
+        self.is_of_command
     }
 
     /// Whether a chunk with this message id belongs here.

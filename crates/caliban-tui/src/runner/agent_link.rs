@@ -9,7 +9,7 @@ use caliban_acp::{
     AcpClient, AcpEvents, ClientError, ClientEvent,
     client::{AskReply, Question},
     extension,
-    v1::{ContentBlock, Meta, SessionModeState, StopReason},
+    v1::{ContentBlock, Meta, SessionInfo, SessionModeState, StopReason},
 };
 use caliban_core::turn::TurnOutcome;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     asks::{AskedQuestion, PersonReply},
-    events::{AgentEvent, FailureEvent, TurnCost},
+    events::{AgentEvent, FailureEvent, PromptDone},
 };
 
 /// Which session is opened.
@@ -27,6 +27,8 @@ pub enum SessionChoice {
     New,
     /// This one.
     Load(String),
+    /// A new one; the list of the others is open, to choose from.
+    Ask,
 }
 
 /// A connection to an agent.
@@ -92,7 +94,7 @@ impl Link {
                 let _open = client.close_session(&old).await;
             }
             RequestResult::Opened(match open {
-                SessionChoice::New => {
+                SessionChoice::New | SessionChoice::Ask => {
                     let answer = client.new_session(&cwd, Vec::new()).await;
                     answer.map(|answer| (answer.session_id.to_string(), answer.modes, answer.meta))
                 }
@@ -110,8 +112,7 @@ impl Link {
         self.spawn(async move {
             let answer = client.prompt(&session, vec![ContentBlock::from(text.as_str())]).await;
             RequestResult::Event(match answer {
-                Ok(answer) => AgentEvent::PromptEnded(Ok(TurnCost {
-                    tokens: answer.usage.map(|usage| usage.total_tokens),
+                Ok(answer) => AgentEvent::PromptEnded(Ok(PromptDone {
                     is_cancelled: answer.stop_reason == StopReason::Cancelled,
                 })),
                 Err(error) if error.is_gone() => AgentEvent::NotSent(text, failure(&error)),
@@ -143,6 +144,18 @@ impl Link {
                 }
                 Err(error) => AgentEvent::Failed(failure(&error)),
             })
+        });
+    }
+
+    /// Looks for a session before the open one is left.
+    pub(super) fn find_session(&mut self, query: String) {
+        let client = self.client.clone();
+        self.spawn(async move {
+            let found = match client.list_sessions().await {
+                Ok(answer) => found(&answer.sessions, &query),
+                Err(error) => Err(error.to_string()),
+            };
+            RequestResult::Event(AgentEvent::FoundSession(found))
         });
     }
 
@@ -272,7 +285,7 @@ impl Link {
                     | TurnOutcome::TurnLimit { .. }
                     | TurnOutcome::Cancelled => None,
                 };
-                AgentEvent::TurnEnded { failure, tokens: ended.usage.total() }
+                AgentEvent::TurnEnded { failure }
             }),
             ClientEvent::Background(notice) => {
                 self.is_ours(&notice.session_id).then_some(AgentEvent::Background(notice.agents))
@@ -294,6 +307,16 @@ impl Link {
     /// Hangs up after everything is written that was said.
     pub(super) async fn close(self) {
         self.events.close().await;
+    }
+}
+
+/// The session that an id, or the beginning of one, means.
+fn found(sessions: &[SessionInfo], query: &str) -> Result<String, String> {
+    let mut ids = sessions.iter().map(|info| &*info.session_id.0).filter(|id| id.starts_with(query));
+    match (ids.next(), ids.next()) {
+        (Some(id), None) => Ok(id.to_owned()),
+        (Some(_), Some(_)) => Err(format!("several sessions begin with {query}; nothing was changed")),
+        (None, _) => Err(format!("there is no session {query}; /resume lists them. Nothing was changed")),
     }
 }
 

@@ -129,6 +129,9 @@ pub async fn run(client: AcpClient, events: AcpEvents, options: ScreenOptions) -
     state.set_look(look);
     state.remember(options.history.as_deref().map(machine::remembered).unwrap_or_default());
     link.open(options.open.clone());
+    if options.open == SessionChoice::Ask {
+        link.list_sessions();
+    }
     if let Some(prompt) = &options.prompt {
         state.say_first(prompt);
     }
@@ -327,6 +330,7 @@ impl Runner {
                 ScreenEffect::Answer(number, reply) => self.link.answer(number, reply),
                 ScreenEffect::New => self.link.open(SessionChoice::New),
                 ScreenEffect::Load(session) => self.link.open(SessionChoice::Load(session)),
+                ScreenEffect::FindSession(query) => self.link.find_session(query),
                 ScreenEffect::ListSessions => self.link.list_sessions(),
                 ScreenEffect::ListFiles => {
                     let cwd = self.options.cwd.clone();

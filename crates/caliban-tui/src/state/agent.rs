@@ -9,14 +9,14 @@ use caliban_acp::v1::{
 };
 use serde_json::Value;
 
-use super::{Focus, ModeChoice, OfferedCommand, ScreenState, TurnPhase};
+use super::{Destination, Focus, ModeChoice, OfferedCommand, ScreenState, TurnPhase};
 use crate::{
     cells::{
         AskCell, Assistant, CellKind, Failed, NoticeCell, Thinking, Todo, TodoStep, Tool, ToolStatus, User,
         Weight,
     },
     conversation::Conversation,
-    events::{AgentEvent, Clip, FailureEvent, ScreenEffect, TurnCost},
+    events::{AgentEvent, Clip, FailureEvent, PromptDone, ScreenEffect},
     sanitise,
 };
 
@@ -85,7 +85,14 @@ impl ScreenState {
             AgentEvent::Heard => drop(self.unheard.pop_front()),
             AgentEvent::Prompts(prompts) => self.show_prompts(&prompts, now),
             AgentEvent::ShellEnded { output, ending, is_ok } => self.shell_ended(&output, &ending, is_ok),
-            AgentEvent::Background(rows) => self.background = rows,
+            AgentEvent::Background(rows) => {
+                self.background = rows;
+                return self.go_on_leaving(false, now);
+            }
+            AgentEvent::FoundSession(Ok(session)) => {
+                return self.leave_for(Destination::Load(session), now);
+            }
+            AgentEvent::FoundSession(Err(why)) => self.say(why, now),
             AgentEvent::Asked(asked) => {
                 let text =
                     format!("{} asks: {}", asked.agent.as_deref().unwrap_or("the agent"), asked.title());
@@ -110,9 +117,8 @@ impl ScreenState {
             AgentEvent::NotAnswered(number) => {
                 self.say(format!("the answer to question {number} did not arrive"), now);
             }
-            AgentEvent::TurnEnded { failure, tokens } => {
+            AgentEvent::TurnEnded { failure } => {
                 self.turn.ended();
-                self.tokens = self.tokens.max(tokens);
                 if let Some(message) = failure {
                     self.fail(&FailureEvent { message, hint: None });
                 }
@@ -121,13 +127,15 @@ impl ScreenState {
             AgentEvent::PromptEnded(result) => {
                 self.turn.answered();
                 match result {
-                    Ok(TurnCost { tokens, is_cancelled }) => {
-                        self.tokens = tokens.unwrap_or(self.tokens);
+                    Ok(PromptDone { is_cancelled }) => {
                         if is_cancelled && !self.turn.is_running() {
                             self.notice(Weight::Info, "interrupted", "");
                         }
                     }
                     Err(failure) => self.fail(&failure),
+                }
+                if self.keeping_for.is_some() {
+                    return self.go_on_leaving(true, now);
                 }
                 return self.turn_over(now);
             }
@@ -283,7 +291,11 @@ impl ScreenState {
             }
             SessionUpdate::UsageUpdate(usage) => {
                 self.window = Some((usage.used, usage.size));
-                self.cost = usage.cost.map(|cost| cost.amount).or(self.cost);
+                // Sums of the whole session, its helpers and background agents included: they never go down.
+                let tokens = field(usage.meta.as_ref(), "tokens").and_then(Value::as_u64);
+                self.tokens = self.tokens.max(tokens.unwrap_or_default());
+                self.cost =
+                    usage.cost.map(|cost| cost.amount.max(self.cost.unwrap_or_default())).or(self.cost);
             }
             _ => {}
         }
@@ -310,7 +322,8 @@ impl ScreenState {
                 // What a command says has lines, not paragraphs.
                 let is_command = field(meta, "command").is_some();
                 let text = if is_command { text.replace('\n', "  \n") } else { text };
-                let mut cell = Assistant::new(id.as_deref());
+                let mut cell =
+                    if is_command { Assistant::of_command() } else { Assistant::new(id.as_deref()) };
                 cell.push(&text);
                 self.push(CellKind::Assistant(cell));
             }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use super::{Popup, ScreenState};
+use super::{Destination, Popup, ScreenState};
 use crate::{
     cells::CellKind,
     events::ScreenEffect,
@@ -30,8 +30,8 @@ pub(super) const OWN: [(&str, &str, &str); 17] = [
     ("quit", "", "Leave"),
 ];
 
-/// How far a mistyped name may be from the one that was meant.
-const NEAR: usize = 3;
+/// Commands of other tools, and what does the same here.
+const FOREIGN: [(&str, &str); 3] = [("plan", "/mode plan"), ("exit", "/quit"), ("context", "/cost")];
 
 impl ScreenState {
     /// The commands that there are now: name, what goes behind it, what it does.
@@ -69,13 +69,17 @@ impl ScreenState {
                 self.early = Some(text);
                 return Some(self.only_say("it is carried out as soon as the session is open", now));
             }
+            // One slip in a short name, one for every three letters of a long one.
+            let slips = (name.len() / 3).max(1);
+            let foreign =
+                FOREIGN.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| (*own).to_owned());
             let near = known
                 .iter()
                 .map(|(known, ..)| (strsim::damerau_levenshtein(known, &name), known))
-                .filter(|(distance, _)| *distance <= NEAR)
+                .filter(|(distance, _)| *distance <= slips)
                 .min_by_key(|(distance, _)| *distance);
-            let hint =
-                near.map_or("/help lists them".to_owned(), |(_, near)| format!("did you mean /{near}?"));
+            let meant = foreign.or(near.map(|(_, near)| format!("/{near}")));
+            let hint = meant.map_or("/help lists them.".to_owned(), |meant| format!("did you mean {meant}?"));
             let text = format!("there is no command /{name}; {hint} Nothing was sent.");
             return Some(self.only_say(text, now));
         }
@@ -97,14 +101,8 @@ impl ScreenState {
     fn own_command(&mut self, name: &str, rest: &str, now: Instant) -> Vec<ScreenEffect> {
         match name {
             "help" => self.open(Popup::help(&self.known_commands())),
-            "new" | "clear" => {
-                self.start_over();
-                vec![ScreenEffect::New]
-            }
-            "resume" if !rest.is_empty() => {
-                self.start_over();
-                vec![ScreenEffect::Load(rest.to_owned())]
-            }
+            "new" | "clear" => self.leave_for(Destination::New, now),
+            "resume" if !rest.is_empty() => vec![ScreenEffect::FindSession(rest.to_owned())],
             "resume" | "sessions" => vec![ScreenEffect::ListSessions],
             "agents" => vec![ScreenEffect::Fleet],
             "mode" if rest.is_empty() => {
@@ -153,7 +151,7 @@ impl ScreenState {
                 _ => self.only_say("/mouse on or /mouse off", now),
             },
             "cost" => self.open(Popup::text("This session", crate::view::spent(self))),
-            _ => vec![ScreenEffect::Quit],
+            _ => self.leave_for(Destination::Quit, now),
         }
     }
 
@@ -191,7 +189,7 @@ impl ScreenState {
 
     fn last_answer(&self) -> Option<String> {
         self.conversation.newest_first().find_map(|cell| match cell.kind() {
-            CellKind::Assistant(cell) => Some(cell.source().to_owned()),
+            CellKind::Assistant(cell) if !cell.is_of_command() => Some(cell.source().to_owned()),
             _ => None,
         })
     }

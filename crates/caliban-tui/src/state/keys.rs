@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{Focus, PopupKind, ScreenState};
+use super::{Destination, Focus, PopupKind, ScreenState};
 use crate::{
     asks::{AskArea, Pressed},
     composer::is_text,
@@ -58,6 +58,13 @@ impl ScreenState {
             (KeyCode::Char('o'), true, _) => self.expand(now),
             (KeyCode::Char('t'), true, _) => self.toggle_todo(now),
             (KeyCode::BackTab, ..) => return self.next_mode(now),
+            (KeyCode::PageUp | KeyCode::PageDown, ..) if matches!(&self.popup, Some(popup) if popup.kind == PopupKind::Text) =>
+            {
+                let rows = crate::view::popup_rows(self);
+                if let Some(popup) = &mut self.popup {
+                    popup.scroll(rows, key.code == KeyCode::PageDown);
+                }
+            }
             (KeyCode::PageUp | KeyCode::PageDown, ..) if self.focus == Focus::Composer => {
                 let rows = self.conversation_size().rows.saturating_sub(2).max(1);
                 self.scroll(rows, key.code == KeyCode::PageDown);
@@ -77,8 +84,11 @@ impl ScreenState {
 
     /// Ctrl+C: interrupts, then clears the draft into the history, then leaves.
     fn interrupt_or_leave(&mut self, now: Instant) -> Vec<ScreenEffect> {
-        if self.popup.take().is_some() {
-            return Vec::new();
+        // Whoever presses it at the question wants to leave, whatever becomes of the agents.
+        match self.popup.take().map(|popup| popup.kind) {
+            Some(PopupKind::Leave(Destination::Quit)) => return vec![ScreenEffect::Quit],
+            Some(_) => return Vec::new(),
+            None => {}
         }
         if self.focus == Focus::Ask {
             self.focus_composer();
@@ -88,7 +98,7 @@ impl ScreenState {
             return self.clear_draft(now);
         }
         if is_within(TWICE, self.leaving, now) {
-            return vec![ScreenEffect::Quit];
+            return self.leave_for(Destination::Quit, now);
         }
         self.leaving = Some(now);
         if self.shell.running.is_some() {
@@ -109,7 +119,7 @@ impl ScreenState {
             self.leaving = Some(now);
             return self.only_say("the agent is at work: Ctrl+D again ends it and leaves", now);
         }
-        vec![ScreenEffect::Quit]
+        self.leave_for(Destination::Quit, now)
     }
 
     /// The draft goes into the history.
@@ -186,6 +196,12 @@ impl ScreenState {
                         _ => return Vec::new(),
                     }
                     return self.search_history(query, now);
+                }
+                PopupKind::Leave(destination) => {
+                    let letter = if let KeyCode::Char(letter) = key.code { letter } else { ' ' };
+                    let Some(choice) = Self::leave_choice(letter) else { return Vec::new() };
+                    self.popup = None;
+                    return self.answer_leave(choice, destination, now);
                 }
                 // What is typed goes on in the composer.
                 PopupKind::Text | PopupKind::Sessions | PopupKind::Prompts => {

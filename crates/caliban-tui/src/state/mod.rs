@@ -4,6 +4,7 @@
 mod agent;
 mod commands;
 mod keys;
+mod leave;
 mod popup;
 mod selection;
 mod shell;
@@ -15,7 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use self::leave::OnLeave;
 pub(crate) use self::{
+    leave::Destination,
     popup::{Popup, PopupKind},
     selection::Selection,
     turn::{Turn, TurnPhase},
@@ -65,11 +68,19 @@ pub struct Look {
     pub wheel_rows: u16,
     /// Whether what is selected is copied at once.
     pub copy_on_select: bool,
+    /// What becomes of background agents at work when their session is left.
+    pub on_leave: OnLeave,
 }
 
 impl Default for Look {
     fn default() -> Self {
-        Self { is_alternate: true, has_mouse: true, wheel_rows: WHEEL_ROWS, copy_on_select: false }
+        Self {
+            is_alternate: true,
+            has_mouse: true,
+            wheel_rows: WHEEL_ROWS,
+            copy_on_select: false,
+            on_leave: OnLeave::Ask,
+        }
     }
 }
 
@@ -157,6 +168,8 @@ pub struct ScreenState {
     told_when_open: Option<String>,
     /// A command that was entered before the agent had named its own: carried out then, if it still is the draft.
     early: Option<String>,
+    /// Where one goes when the fleet has taken the background agents.
+    keeping_for: Option<Destination>,
     /// Where the session goes on, when it was sent away.
     pub(crate) farewell: Option<String>,
     pub(crate) effort: Option<String>,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use caliban_acp::v1::SessionInfo;
 
-use super::ScreenState;
+use super::{Destination, ScreenState};
 use crate::{events::ScreenEffect, sanitise};
 
 /// Entries that are offered.
@@ -23,6 +23,8 @@ pub(crate) enum PopupKind {
     Sessions,
     /// Prompts that one can go back to, by number.
     Prompts,
+    /// What becomes of background agents when one goes there.
+    Leave(Destination),
     /// Something to read.
     Text,
 }
@@ -71,7 +73,16 @@ impl Popup {
             let input = if input.is_empty() { String::new() } else { format!(" {input}") };
             format!("/{name}{input}: {about}")
         }));
-        Self::text("Help: ↑ ↓ scroll", lines)
+        Self::text("Help: ↑ ↓ PgUp PgDn scroll", lines)
+    }
+
+    /// Scrolls a text by so many lines.
+    pub(super) fn scroll(&mut self, rows: usize, down: bool) {
+        let last = self.items.len().saturating_sub(rows);
+        self.chosen = match down {
+            true => (self.chosen + rows).min(last),
+            false => self.chosen.saturating_sub(rows),
+        };
     }
 
     fn step(&mut self, down: bool) {
@@ -90,7 +101,12 @@ impl ScreenState {
     /// Opens, narrows or closes the list that belongs to what is being written.
     pub(super) fn refresh_popup(&mut self) -> Vec<ScreenEffect> {
         if let Some(Popup {
-            kind: PopupKind::History(_) | PopupKind::Sessions | PopupKind::Prompts | PopupKind::Text,
+            kind:
+                PopupKind::History(_)
+                | PopupKind::Sessions
+                | PopupKind::Prompts
+                | PopupKind::Leave(_)
+                | PopupKind::Text,
             ..
         }) = &self.popup
         {
@@ -215,10 +231,8 @@ impl ScreenState {
                 self.turn.prompted(now);
                 vec![ScreenEffect::Prompt(format!("/rewind {value}"))]
             }
-            PopupKind::Sessions => {
-                self.start_over();
-                vec![ScreenEffect::Load(value.clone())]
-            }
+            PopupKind::Leave(destination) => self.answer_leave(value, destination, now),
+            PopupKind::Sessions => self.leave_for(Destination::Load(value.clone()), now),
             PopupKind::Text => Vec::new(),
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) -> Posi
     };
     rule(buffer, area, area.y, &words, theme.style(role));
     let hint =
-        if state.turn.is_running() { "Enter steers, Tab queues, Esc interrupts" } else { "what shall I do?" };
+        if state.turn.is_running() { "Enter steers, Tab queues, Esc interrupts" } else { "Describe a task" };
     let text = Rect { y: area.y + 1, height: area.height - 1, ..area };
     draw_text(&state.composer, (MARK, role), hint, theme, text, buffer)
 }

@@ -36,10 +36,10 @@ pub(crate) fn height(asks: &Asks, theme: Theme, width: u16, most: u16) -> u16 {
 pub(super) fn draw_banner(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let Some(open) = state.asks.first() else { return };
     let count = state.asks.len();
-    let word = if count == 1 { "ask" } else { "asks" };
+    let word = if count == 1 { "question" } else { "questions" };
     let who =
         open.asked.agent.as_deref().map(|agent| format!("{}: ", sanitise::line(agent))).unwrap_or_default();
-    let head = format!("? {count} {word} · Tab ");
+    let head = format!("? {count} {word} (Tab) ");
     let text =
         cut(&format!("{who}{}", open.asked.title()), usize::from(area.width).saturating_sub(head.width()));
     let spans = vec![

@@ -18,7 +18,7 @@ use ratatui::{
 pub(crate) use self::{composer::columns as composer_columns, dialog::call_height, status::spent};
 use crate::{
     cells::Frame,
-    state::{Focus, ScreenState},
+    state::{Focus, PopupKind, ScreenState},
     theme::{Depth, TextRole},
 };
 
@@ -66,7 +66,9 @@ pub(crate) fn areas(state: &ScreenState) -> Areas {
     areas.activity = take(1);
     let third = (height / 3).max(1);
     if let Some(popup) = &state.popup {
-        let rows = u16::try_from(popup.items.len() + 1).unwrap_or(u16::MAX).min(third.max(6));
+        // A text to read may use the screen; a list leaves the conversation in sight.
+        let most = if popup.kind == PopupKind::Text { height.saturating_sub(8).max(6) } else { third.max(6) };
+        let rows = u16::try_from(popup.items.len() + 1).unwrap_or(u16::MAX).min(most);
         areas.popup = Some(take(rows));
     }
     if !state.asks.is_empty() {
@@ -92,6 +94,11 @@ pub(crate) fn areas(state: &ScreenState) -> Areas {
     }
     areas.conversation = Rect::new(0, 0, columns, left);
     areas
+}
+
+/// How many lines of a list above the composer are on the screen.
+pub(crate) fn popup_rows(state: &ScreenState) -> usize {
+    areas(state).popup.map_or(1, |area| usize::from(area.height.saturating_sub(1)).max(1))
 }
 
 /// Draws the state; where the cursor is.

@@ -28,7 +28,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     let mut lines: Vec<Line<'static>> =
         vec![Line::styled("background agents", theme.style(TextRole::Strong))];
     for row in &state.background {
-        let (sign, word, role) = looks(row.status);
+        let (sign, word, role) = looks(row, state);
         lines.push(Line::default());
         let head = format!("{sign} {} ", row.id);
         let summary = cut(&sanitise::line(&row.summary), width.saturating_sub(head.chars().count()));
@@ -58,7 +58,7 @@ pub(super) fn draw_rows(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
         state.background.iter().partition(|row| row.status == BackgroundStatus::Running);
     rows.extend(ended);
     for (number, (row, y)) in rows.into_iter().zip(area.y..area.bottom()).enumerate() {
-        let (sign, word, role) = looks(row.status);
+        let (sign, word, role) = looks(row, state);
         let more = if hidden > 0 && number + 1 == usize::from(area.height) {
             format!(" (and {hidden} more)")
         } else {
@@ -76,8 +76,11 @@ pub(super) fn draw_rows(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn looks(status: BackgroundStatus) -> (&'static str, &'static str, TextRole) {
-    match status {
+fn looks(row: &BackgroundRow, state: &ScreenState) -> (&'static str, &'static str, TextRole) {
+    match row.status {
+        BackgroundStatus::Running if state.asks.is_asked_by(&row.name()) => {
+            ("?", "waits for your answer", TextRole::Warn)
+        }
         BackgroundStatus::Running => ("▶", "running", TextRole::Accent),
         BackgroundStatus::Completed => ("✓", "completed", TextRole::Good),
         BackgroundStatus::Failed => ("✗", "failed", TextRole::Bad),

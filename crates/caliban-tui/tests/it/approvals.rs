@@ -30,7 +30,7 @@ fn t25_a_question_in_mid_typing_is_not_answered_by_what_is_typed() {
     let effects = world.says("es, y a y n");
     assert_eq!(prompts(&effects), ["and yes, y a y n"], "it is a message");
     assert!(effects.iter().all(|effect| !matches!(effect, ScreenEffect::Answer(..))));
-    assert!(world.screen().contains("1 ask · Tab"), "{}", world.screen());
+    assert!(world.screen().contains("1 question (Tab)"), "{}", world.screen());
     // Even right after the focus: what comes that fast was not meant for it.
     world.key(KeyCode::Tab);
     assert_eq!(world.key(KeyCode::Char('y')), [], "it was not even drawn");

@@ -1,7 +1,7 @@
 //! The screen at several sizes, as a whole.
 
 use caliban_acp::v1::{
-    Cost, Diff, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate, ToolCallContent,
+    Cost, Diff, Meta, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate, ToolCallContent,
     ToolCallUpdateFields, ToolKind, UsageUpdate,
 };
 use caliban_tui::events::{AgentEvent, BackgroundRow, BackgroundStatus};
@@ -50,7 +50,9 @@ fn session(size: (u16, u16)) -> World {
     world.output("c3", "running 12 tests\n............\ntest result: ok. 12 passed; 0 failed\n");
     world.ends("c3", "exit 0", true);
     world.streams("m1", ANSWER);
-    world.update(SessionUpdate::UsageUpdate(UsageUpdate::new(48_000, 200_000).cost(Cost::new(0.42, "USD"))));
+    let spent = Meta::from_iter([("caliban".to_owned(), json!({"tokens": 12_345}))]);
+    let usage = UsageUpdate::new(48_000, 200_000).cost(Cost::new(0.42, "USD")).meta(spent);
+    world.update(SessionUpdate::UsageUpdate(usage));
     world
 }
 

@@ -6,6 +6,7 @@ mod approvals;
 mod commands;
 mod conversation;
 mod fleet;
+mod leaving;
 mod looks;
 mod mouse;
 mod typing;

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use caliban_acp::v1::{
-    ContentBlock, ContentChunk, MessageId, SessionMode, SessionModeState, SessionUpdate, ToolCall,
-    ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    ContentBlock, ContentChunk, Cost, MessageId, Meta, SessionMode, SessionModeState, SessionUpdate,
+    ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, UsageUpdate,
 };
 use caliban_tui::{
     ScreenFacts, ScreenState,
     asks::AskedQuestion,
     draw,
-    events::{AgentEvent, ScreenEffect, ScreenEvent},
+    events::{AgentEvent, BackgroundRow, BackgroundStatus, PromptDone, ScreenEffect, ScreenEvent},
     theme::{Depth, Ground, Theme},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -168,11 +168,30 @@ impl World {
         }));
     }
 
+    /// What the session has spent so far.
+    pub(crate) fn spends(&mut self, tokens: u64, cost: f64) {
+        let meta = Meta::from_iter([("caliban".to_owned(), json!({"tokens": tokens}))]);
+        let usage = UsageUpdate::new(1_000, 200_000).cost(Cost::new(cost, "USD")).meta(meta);
+        self.update(SessionUpdate::UsageUpdate(usage));
+    }
+
+    /// Background agents, each with its number and whether it runs.
+    pub(crate) fn background(&mut self, agents: &[(u32, bool)]) -> Vec<ScreenEffect> {
+        let row = |(id, runs): &(u32, bool)| BackgroundRow {
+            id: *id,
+            status: if *runs { BackgroundStatus::Running } else { BackgroundStatus::Completed },
+            summary: "find the callers".into(),
+            model: "m".into(),
+            started_ms: 0,
+            ended_ms: None,
+            tokens: 10,
+            activity: None,
+        };
+        self.agent(AgentEvent::Background(agents.iter().map(row).collect()))
+    }
+
     pub(crate) fn turn_ends(&mut self) -> Vec<ScreenEffect> {
-        self.agent(AgentEvent::PromptEnded(Ok(caliban_tui::events::TurnCost {
-            tokens: Some(12_345),
-            is_cancelled: false,
-        })))
+        self.agent(AgentEvent::PromptEnded(Ok(PromptDone::default())))
     }
 }
 

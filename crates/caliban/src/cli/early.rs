@@ -97,11 +97,68 @@ fn path(usage: &str) -> String {
     words.take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect::<Vec<_>>().join(" ")
 }
 
+/// Commands under the names that other tools have for them.
+const ALIASES: [(&str, &str); 3] = [("ps", "list"), ("ls", "list"), ("status", "list")];
+
+/// Commands of other tools that are none here, and what to do instead. They are no prompts either.
+const FOREIGN_COMMANDS: [(&str, &str); 13] = [
+    ("login", "keys come from the environment or the settings; `caliban doctor` says which one is missing"),
+    ("logout", "keys come from the environment or the settings; take it out there"),
+    ("auth", "keys come from the environment or the settings; `caliban doctor` says which one is missing"),
+    ("update", "caliban is updated by whatever installed it; `caliban --version` says which one this is"),
+    ("upgrade", "caliban is updated by whatever installed it; `caliban --version` says which one this is"),
+    ("install", "it is installed; `caliban doctor` checks whether everything is in place"),
+    ("init", "`/init` on the screen writes an AGENTS.md; `caliban config show` shows the settings"),
+    ("mcp", "MCP servers stand in the settings (`[mcp.NAME]`); `caliban config show` shows them"),
+    ("exec", "caliban -p \"what to do\" works on a prompt and prints the answer"),
+    ("run", "caliban -p \"what to do\" works on a prompt and prints the answer"),
+    ("review", "git diff | caliban -p \"review this change\" --permission-mode plan"),
+    ("chat", "`caliban` alone opens the screen"),
+    ("version", "caliban --version"),
+];
+
+/// Flags of other tools, and what to do instead.
+const FOREIGN_FLAGS: [(&str, &str); 11] = [
+    ("--dangerously-skip-permissions", SKIPS),
+    ("--dangerously-bypass-approvals-and-sandbox", SKIPS),
+    ("--yolo", SKIPS),
+    ("--full-auto", SKIPS),
+    ("--append-system-prompt", "it is called --system-prompt-append here"),
+    ("--allowedTools", "--allow \"Bash(git add *)\" allows what a rule covers; --deny refuses it"),
+    ("--disallowedTools", "--deny \"Bash(git push *)\" refuses what a rule covers"),
+    ("--worktree", "an agent in the background has a worktree of its own: caliban --bg \"what to do\""),
+    ("--mcp-config", "MCP servers stand in the settings (`[mcp.NAME]`); `caliban config show` shows them"),
+    ("--fork-session", "`caliban sessions fork ID` makes a copy to go on with"),
+    ("--max-budget-usd", "it is called --budget-usd here"),
+];
+const SKIPS: &str = "--permission-mode says what is asked about; `caliban --help` lists the modes";
+
+/// The command that a word of another tool means, if it is one of ours.
+pub(super) fn alias(word: &str) -> Option<&'static str> {
+    ALIASES.iter().find(|(alias, _)| *alias == word).map(|(_, command)| *command)
+}
+
+/// Whether a word is a command of another tool, which nobody means as a prompt.
+pub(super) fn is_foreign(word: &str) -> bool {
+    word == "help" || alias(word).is_some() || FOREIGN_COMMANDS.iter().any(|(name, _)| *name == word)
+}
+
+/// What to say about a flag of another tool.
+pub(super) fn foreign_flag(flag: &str) -> Option<Failure> {
+    let (_, instead) = FOREIGN_FLAGS.iter().find(|(name, _)| *name == flag)?;
+    Some(Failure::usage(format!("there is no flag {flag}")).hint(*instead))
+}
+
 /// What to say about a word that stands where a command does and is none, but nearly. `rest` is behind it. One word alone
 /// could be a prompt, so only one slip makes it a command.
 pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Option<Failure> {
     let is_word = word.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
-    if !is_word || word.starts_with('-') || commands.contains(&word) {
+    if !is_word
+        || word.starts_with('-')
+        || commands.contains(&word)
+        || word == "help"
+        || alias(word).is_some()
+    {
         return None;
     }
     let rest: Vec<&str> = rest.iter().filter_map(|word| word.to_str()).collect();
@@ -113,9 +170,9 @@ pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Opti
         };
         Some(Failure::usage(format!("there is no command `{word}`")).hint(format!("{line}{prompt}")))
     };
-    if word == "help" {
-        let of = rest.first().map(|command| format!("{command} ")).unwrap_or_default();
-        return says(&format!("`caliban {of}--help` shows what there is"));
+    let is_alone = rest.iter().all(|word| word.starts_with('-'));
+    if let Some((_, instead)) = FOREIGN_COMMANDS.iter().find(|(name, _)| *name == word && is_alone) {
+        return says(instead);
     }
     let mut commands = commands.iter().copied();
     let close = match rest.is_empty() {

@@ -59,7 +59,7 @@ pub(crate) struct TaskFlags {
     /// Start at this time: 07:00, tomorrow 07:00, 2026-11-18 07:00 or +2h
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub at: Option<StartTime>,
-    /// Start a new one each time: 6h, 07:00, \"mon-fri 07:00,19:00\"; see `caliban schedule`
+    /// Start a new one each time: 6h, 07:00, "mon-fri 07:00,19:00"; see `caliban schedule`
     #[arg(long, value_name = "WHEN", value_parser = recurrence, conflicts_with_all = ["at", "after"])]
     pub every: Option<Recurrence>,
     /// With --every: start a new one also when the last one has not ended
@@ -240,10 +240,15 @@ pub(crate) struct WaitArgs {
 #[command(after_help = "\
 Examples:
   caliban stop a3f8
-  caliban kill a3f8 sql --grace 30s")]
+  caliban kill a3f8 sql --grace 30s
+  caliban stop --all                        # all agents of this repo")]
 pub(crate) struct KillArgs {
-    #[command(flatten)]
-    pub agents: IdArgs,
+    /// The agents: id, the beginning of it, or label
+    #[arg(required_unless_present = "all", value_name = "ID")]
+    pub ids: Vec<String>,
+    /// All agents of this repo that have not ended
+    #[arg(long, conflicts_with = "ids")]
+    pub all: bool,
     /// How long it gets to end by itself before it is ended by force: seconds, or a number with s, m or h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub grace: Option<Duration>,

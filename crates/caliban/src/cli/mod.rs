@@ -139,7 +139,7 @@ pub(crate) enum Command {
     Deny(fleet::DenyArgs),
     /// Look at, stop and restart the daemon that keeps this repo's background agents
     Daemon(daemon::DaemonCommand),
-    /// Lead the agents of all repos in the browser: see, approve, talk, review, merge
+    /// Manage all agents in the browser: see, approve, talk, review, merge
     Dashboard(dashboard::DashboardArgs),
     /// Watch a fleet of agents at work in a scratch repo; needs no model and leaves nothing behind
     #[command(after_help = "\
@@ -254,6 +254,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
             return Err(failure.into());
         }
     }
+    in_own_words(&mut args, at);
     with_agents(&mut args, at);
     let matches = command
         .try_get_matches_from_mut(&args)
@@ -332,6 +333,11 @@ fn in_words(args: &[OsString], at: usize, error: &clap::Error) -> Option<Failure
     if let Some(failure) = dashed_prompt(args) {
         return Some(failure);
     }
+    if let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg)
+        && let Some(failure) = early::foreign_flag(stray)
+    {
+        return Some(failure);
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
@@ -385,6 +391,22 @@ fn first_word(args: &[OsString]) -> usize {
     at
 }
 
+/// Puts our own name of a command in place of another tool's: `ps` is `list`, `help merge` is `merge --help`.
+fn in_own_words(args: &mut Vec<OsString>, at: usize) {
+    match args.get(at).and_then(|arg| arg.to_str()) {
+        Some("help") => {
+            args.remove(at);
+            args.push("--help".into());
+        }
+        Some(word) => {
+            if let Some(command) = early::alias(word) {
+                args[at] = command.into();
+            }
+        }
+        None => {}
+    }
+}
+
 /// Puts `agents` before a verb that stands without it; `at` is the first word.
 fn with_agents(args: &mut Vec<OsString>, at: usize) {
     match args.get(at).and_then(|arg| arg.to_str()) {
@@ -404,7 +426,8 @@ fn verb_for_prompt<'c>(cli: &'c Cli, args: &[OsString]) -> Option<&'c str> {
     let is_meant = cli.run.print.is_some()
         || cli.run.bg.is_some()
         || args.len().checked_sub(2).and_then(|at| args.get(at)).is_some_and(|before| before == "--");
-    cli.run.prompt.as_deref().filter(|word| !is_meant && AGENT_VERBS.contains(word))
+    let is_verb = |word: &&str| AGENT_VERBS.contains(word) || early::is_foreign(word);
+    cli.run.prompt.as_deref().filter(|word| !is_meant && is_verb(word))
 }
 
 /// The flags that belong to a run.

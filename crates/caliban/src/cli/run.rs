@@ -46,8 +46,8 @@ pub(crate) struct RunFlags {
     /// Go on with the last session of this directory
     #[arg(short, long = "continue", conflicts_with = "resume")]
     pub continue_last: bool,
-    /// Go on with this session: an id or the beginning of one
-    #[arg(short, long, value_name = "ID")]
+    /// Go on with this session: an id or the beginning of one; without it the screen lists the sessions to choose from
+    #[arg(short, long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
     /// Append this text to the system prompt
     #[arg(long, value_name = "TEXT")]
@@ -72,6 +72,11 @@ pub(crate) struct RunFlags {
 impl RunFlags {
     pub(crate) fn output_format(&self) -> OutputFormat {
         if self.json { OutputFormat::Json } else { self.output_format }
+    }
+
+    /// Whether a session is to be chosen on the screen: `--resume` without an id.
+    pub(crate) fn chooses_session(&self) -> bool {
+        self.resume.as_deref() == Some("")
     }
 
     /// The prompt, wherever it stands.
@@ -123,12 +128,12 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(provider_names()))]
     pub provider: Option<String>,
     /// The model, as the provider names it
-    #[arg(long, value_name = "MODEL")]
+    #[arg(short = 'm', long, value_name = "MODEL")]
     pub model: Option<String>,
     /// The model that goes on when the other is overloaded, limited or not there
     #[arg(long, value_name = "MODEL")]
     pub fallback_model: Option<String>,
-    /// How hard the model shall think; what it does not offer becomes the next lower that it does
+    /// Reasoning effort; falls back to the next lower level
     #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(Effort::ALL.map(Effort::word)).try_map(|word| effort(&word)))]
     pub effort: Option<Effort>,
     /// A script that answers instead of a model (implies --provider scripted)

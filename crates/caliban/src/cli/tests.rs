@@ -250,14 +250,17 @@ fn a_word_that_is_nearly_a_command_is_no_prompt() {
         (&["--debug", "-C", "/", "agnets", "list"], "did you mean `caliban agents list`?"),
         (&["sesions", "show", "a b"], "did you mean `caliban sessions show \"a b\"`?"),
         (
-            &["help"],
-            "`caliban --help` shows what there is\na prompt of one word goes behind -p: caliban -p help",
+            &["login"],
+            "keys come from the environment or the settings; `caliban doctor` says which one is missing\na prompt of \
+             one word goes behind -p: caliban -p login",
         ),
-        (&["help", "agents"], "`caliban agents --help` shows what there is"),
     ] {
         let failure = wrong(line);
         assert!(failure.message.starts_with("there is no command `"), "{line:?}: {failure}");
         assert_eq!(failure.hint.as_deref(), Some(hint), "{line:?}");
+    }
+    for word in ["update", "review", "mcp", "exec", "logout", "version"] {
+        assert!(wrong(&[word]).hint.is_some_and(|hint| hint.contains("caliban")), "{word}");
     }
     // Words of their own, and what is said to be a prompt.
     for line in
@@ -265,6 +268,40 @@ fn a_word_that_is_nearly_a_command_is_no_prompt() {
     {
         parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
     }
+}
+
+#[test]
+fn commands_and_flags_of_other_tools_are_known() {
+    for line in [&["ps"][..], &["ls", "--json"], &["status"], &["list", "--json"]] {
+        let cli = parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        assert!(matches!(cli.command, Some(Command::Agents(agents::AgentsCommand::List(_)))), "{line:?}");
+    }
+    for line in [&["help"][..], &["help", "merge"], &["help", "agents", "list"]] {
+        assert!(matches!(parsed(line), Err(Early::Shown(_))), "{line:?}");
+    }
+    // Behind a flag of a run such a word is no prompt either; behind -p it is one.
+    assert!(wrong(&["--model", "x", "status"]).message.contains("status"));
+    assert_eq!(parsed(&["-p", "status"]).unwrap().run.prompt(), Some("status"));
+    for (flag, hint) in [
+        ("--dangerously-skip-permissions", "--permission-mode"),
+        ("--yolo", "--permission-mode"),
+        ("--append-system-prompt", "--system-prompt-append"),
+        ("--worktree", "caliban --bg"),
+        ("--mcp-config", "settings"),
+    ] {
+        let failure = wrong(&["-p", "x", flag]);
+        assert!(failure.hint.as_deref().is_some_and(|said| said.contains(hint)), "{flag}: {failure:?}");
+    }
+    let mode = wrong(&["-p", "x", "--permission-mode", "acceptEdits"]);
+    assert!(mode.hint.as_deref().is_some_and(|hint| hint.contains("accept-edits")), "{mode:?}");
+    assert_eq!(parsed(&["-m", "opus", "-p", "x"]).unwrap().agent.model.as_deref(), Some("opus"));
+    assert!(parsed(&["--resume"]).unwrap().run.chooses_session());
+    assert_eq!(parsed(&["--resume", "a3f8"]).unwrap().run.resume.as_deref(), Some("a3f8"));
+    let all = parsed(&["stop", "--all"]).unwrap().command;
+    assert!(matches!(all, Some(Command::Agents(agents::AgentsCommand::Kill(args))) if args.all));
+    assert!(parsed(&["stop"]).is_err() && parsed(&["stop", "--all", "a3f8"]).is_err());
+    let help = whole().render_long_help().to_string();
+    assert!(!help.contains('\\'), "no backslashes in a help text");
 }
 
 #[test]

@@ -55,7 +55,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Trust a repo no more
+    /// Stop trusting a repo
     #[command(after_help = "\
 Examples:
   caliban trust remove
@@ -78,6 +78,9 @@ pub(crate) async fn trust(args: &TrustArgs, Here { environment, cwd, out }: Here
 }
 
 async fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<()> {
+    if !dir.is_dir() {
+        return Err(Failure::new(format!("there is no directory {}", dir.display())));
+    }
     let paths = environment.paths()?;
     let root = settings::project_root(dir)?;
     let files = RepoFiles::read(&paths, &root)?;

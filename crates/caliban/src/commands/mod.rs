@@ -26,7 +26,7 @@ use crate::{
     compose::{Composition, Resources},
     fleet::Fleet,
     session_places::{FoundSession, Sessions},
-    settings::Environment,
+    settings::{Environment, values::close_match},
 };
 
 /// Name, arguments, what it does.
@@ -167,14 +167,23 @@ impl SessionCommands {
             return Ok(format!("{now} answers. /model NAME changes that.\n{}", lines.join("\n")));
         }
         let name = model_alias::resolved(name, &now);
+        match &known {
+            // A name without its date is taken by some providers, and a proxy may not list all that it has.
+            Ok(known)
+                if !known.is_empty()
+                    && !known.iter().any(|model| model.starts_with(&name))
+                    && !caliban_core::models::is_known(&name) =>
+            {
+                let close = close_match(&name, known.iter().map(String::as_str));
+                let close = close.map_or_else(String::new, |close| format!("; did you mean {close}?"));
+                return Err(format!(
+                    "the provider has no model {name}{close} /model lists those that it has"
+                ));
+            }
+            _ => {}
+        }
         host.configure(AgentChange { model: Some(name.clone()), effort: None }).await?;
-        let is_known = known.is_ok_and(|known| known.is_empty() || known.contains(&name));
-        let doubt = if is_known {
-            ""
-        } else {
-            " The provider does not list it: if it refuses, /model lists those that it has."
-        };
-        Ok(format!("From the next request on {name} answers.{doubt}"))
+        Ok(format!("From the next request on {name} answers."))
     }
 
     async fn undo(&self, host: &SessionHost) -> Result<String, String> {

@@ -25,7 +25,14 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
     let mut client = fleet.client().await?;
     let mut rows: Vec<AgentRow> = Vec::new();
     let mut failed = None;
-    for id in &args.agents.ids {
+    let ids = match args.all {
+        true => not_ended(&mut client).await?,
+        false => args.ids.clone(),
+    };
+    if ids.is_empty() && !args.json {
+        writeln!(out, "no agent of this repo is running")?;
+    }
+    for id in &ids {
         match end(&mut client, id, grace_ms).await {
             Ok((row, was)) => {
                 if !args.json {
@@ -42,6 +49,12 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
         json_line(&rows.iter().map(|row| ShownAgent::new(row, now)).collect::<Vec<_>>(), out)?;
     }
     failed.map_or(Ok(Code::Done), Err)
+}
+
+/// All agents of the repo that have not ended.
+async fn not_ended(client: &mut Client) -> Result<Vec<String>> {
+    let rows = client.list().await?;
+    Ok(rows.iter().filter(|row| !row::has_ended(row.state)).map(|row| row.id.to_string()).collect())
 }
 
 /// The agent at its end, and the state that we found it in.

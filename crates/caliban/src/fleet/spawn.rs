@@ -141,7 +141,16 @@ async fn spawn(fleet: &Fleet<'_>, task: &SpawnTask<'_>, json: bool, out: &mut dy
     let label = label.map(|label| label.to_string());
     let worktree = branch.is_some().then(|| directory.clone());
     let spawned = SpawnReport { id: made.id, label, dir: made.dir, branch, directory, worktree, waits };
+    let in_own_directory = spawned.branch.is_none()
+        && task.task.isolation.is_none()
+        && loaded.settings.fleet.isolation == FleetIsolation::Worktree;
     let code = show(&spawned, json, out)?;
+    if in_own_directory {
+        say(&format!(
+            "it works in your own directory, {}: there is no git repo with a commit to make a worktree from",
+            spawned.directory.display()
+        ));
+    }
     match dirty {
         0 => {}
         1 => say("1 uncommitted change is not in it"),

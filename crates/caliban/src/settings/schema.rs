@@ -476,6 +476,8 @@ pub(crate) struct Ui {
     pub wheel_rows: std::num::NonZeroU16,
     /// Whether what is selected is copied at once.
     pub copy_on_select: bool,
+    /// What becomes of `/bg` agents at work when their session is left: ask, keep (in the fleet) or end.
+    pub on_leave: UiOnLeave,
 }
 
 impl Default for Ui {
@@ -489,8 +491,22 @@ impl Default for Ui {
             mouse: look.has_mouse,
             wheel_rows: std::num::NonZeroU16::new(look.wheel_rows).unwrap_or(std::num::NonZeroU16::MIN),
             copy_on_select: look.copy_on_select,
+            on_leave: UiOnLeave::default(),
         }
     }
+}
+
+/// What becomes of `/bg` agents at work when their session is left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UiOnLeave {
+    /// The person is asked.
+    #[default]
+    Ask,
+    /// They go on in the fleet.
+    Keep,
+    /// They end.
+    End,
 }
 
 /// What the screen shows first.

@@ -44,7 +44,7 @@ fn the_agent_view_opens_an_agent_and_comes_back() {
     let screen = tmux.wait_for_text("asks: Bash touch asked-for");
     assert!(screen.contains("needs you (1)") && screen.contains(&format!("›  {id} asker")), "{screen}");
     tmux.send_keys(&["Enter"]);
-    tmux.wait_for_text("1 ask · Tab");
+    tmux.wait_for_text("1 question (Tab)");
     tmux.send_keys(&["C-d"]);
     let screen = tmux.wait_for_text("needs you (1)");
     assert!(screen.contains(&format!("detached; agent {id} goes on")), "{screen}");
@@ -101,7 +101,7 @@ fn a_peek_shows_the_last_lines_and_a_reply_reaches_the_agent() {
     let id = fleet.bg("the task", ["--interactive"]);
     fleet.wait_for(&id, "idle");
     let tmux = open(&fleet);
-    tmux.wait_for_text("needs you (1)");
+    tmux.wait_for_text("working (1)");
     tmux.send_keys(&["p"]);
     tmux.wait_for_text("the first answer");
     tmux.send_text("and now?");
@@ -162,13 +162,13 @@ fn several_marked_agents_are_stopped_and_resumed_together() {
         fleet.wait_for(id, "idle");
     }
     let tmux = open(&fleet);
-    tmux.wait_for_text("needs you (2)");
+    tmux.wait_for_text("working (2)");
     tmux.send_keys(&["Space", "Space", "x"]);
     tmux.wait_for_text("end 2 agents");
     tmux.send_keys(&["y"]);
     tmux.wait_for_text("finished (2)");
     tmux.send_keys(&["Home", "Space", "Space", "r"]);
-    tmux.wait_for_text("needs you (2)");
+    tmux.wait_for_text("working (2)");
     leave(&tmux);
 }
 
@@ -180,7 +180,7 @@ fn the_view_outlives_its_daemon_and_says_when_an_agent_cannot_be_opened() {
     fleet.wait_for(&id, "idle");
     let tmux = Tmux::start(&fleet.place.env, 110, 30);
     start(&tmux, &fleet, "");
-    tmux.wait_for_text("needs you (1)");
+    tmux.wait_for_text("working (1)");
     let status = fleet.run(["daemon", "status", "--json"]).ok().json::<serde_json::Value>();
     let pid = |status: &serde_json::Value| i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(pid(&status)).unwrap(), Signal::KILL).unwrap();
@@ -188,7 +188,7 @@ fn the_view_outlives_its_daemon_and_says_when_an_agent_cannot_be_opened() {
     fleet.run(["stop", &id]).ok();
     tmux.wait_for_text("finished (1)");
     tmux.send_keys(&["r"]);
-    tmux.wait_for_text("needs you (1)");
+    tmux.wait_for_text("working (1)");
     // Nobody can be reached at its socket. Whoever does not want to wait is back in the view, and is told.
     let socket = fleet.row(&id)["socket"].as_str().unwrap().to_owned();
     std::fs::remove_file(&socket).unwrap();
@@ -197,7 +197,7 @@ fn the_view_outlives_its_daemon_and_says_when_an_agent_cannot_be_opened() {
     tmux.wait_for_text(&format!("opening agent {id}; Ctrl+C goes back"));
     tmux.send_keys(&["C-c"]);
     tmux.wait_for_text(&format!("agent {id} was not opened"));
-    tmux.wait_for_text("needs you (1)");
+    tmux.wait_for_text("working (1)");
     leave(&tmux);
 }
 
@@ -215,7 +215,7 @@ fn agents_of_other_repos_are_shown_and_stopped_from_here() {
     let name = other.file_name().unwrap().to_str().unwrap();
     tmux.wait_for_text(&format!("{name}:{there} second"));
     // Its daemon's news come by themselves.
-    tmux.wait_for_text("needs you (1)");
+    tmux.wait_for_text("working (1)");
     tmux.send_keys(&["x"]);
     tmux.wait_for_text("end agent");
     tmux.send_keys(&["y"]);

@@ -27,7 +27,7 @@ fn heard(place: &Place) -> String {
 }
 
 pub(crate) fn says(tmux: &Tmux<'_>, line: &str) {
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_text(line);
     tmux.wait_for("it is typed", |screen| screen.contains(&format!("> {line}")));
     tmux.send_keys(&["Enter"]);
@@ -91,7 +91,7 @@ fn undo_diff_and_rewind_in_a_session() {
     let heard = heard(&place);
     assert!(heard.contains("the user has undone your last changes"), "{heard}");
     // Esc Esc, the first prompt, Enter.
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_keys(&["Escape"]);
     tmux.wait_for_text("Esc again goes back");
     tmux.send_keys(&["Escape"]);
@@ -113,17 +113,19 @@ fn the_model_the_effort_and_a_rule_are_changed_in_a_session() {
         text("it is there")
     ]);
     let tmux = open(&place, "");
-    says(&tmux, "/model another-model");
-    tmux.wait_for_text("another-model answers");
+    says(&tmux, "/model nonsense");
+    tmux.wait_for_text("the provider has no model nonsense");
+    says(&tmux, "/model claude-haiku-4-5");
+    tmux.wait_for_text("claude-haiku-4-5 answers");
     says(&tmux, "/effort high");
-    tmux.wait_for_text("another-model, effort high");
+    tmux.wait_for_text("claude-haiku-4-5, effort high");
     says(&tmux, "/permissions allow Bash(touch *)");
     tmux.wait_for_text("holds until this session is closed");
     says(&tmux, "/permissions deny Raed");
     tmux.wait_for_text("there is no tool `Raed`");
     says(&tmux, "hello");
     tmux.wait_for_text("answered");
-    assert!(heard(&place).contains(r#""model":"another-model""#), "{}", heard(&place));
+    assert!(heard(&place).contains(r#""model":"claude-haiku-4-5""#), "{}", heard(&place));
     says(&tmux, "make it");
     tmux.wait_for_text("it is there");
     wait_until("the rule has allowed it", || place.repo.join("made").exists());

@@ -70,6 +70,7 @@ ui.screen_reader = false                                      # default
 ui.mouse = true                                               # default
 ui.wheel_rows = 3                                             # default
 ui.copy_on_select = false                                     # default
+ui.on_leave = "ask"                                           # default
 retry.attempts = 5                                            # default
 retry.outage_seconds = 600                                    # default
 retry.print_outage_seconds = 15                               # default

@@ -57,7 +57,7 @@ pub(crate) fn wait_until_read(tmux: &Tmux<'_>) {
 
 /// Leaves a session in which nothing goes on.
 pub(crate) fn leave(tmux: &Tmux<'_>) -> String {
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_keys(&["C-d"]);
     tmux.wait_for_text("left with 0")
 }
@@ -85,7 +85,7 @@ fn a_session_in_a_terminal() {
     let screen = tmux.wait_for_text("• two");
     assert!(screen.contains("> who is there?") && screen.contains("I can see you."), "{screen}");
     tmux.send_keys(&["make it", "Enter"]);
-    tmux.wait_for_text("1 ask · Tab");
+    tmux.wait_for_text("1 question (Tab)");
     assert!(!place.repo.join("made").exists());
     tmux.send_keys(&["Tab"]);
     let screen = tmux.wait_for_text("y allow once");
@@ -112,7 +112,7 @@ fn a_prompt_on_the_command_line_and_continue() {
     let place = Place::new(script![text("the first answer"), text("the second answer")]);
     let tmux = open(&place, "'the first question'");
     tmux.wait_for_text("the first answer");
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_keys(&["C-c", "C-c"]);
     tmux.wait_for_text("left with 0");
     tmux.send_keys(&["clear", "Enter"]);
@@ -145,8 +145,8 @@ fn t09_a_signal_restores_every_mode() {
 fn t10_nothing_strange_is_typed_at_the_start_and_after_the_end() {
     let place = Place::new(script![]);
     let tmux = open(&place, "");
-    let screen = tmux.wait_for_text("what shall I do?");
-    assert!(screen.contains("\n> what shall I do?"), "the composer is empty: {screen}");
+    let screen = tmux.wait_for_text("Describe a task");
+    assert!(screen.contains("\n> Describe a task"), "the composer is empty: {screen}");
     tmux.send_keys(&["C-d"]);
     tmux.wait_for_text("left with 0");
     tmux.send_keys(&["echo end", "Enter"]);
@@ -173,7 +173,7 @@ fn t21_new_lines_in_a_terminal_and_a_paste_that_sends_nothing() {
 fn t20_a_paste_without_its_end_recovers() {
     let place = Place::new(script![text("seen")]);
     let tmux = open(&place, "");
-    tmux.wait_for_text("what shall I do?");
+    tmux.wait_for_text("Describe a task");
     tmux.send_text("\x1b[200~its end got lost\n");
     tmux.wait_for_text("its end got lost");
     tmux.send_keys(&["and keys", "Space", "work", "Enter"]);
@@ -201,7 +201,7 @@ fn it_can_be_suspended_and_interrupted() {
     place.server.release();
     tmux.send_keys(&["again", "Enter"]);
     tmux.wait_for("there is an answer", |screen| screen.contains("never") || screen.contains("after all"));
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_keys(&["C-d"]);
     // The shell has said `left with` when it was stopped.
     tmux.wait_for_text("goes on with it");
@@ -218,7 +218,7 @@ fn attach_is_the_same_screen() {
     let repo = fleet.place.repo.display();
     tmux.send_text(&format!("cd {repo} && {program} attach {id}; echo left with $?"));
     tmux.send_keys(&["Enter"]);
-    let screen = tmux.wait_for_text("1 ask · Tab");
+    let screen = tmux.wait_for_text("1 question (Tab)");
     assert!(screen.contains("> the task") && screen.contains(&format!("attached to {id}")), "{screen}");
     tmux.send_keys(&["Tab"]);
     wait_until_read(&tmux);

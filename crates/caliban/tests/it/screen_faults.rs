@@ -52,10 +52,10 @@ fn attached_it_outlives_the_daemon_and_says_when_the_agent_is_gone() {
     let status = fleet.run(["daemon", "status", "--json"]).ok().json::<serde_json::Value>();
     let daemon = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_keys(&["and now?", "Enter"]);
     tmux.wait_for_text("second answer");
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     fleet.run(["kill", &id]).ok();
     tmux.wait_for_text("Ctrl+D leaves; what you typed stays here");
     tmux.send_keys(&["too late", "Enter"]);
@@ -87,14 +87,14 @@ fn r17_continue_goes_on_with_a_turn_that_was_cut_short() {
 fn the_first_session_of_a_repo_remembers_what_was_typed() {
     let place = Place::new(script![text("one"), text("two")]);
     let tmux = open(&place, "");
-    tmux.wait_for_text("what shall I do?");
+    tmux.wait_for_text("Describe a task");
     tmux.send_keys(&["precious words", "Enter"]);
     tmux.wait_for_text("one");
     leave(&tmux);
     tmux.send_keys(&["clear", "Enter"]);
     tmux.wait_for("the screen is clear", |screen| !screen.contains("left with"));
     start(&tmux, &place, "");
-    tmux.wait_for_text("what shall I do?");
+    tmux.wait_for_text("Describe a task");
     tmux.send_keys(&["Up"]);
     tmux.wait_for_text("> precious words");
     tmux.send_keys(&["C-c", "C-c", "C-c"]);
@@ -120,7 +120,7 @@ fn the_agent_view_comes_back_to_the_very_place_and_a_signal_in_it_ends_all() {
     let place = Place::new(script![text("an answer")]);
     let tmux = open(&place, "'a question'");
     tmux.wait_for_text("an answer");
-    tmux.wait_for_text("what shall I do?");
+    tmux.wait_for_text("Describe a task");
     tmux.send_text("a draft");
     let before = tmux.wait_for_text("> a draft");
     tmux.send_keys(&["M-a"]);
@@ -149,10 +149,10 @@ fn t08_without_the_alternate_screen_everything_is_in_the_scrollback_once() {
     assert!(tmux.tmux(&["display-message", "-p", "-t", "main", "#{alternate_on}"]) == "0");
     tmux.send_keys(&["count", "Enter"]);
     tmux.wait_for("it is done", |screen| {
-        screen.contains("line number 080") && screen.contains("what shall I do?")
+        screen.contains("line number 080") && screen.contains("Describe a task")
     });
     tmux.send_keys(&["make it", "Enter"]);
-    tmux.wait_for_text("1 ask · Tab");
+    tmux.wait_for_text("1 question (Tab)");
     tmux.send_keys(&["Tab"]);
     tmux.wait_for("it is read", |screen| {
         screen.contains("y allow once") && !screen.contains("(wait a moment)")

@@ -15,7 +15,7 @@ fn a_session_at_rest_goes_on_in_the_fleet_and_waits_for_a_message() {
     tmux.wait_for_text("nothing was said yet");
     tmux.send_keys(&["remember 42", "Enter"]);
     tmux.wait_for_text("it is noted");
-    tmux.wait_for_text("> what shall I do?");
+    tmux.wait_for_text("> Describe a task");
     tmux.send_keys(&["/detach", "Enter"]);
     let screen = tmux.wait_for_text("left with 0");
     assert_restored(&tmux);

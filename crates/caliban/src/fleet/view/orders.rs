@@ -9,7 +9,7 @@ use caliban_tui::{
 
 use super::{FleetBoard, dispatch};
 use crate::{
-    cli::fleet::{IdArg, IdArgs, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
+    cli::fleet::{IdArg, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
     fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn},
     report::{Code, Failure, Result},
 };
@@ -101,7 +101,7 @@ async fn each<'e>(
 
 async fn stop(fleet: &Fleet<'_>, agent: IdArg) -> Result<String> {
     let mut out = Vec::new();
-    let args = KillArgs { agents: IdArgs { ids: vec![agent.id] }, grace: None, json: false };
+    let args = KillArgs { ids: vec![agent.id], ..KillArgs::default() };
     kill::kill(fleet, &args, &mut out).await?;
     Ok(text(&out))
 }
