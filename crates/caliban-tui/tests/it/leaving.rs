@@ -107,6 +107,7 @@ fn a_background_agent_that_waits_for_an_answer_has_a_mark() {
         input: json!({"command": "make"}),
         why: String::new(),
         rules: Vec::new(),
+        outside: Vec::new(),
     }));
     assert!(world.screen().contains("? 0 find the callers"), "{}", world.screen());
 }
