@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent::{Agent, Attendance, Kit, RefusedCall},
     asks::{Asks, LiveAsk, Waited},
+    choices::Choices,
     conversation::OpenCall,
     event::{Answer, Ask, Author, CallVerdict, Decision, Event, Outcome, Record},
     feed::FeedEntry,
@@ -132,7 +133,13 @@ impl Kit {
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         for text in rules {
             match text.parse() {
-                Ok(rule) => policy.add_at(at, Effect::Allow, rule, APPROVED),
+                Ok(rule) => {
+                    policy.add_at(at, Effect::Allow, rule, APPROVED);
+                    // A helper's answers end with it.
+                    if let Some(rule) = policy.rules.last().filter(|_| self.parent.is_none()) {
+                        Choices::note_rule(&self.directory, rule.clone());
+                    }
+                }
                 // The suggestion is our own text; should it not parse, this call is approved all the same.
                 Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
             }

@@ -6,6 +6,7 @@ use caliban_core::spec::Handover;
 
 use crate::{
     checkpoint,
+    choices::Choices,
     event::{Author, Event, Record},
     session_file,
     transcript::{self, TranscriptError, make_private_directory},
@@ -87,6 +88,7 @@ pub fn fork(from: &Path, to: &Path, id: &str, before: Option<u32>) -> Result<Opt
     let taken = kept.iter().copied().filter(is_heard);
     write(to, id, taken, |old| vec![Event::Note { text: format!("forked from session {old}") }])?;
     checkpoint::copy(from, to, before.unwrap_or(ended))?;
+    Choices::copy(from, to)?;
     session_file::write(to)?;
     Ok(point.map(|point| point.text.clone()))
 }

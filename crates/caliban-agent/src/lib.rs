@@ -10,6 +10,7 @@ pub mod blueprint;
 pub mod budget;
 mod calls;
 pub mod checkpoint;
+pub mod choices;
 mod compaction;
 pub mod conversation;
 pub mod definitions;

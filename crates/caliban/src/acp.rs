@@ -2,16 +2,21 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use caliban_acp::v1::SessionInfo;
 use caliban_acp_host::{
     AcpFailure, ClientFiles, Factory, FailureKind, LoadSession, NewSession, OpenedSession,
 };
-use caliban_agent::{Attendance, conversation::Conversation};
+use caliban_agent::{
+    Attendance,
+    choices::{ChosenNow, keep_narrow},
+    conversation::Conversation,
+};
 
 use caliban_core::{BoxFuture, spec::AfterTurn};
+use caliban_permissions::Policy;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
@@ -33,6 +38,7 @@ pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result
         noted: None,
         resumes: Resumes::Nothing,
         mailbox: None,
+        before: Mutex::default(),
     };
     caliban_acp_host::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
         .await
@@ -53,6 +59,8 @@ pub(crate) struct Editor {
     pub resumes: Resumes,
     /// Who the agents are in a broker session.
     pub mailbox: Option<Identity>,
+    /// What the session before may do, once there was one.
+    pub before: Mutex<Option<Arc<RwLock<Policy>>>>,
 }
 
 /// What happens when a session is loaded.
@@ -96,6 +104,14 @@ impl Editor {
                 None => note(text),
             }
         }
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(before) = &before {
+            let before = before.read().unwrap_or_else(PoisonError::into_inner);
+            // The flags were for the first session; since then the person has chosen.
+            composition.chosen = ChosenNow::default();
+            composition.in_force = Some(before.mode);
+            keep_narrow(&before, &mut composition.blueprint.policy);
+        }
         let which = match id {
             Some(id) => {
                 let sessions = Sessions::new(composition.repo_dir.clone());
@@ -110,6 +126,7 @@ impl Editor {
         let commands = SessionCommands::of(&self.environment, &composition);
         let agent = composition.open(which, self.mailbox.as_ref()).await.map_err(failure)?;
         let commands = Some(commands(&agent, Forks::Possible));
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent.kit().policy.clone());
         let goes_on = self.resumes == Resumes::UnfinishedTurns && agent.conversation().is_turn_open();
         Ok(OpenedSession { agent: Box::new(agent), commands, goes_on })
     }

@@ -20,6 +20,7 @@ use caliban_agent::{
     Agent, AgentLimits, Attendance, Fallback, Kit,
     answer_form::AnswerForm,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
+    choices::{Choices, ChosenNow},
     definitions::{self, Definition},
     feed::{Feed, FeedEntry},
     hooks::HookPlace,
@@ -28,8 +29,8 @@ use caliban_agent::{
 };
 use caliban_contract::{ancestry::AgentAbove, detached};
 use caliban_core::{
-    ids::AgentId, model_alias, price::Billing, quiet_hours::QuietHours, redact::Redactor, setup::AgentSetup,
-    spec::AfterTurn, wait::Wait,
+    ids::AgentId, mode::Mode, model_alias, price::Billing, quiet_hours::QuietHours, redact::Redactor,
+    setup::AgentSetup, spec::AfterTurn, wait::Wait,
 };
 use caliban_fence::ProgramFence;
 use caliban_keeper::Variables;
@@ -96,6 +97,10 @@ pub(crate) struct Composition {
     servers: Vec<Arc<ConnectedServer>>,
     /// Where their questions go.
     questions: Questions,
+    /// What was said on the command line: it counts more than what was chosen in a session before.
+    pub chosen: ChosenNow,
+    /// The mode of the session before, of the same person: `unattended` goes on only from there.
+    pub in_force: Option<Mode>,
 }
 
 /// What an agent is composed for.
@@ -317,6 +322,12 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         servers,
         questions,
         after_turn: request.after_turn,
+        chosen: ChosenNow {
+            mode: request.setup.permission_mode.is_some(),
+            model: request.setup.model.is_some(),
+            effort: request.setup.effort.is_some(),
+        },
+        in_force: None,
     })
 }
 
@@ -409,6 +420,16 @@ impl Composition {
                 (session, directory, false)
             }
         };
+        if is_old {
+            Choices::read(&directory).take_up(&mut self.blueprint, self.chosen, self.in_force);
+        }
+        if self.chosen.mode || self.in_force.is_some() {
+            let policy = &self.blueprint.policy;
+            Choices::note(&directory, |choices| {
+                choices.mode = Some(policy.mode);
+                choices.rules = policy.rules.iter().filter(|rule| rule.given_at.is_some()).cloned().collect();
+            });
+        }
         let mut wanted = self.wanted(session.to_string(), directory);
         if let Some(identity) = mailbox {
             wanted.own_tools = broker::tools(identity, &self.blueprint.redactor);

@@ -95,6 +95,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         noted: Some(noted),
         resumes: Resumes::UnfinishedTurns,
         mailbox: mailbox.clone(),
+        before: std::sync::Mutex::default(),
     };
     let sessions = Arc::new(Served::made_by(Arc::new(factory)));
     let membership = mailbox.map(|mailbox| Membership::begin(&mailbox, &sessions)).transpose()?;

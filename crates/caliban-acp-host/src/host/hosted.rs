@@ -82,6 +82,8 @@ pub struct About {
     pub policy: Arc<RwLock<Policy>>,
     /// Brings the files along that a person's words name, where it can.
     pub mentions: Option<Mentions>,
+    /// Where what a person chooses in the session is written down; nowhere when absent.
+    pub directory: Option<PathBuf>,
     /// The models that can be chosen, the present one among them; none where it cannot be changed.
     pub models: Vec<String>,
 }
@@ -100,6 +102,7 @@ impl Hosted for Agent {
             redactor: kit.redactor.clone(),
             policy: kit.policy.clone(),
             mentions: Some(kit.mentions()),
+            directory: Some(kit.directory.clone()),
             models: models(&kit.model, kit.provider.name()),
         }
     }

@@ -18,13 +18,14 @@ use std::{
 use caliban_agent::{
     AgentChange,
     background::Background,
+    choices::Choices,
     event::{Ask, Author, Outcome, Record},
     feed::{Cursor, FeedEntry},
     handle::Handle,
     mentions,
 };
 use caliban_core::message::{Block, Effort, Message};
-use caliban_permissions::{Mode, Policy};
+use caliban_permissions::{Mode, Policy, SourcedRule};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     task::JoinHandle,
@@ -195,6 +196,12 @@ impl SessionHost {
         if !is_running {
             result.await.map_err(|_| "the session was closed".to_owned())??;
         }
+        let provider = &self.0.about.provider;
+        self.note_choice(|choices| {
+            choices.model =
+                change.model.clone().map(|model| (provider.clone(), model)).or(choices.model.take());
+            choices.effort = change.effort.or(choices.effort);
+        });
         self.0.settings.send_modify(|settings| {
             if let Some(model) = change.model {
                 settings.model = model;
@@ -422,8 +429,23 @@ impl SessionHost {
 
     /// Changes that; all clients are told.
     pub fn set_mode(&self, mode: Mode) {
+        self.note_choice(|choices| choices.mode = Some(mode));
         self.0.about.policy.write().unwrap_or_else(PoisonError::into_inner).mode = mode;
         self.0.mode.send_replace(mode);
+    }
+
+    /// Adds a rule for the rest of the session.
+    pub fn add_rule(&self, rule: SourcedRule) {
+        if let Some(directory) = &self.0.about.directory {
+            Choices::note_rule(directory, rule.clone());
+        }
+        self.0.about.policy.write().unwrap_or_else(PoisonError::into_inner).rules.push(rule);
+    }
+
+    fn note_choice(&self, change: impl FnOnce(&mut Choices)) {
+        if let Some(directory) = &self.0.about.directory {
+            Choices::note(directory, change);
+        }
     }
 
     pub(crate) fn modes(&self) -> watch::Receiver<Mode> {

@@ -99,6 +99,7 @@ impl Hosted for Echo {
             redactor: Redactor::new(Vec::<(String, String)>::new()),
             policy: Arc::new(RwLock::new(Policy::new(root.clone(), root))),
             mentions: None,
+            directory: None,
             models: Vec::new(),
         }
     }

@@ -17,7 +17,7 @@ use caliban_agent::{
 };
 use caliban_control::Client;
 use caliban_core::{BoxFuture, background::BackgroundStatus, message::Effort, model_alias};
-use caliban_permissions::Effect;
+use caliban_permissions::{Effect, SourcedRule};
 use caliban_providers::Provider;
 use tokio_util::sync::CancellationToken;
 
@@ -372,9 +372,9 @@ fn permissions(arguments: &str, host: &SessionHost) -> Result<String, String> {
     if effect == Effect::Deny && parsed.is_outside() {
         return Err("only a rule that allows can be `outside`".to_owned());
     }
-    let mut policy = host.policy().write().unwrap_or_else(PoisonError::into_inner);
-    policy.add_at(caliban_contract::wall_ms(), effect, parsed, "/permissions");
-    Ok(format!("{verb} {} holds until this session is closed.", rule.trim()))
+    let given_at = Some(caliban_contract::wall_ms());
+    host.add_rule(SourcedRule { effect, rule: parsed, source: "/permissions".to_owned(), given_at });
+    Ok(format!("{verb} {} holds for this session.", rule.trim()))
 }
 
 fn with(prompt: &str, label: &str, text: &str) -> String {

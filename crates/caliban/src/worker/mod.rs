@@ -28,6 +28,7 @@ use caliban_acp_host::{Clients, SessionHost, Sessions};
 use caliban_agent::{
     Agent, Attendance, EarlierAnswers, TurnCount,
     blueprint::WantedAgent,
+    choices::{Choices, ChosenNow},
     event::{Author, Outcome},
     transcript,
 };
@@ -373,6 +374,10 @@ async fn prepare(
 /// The agent, new or as its transcript has it.
 async fn begin(composition: &mut Composition, wanted: WantedAgent) -> Result<Agent> {
     let is_old = wanted.directory.join(transcript::FILE_NAME).exists();
+    if is_old {
+        // What a person has chosen at its socket is newer than the spec.
+        Choices::read(&wanted.directory).take_up(&mut composition.blueprint, ChosenNow::default(), None);
+    }
     let kit = composition.kit(wanted)?;
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
     agent.map_err(|error| Failure::new(chain(&error)))

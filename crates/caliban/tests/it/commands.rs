@@ -120,7 +120,7 @@ fn the_model_the_effort_and_a_rule_are_changed_in_a_session() {
     says(&tmux, "/effort high");
     tmux.wait_for_text("claude-haiku-4-5, effort high");
     says(&tmux, "/permissions allow Bash(touch *)");
-    tmux.wait_for_text("holds until this session is closed");
+    tmux.wait_for_text("holds for this session");
     says(&tmux, "/permissions deny Raed");
     tmux.wait_for_text("there is no tool `Raed`");
     says(&tmux, "hello");

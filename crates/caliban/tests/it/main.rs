@@ -43,6 +43,7 @@ mod fleet_sleep;
 mod fleet_words;
 mod gateway;
 mod git_programs;
+mod going_back;
 mod governor;
 mod guide;
 mod handed_on;
