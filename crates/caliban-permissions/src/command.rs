@@ -347,7 +347,7 @@ impl CommandLine<'_> {
         let outside = match self.ground {
             Ground::Unfenced => rule.clone(),
             Ground::Fence | Ground::Outside => {
-                rule.as_deref().and_then(|rule| self.judge.outside_here(rule, run))
+                narrow_suggestion(run).and_then(|rule| self.judge.outside_here(&rule, run))
             }
         };
         let helps = match self.ground {
@@ -453,33 +453,59 @@ const ANYTHING: &[&str] = &[
     "crontab", "at", "batch", "npx", "bunx", "uvx", "pipx",
 ];
 
-/// A rule that would allow commands of this kind; none where the only one would allow others too.
-fn suggestion(run: &ParsedCommand) -> Option<String> {
-    let words = &run.words;
-    let plain = |word: &Word| {
-        let is_plain = |c: char| c.is_alphanumeric() || "_-./:=+@%,~".contains(c);
-        word.literal().filter(|text| !text.is_empty() && text.chars().all(is_plain)).map(str::to_owned)
-    };
-    let name = plain(&words[0])?;
-    // `/bin/sh` is `sh`, `python3.12` is `python`.
-    let base = name.rsplit('/').next().unwrap_or(&name);
-    let base = match base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
+/// A word that means itself in a rule.
+fn plain(word: &Word) -> Option<&str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:=+@%,~".contains(c);
+    word.literal().filter(|text| !text.is_empty() && text.chars().all(is_plain))
+}
+
+/// The name of a program without its directory and version: `/bin/sh` is `sh`, `python3.12` is `python`.
+fn base(name: &str) -> &str {
+    let base = name.rsplit('/').next().unwrap_or(name);
+    match base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
         "" => base,
         plain => plain,
-    };
+    }
+}
+
+/// Whether a command may do anything: then a rule has these words alone.
+fn is_any(run: &ParsedCommand, base: &str) -> bool {
+    run.inner.is_some() || SHELLS.contains(&base) || ANYTHING.contains(&base)
+}
+
+/// A rule that would allow commands of this kind in the fence; none where the only one would allow others too.
+fn suggestion(run: &ParsedCommand) -> Option<String> {
+    let words = &run.words;
+    let name = plain(&words[0])?;
+    let base = base(name);
     let options_first = WITH_SUBCOMMANDS.contains(&base)
         && words.get(1).is_some_and(|word| word.literal().is_none_or(|text| text.starts_with('-')));
-    let is_any = run.inner.is_some() || SHELLS.contains(&base) || ANYTHING.contains(&base);
-    if is_any || options_first {
+    if is_any(run, base) || options_first {
         let all = words.iter().map(plain).collect::<Option<Vec<_>>>()?;
         return Some(format!("Bash({})", all.join(" ")));
     }
     Some(match words.get(1).and_then(plain) {
-        Some(sub) if WITH_SUBCOMMANDS.contains(&name.as_str()) && !sub.starts_with('-') => {
+        Some(sub) if WITH_SUBCOMMANDS.contains(&name) && !sub.starts_with('-') => {
             format!("Bash({name} {sub} *)")
         }
         _ => format!("Bash({name} *)"),
     })
+}
+
+/// A rule for outside of the fence: these words, and `*` for those that no rule can name, such as the message of a commit.
+fn narrow_suggestion(run: &ParsedCommand) -> Option<String> {
+    let name = plain(&run.words[0])?;
+    let is_free = !is_any(run, base(name)) && run.words.get(1).is_none_or(|word| plain(word).is_some());
+    let mut words: Vec<&str> = Vec::new();
+    for word in &run.words {
+        match plain(word) {
+            Some(text) => words.push(text),
+            None if !is_free => return None,
+            None if words.last() == Some(&"*") => {}
+            None => words.push("*"),
+        }
+    }
+    Some(format!("Bash({})", words.join(" ")))
 }
 
 pub(crate) fn shown(words: &[Word]) -> String {

@@ -56,7 +56,7 @@ async fn r17_a_command_that_its_fence_stopped_runs_again_only_by_a_persons_word(
         assert_eq!(ask.input["output"], "no network here");
         assert_eq!(
             (&ask.suggestions[..], &ask.outside[..]),
-            (&[][..], &["Bash(fetch *) outside".to_owned()][..])
+            (&[][..], &["Bash(fetch it) outside".to_owned()][..])
         );
         assert_eq!(world.stage.log(), ["a begins", "a ends"]);
         answer(&kit, Answer::Once).await;
@@ -129,7 +129,7 @@ async fn r17_with_nobody_to_ask_the_end_names_what_would_have_helped() {
     assert_eq!(
         report.notes,
         [
-            "`fetch it` failed because of its fence: --allow 'Bash(fetch *) outside' runs it outside, or the setting \
+            "`fetch it` failed because of its fence: --allow 'Bash(fetch it) outside' runs it outside, or the setting \
           fence.network = \"on\" gives it what it missed"
         ]
     );

@@ -159,7 +159,7 @@ fn a_question_names_the_command_and_the_rule_for_its_program() {
     for (line, why, flags) in [
         ("rm x", "runs `rm x`", "--allow 'Bash(rm x)'"),
         ("touch x", "runs `touch x`", "--allow 'Bash(touch *)'"),
-        ("git push origin", "runs `git push origin`", "--allow 'Bash(git push *) outside'"),
+        ("git push origin", "runs `git push origin`", "--allow 'Bash(git push origin) outside'"),
     ] {
         let verdict = asked(line);
         assert!(verdict.why().contains(why), "{verdict:?}");

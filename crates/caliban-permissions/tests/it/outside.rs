@@ -83,12 +83,12 @@ fn a_rule_with_outside_lets_a_command_run_as_the_user_in_its_place() {
         ("timeout 60 npm install", "none"),
         ("npm test", "edit"),
         // Nothing that needs the fence goes with it.
-        ("npm install && npm test", "ask [Bash(npm test *) outside]"),
-        ("npm install; rg x", "ask [Bash(rg *) outside]"),
-        ("npm install; cat \"$x\"", "ask [Bash(cat *) outside]"),
-        ("npm run build", "ask [Bash(npm run *) outside]"),
+        ("npm install && npm test", "ask [Bash(npm test) outside]"),
+        ("npm install; rg x", "ask [Bash(rg x) outside]"),
+        ("npm install; cat \"$x\"", "ask []"),
+        ("npm run build", "ask [Bash(npm run build) outside]"),
         // Elsewhere it is another program.
-        ("cd web && npm install", "ask [Bash(npm install *) outside in web]"),
+        ("cd web && npm install", "ask [Bash(npm install) outside in web]"),
         ("cd web; npm install", "ask []"),
         ("cd \"$x\" && npm install", "ask []"),
         ("f() { npm install; }; f", "ask []"),
@@ -99,11 +99,11 @@ fn a_rule_with_outside_lets_a_command_run_as_the_user_in_its_place() {
         ("env HOME=/x npm install", "ask []"),
     ]);
     let web = work.place.at("web");
-    assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install *) outside in web]");
+    assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install) outside in web]");
     let mut edits = Work::new(&["Bash(npm install *) outside"]);
     edits.policy.mode = Mode::AcceptEdits;
     edits.check(&[("npm install", "none"), ("npm test", "edit"), ("touch x", "edit")]);
-    edits.check(&[("cd web && npm install", "ask [Bash(npm install *) outside in web]")]);
+    edits.check(&[("cd web && npm install", "ask [Bash(npm install) outside in web]")]);
     edits.policy.mode = Mode::Plan;
     edits.check(&[("npm install", "deny")]);
     edits.policy.mode = Mode::Default;
@@ -111,16 +111,31 @@ fn a_rule_with_outside_lets_a_command_run_as_the_user_in_its_place() {
     edits.check(&[("npm install evil", "deny"), ("npm install", "none")]);
 }
 
+/// Seen: `git push --force origin main` became `Bash(git push *)`.
+#[test]
+fn always_outside_is_never_wider_than_what_was_asked() {
+    let work = Work::new(&[]);
+    work.check(&[
+        ("git push --force origin main", "ask [Bash(git push --force origin main) outside]"),
+        ("git commit -m 'it is done'", "ask [Bash(git commit -m *) outside]"),
+        ("git commit -m 'a b' 'c d' x", "ask [Bash(git commit -m * x) outside]"),
+        ("npm install left-pad", "ask [Bash(npm install left-pad) outside]"),
+        ("git \"$x\"", "ask []"),
+        ("python3 -c 'print(1)'", "ask []"),
+        ("'my prog' x", "ask []"),
+    ]);
+}
+
 #[test]
 fn a_rule_with_outside_may_name_a_directory() {
     let work = Work::new(&["Bash(npm install *) outside in web"]);
-    work.check(&[("npm install", "ask [Bash(npm install *) outside]"), ("cd web && npm install", "none")]);
+    work.check(&[("npm install", "ask [Bash(npm install) outside]"), ("cd web && npm install", "none")]);
     let web = work.place.at("web");
     assert_eq!(work.said_in("npm install", &web), "none");
     // Not what a link puts in its place.
     fs::rename(&web, work.place.at("old")).unwrap();
     symlink(work.place.at("old"), &web).unwrap();
-    assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install *) outside in old]");
+    assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install) outside in old]");
     let mut own = Work::new(&["Bash(npm install *) outside"]);
     own.policy.worktree = Some(own.place.at("web"));
     assert_eq!(own.said_in("npm install", &own.place.at("web")), "none");
