@@ -58,9 +58,6 @@ use crate::{
 const CUT: &str = "[The record of this session was changed from outside: its end is missing. Steps may have been carried out \
      that you do not see here; their outcome is unknown. Check the state before you do anything again.]";
 
-/// The `/tmp` of fenced commands, in a session's directory.
-const TMP: &str = "tmp";
-
 /// Everything that an agent is made of.
 #[derive(Clone)]
 pub struct Kit {
@@ -222,7 +219,10 @@ impl Kit {
         });
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         let cwd = cwd.unwrap_or(self.workspace.root());
-        let (tmp, outputs) = (self.directory.join(TMP), self.workspace.output_dir().to_owned());
+        let (tmp, outputs) = (
+            self.directory.join(caliban_contract::records::PRIVATE_TMP),
+            self.workspace.output_dir().to_owned(),
+        );
         let judge = {
             let (fences, policy, cwd) = (self.fences.clone(), policy.clone(), cwd.to_owned());
             move || {

@@ -15,8 +15,8 @@ use std::{
 use caliban_contract::records;
 use caliban_core::{fence::Profile, names::Slug};
 use caliban_fence::{
-    Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, PrivateAddresses, ProgramFence,
-    Proxy,
+    Access, Around, Bind, ByteText, Fence, FenceLimits, Fenced, Hold, Hosts, Network, PrivateAddresses,
+    ProgramFence, Proxy,
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, Identity, Look, Root, Roots};
@@ -95,6 +95,8 @@ pub struct Fences {
     pub kept: Mutex<Kept>,
     /// Git directories that a person has accepted although they do not say whose they are.
     pub accepted_git: Vec<(PathBuf, Identity)>,
+    /// What each fenced command may take of the machine.
+    pub limits: FenceLimits,
 }
 
 /// Nested repositories of trees that a command could change, each tree by its path.
@@ -239,6 +241,7 @@ impl Fences {
             nested: Nested::default(),
             kept: Mutex::default(),
             accepted_git: Vec::new(),
+            limits: FenceLimits::default(),
         }
     }
 
@@ -394,6 +397,7 @@ impl Fences {
         };
         let mut fence = Fence::new(profile, &policy.home);
         fence.network = self.network()?;
+        fence.limits = self.limits;
         let access = if profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
         let own = policy.worktree.as_ref().unwrap_or(&policy.root);
         let mut shown = Shown { fence: &mut fence, roots: &policy.roots };

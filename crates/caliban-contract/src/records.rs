@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk_room::Reserved;
 
+/// The directory, in that of an agent or a session, that is `/tmp` of its fenced commands.
+pub const PRIVATE_TMP: &str = "tmp";
+
 /// The request, kept for respawn (`caliban_core::spec::SpawnSpec`).
 pub const SPEC: &str = "spec.json";
 /// The shim's word on who it is ([`ShimRecord`]).

@@ -28,6 +28,7 @@ pub mod quiet_hours;
 pub mod recurrence;
 pub mod redact;
 pub mod setup;
+pub mod size;
 pub mod spec;
 mod text_form;
 pub mod turn;

@@ -6,7 +6,7 @@ use caliban_core::fence::Profile;
 use caliban_rooted::{ByteText, Identity, Root};
 use serde::{Deserialize, Serialize};
 
-use crate::witness::Witness;
+use crate::{limits::FenceLimits, witness::Witness};
 
 /// Directories of the system that every fenced program can read. What is not here and not among the [`Bind`]s is absent.
 pub const SYSTEM: [&str; 11] =
@@ -52,6 +52,9 @@ pub struct Fence {
     /// What the keeper writes down when it had to end the command.
     #[serde(default)]
     pub witness: Option<Witness>,
+    /// What it may take of the machine.
+    #[serde(default)]
+    pub limits: FenceLimits,
 }
 
 /// A file or directory of the machine, as a fenced program finds it.
@@ -128,6 +131,7 @@ impl Fence {
             git: Vec::new(),
             variables: Vec::new(),
             witness: None,
+            limits: FenceLimits::default(),
         }
     }
 

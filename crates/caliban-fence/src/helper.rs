@@ -120,6 +120,7 @@ fn run(order: &FencedCommand, parent: Option<Pid>, tell_changed: Option<OwnedFd>
     let (reason, tell_reason) = pipe()?;
     let (ended, tell_ended) = pipe()?;
     let listener = namespaces(&order.fence.network)?;
+    limit_processes(order.fence.limits.pids)?;
     dies_with(parent)?;
     let Some(init) = sys::fork().map_err(|error| format!("no second process: {error}"))? else {
         drop((reason, ended, listener, tell_changed));
@@ -211,6 +212,17 @@ fn namespaces(network: &Network) -> Result<Option<std::net::TcpListener>, StepEr
         Network::Proxy(_) => loopback::listen().map(Some).map_err(|error| format!("no proxy: {error}")),
         Network::Off | Network::On => Ok(None),
     }
+}
+
+/// The kernel counts the processes of this user in this namespace only: those of the fence, and the two of ours. Root has no
+/// such limit; the keeper's watch counts, too.
+fn limit_processes(most: Option<u64>) -> Result<(), StepError> {
+    let Some(most) = most else { return Ok(()) };
+    let before = rustix::process::getrlimit(Resource::Nproc);
+    let wanted = most.saturating_add(2);
+    let most = Some(before.maximum.map_or(wanted, |hard| hard.min(wanted)));
+    rustix::process::setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most })
+        .map_err(|error| format!("no limit of processes: {error}"))
 }
 
 /// Ends with the process that started us. The kernel forgets this wish when the user namespace changes.

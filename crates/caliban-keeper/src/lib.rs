@@ -18,6 +18,7 @@
 mod detached;
 mod group;
 mod launch;
+mod limit_watch;
 mod out_of_memory;
 mod reaper;
 mod report;

@@ -21,7 +21,7 @@ use caliban_contract::{
     modes,
     process_mark::{self, AgentMark},
 };
-use caliban_fence::FenceChild;
+use caliban_fence::{Excess, FenceChild};
 use caliban_process::{Keepers, Patience};
 use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
 use tokio::{
@@ -32,6 +32,7 @@ use tokio::{
 
 use crate::{
     launch::{Launch, LaunchEnvironment, Streams},
+    limit_watch,
     out_of_memory::{COMMAND_SCORE, OomCount, goes_first},
     report::{ExitOutcome, Report},
     terminal::Terminal,
@@ -144,6 +145,7 @@ impl BegunCommand {
             biased;
             stop = stops.next() => Some(stop),
             () = tree.main_ended() => None,
+            excess = limit_watch::exceeded(launch.fence.as_ref()) => Some(CommandStop::Exceeded(excess)),
         };
         let (mut left, mut names) = (0, Vec::new());
         match stop {
@@ -157,6 +159,8 @@ impl BegunCommand {
             // A program that serves has seen the end of its input, too, and may leave by itself.
             Some(CommandStop::Closed)
                 if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
+            // At once: what eats the machine gets no time to eat more.
+            Some(CommandStop::Exceeded(_)) => tree.end(Duration::ZERO).await,
             Some(_) => tree.end(STOP_GRACE).await,
         }
         if let (Some(_), Some(witness)) =
@@ -178,6 +182,10 @@ impl BegunCommand {
             // A command that we stopped needs no other reason for its end.
             out_of_memory: oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose()),
             is_changed: fence.is_some_and(|fence| fence.is_changed()),
+            exceeded: match stop {
+                Some(CommandStop::Exceeded(excess)) => Some(excess),
+                _ => None,
+            },
         })
     }
 }
@@ -279,6 +287,8 @@ enum CommandStop {
     Signal,
     /// The other end of standard input was closed.
     Closed,
+    /// It takes more than it may.
+    Exceeded(Excess),
 }
 
 impl Stops {

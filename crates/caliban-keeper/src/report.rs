@@ -1,6 +1,7 @@
 //! What a reaper reports about a shell command when its tree is gone.
 
 use caliban_contract::records::ToldBy;
+use caliban_fence::Excess;
 use rustix::process::{Signal, WaitStatus};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub struct Report {
     /// Whether it never ran, because something in its fence was not what had been judged.
     #[serde(default)]
     pub is_changed: bool,
+    /// What it took too much of, for which it was ended.
+    #[serde(default)]
+    pub exceeded: Option<Excess>,
 }
 
 /// How the main process ended.
@@ -58,6 +62,7 @@ impl Report {
             cwd: None,
             out_of_memory: None,
             is_changed: false,
+            exceeded: None,
         }
     }
 
@@ -85,6 +90,7 @@ mod tests {
             cwd: Some(b"/\xff".to_vec()),
             out_of_memory: Some(ToldBy::Group),
             is_changed: true,
+            exceeded: Some(Excess::Disk(7)),
         };
         assert_eq!(Report::decode(&report.encode()), Some(report));
         assert_eq!(Report::decode(b"thread panicked"), None);

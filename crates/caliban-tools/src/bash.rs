@@ -400,8 +400,11 @@ pub(crate) fn outcome_note(outcome: &ExitOutcome) -> Option<String> {
     }
 }
 
-/// A note that the command may have ended for want of memory.
+/// A note that the command was ended for what it took, or may have ended for want of memory.
 pub(crate) fn memory_note(report: &Report) -> Option<String> {
+    if let Some(excess) = &report.exceeded {
+        return Some(format!("[{excess}]"));
+    }
     /// The exit code of a shell whose last command was killed.
     const KILLED: i32 = 128 + SIGKILL;
     const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();

@@ -39,7 +39,7 @@ use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, Works
 use caliban_worktrees::{KeepWorktrees, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub(crate) use fences::program_fence;
+pub(crate) use fences::{limits as fence_limits, program_fence};
 pub(crate) use model::{check_provider, is_free};
 
 use crate::{

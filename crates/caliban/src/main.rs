@@ -21,6 +21,7 @@ mod keyboard;
 mod mcp;
 mod member;
 mod print;
+mod private_tmp;
 mod report;
 mod screen;
 mod session_places;

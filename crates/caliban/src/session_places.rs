@@ -82,7 +82,10 @@ impl Sessions {
             let id = new_id()?;
             let directory = parent.join(id.to_string());
             match fs::DirBuilder::new().mode(0o700).create(&directory) {
-                Ok(()) => return Ok((id, directory)),
+                Ok(()) => {
+                    crate::private_tmp::sweep(&self.repo_dir);
+                    return Ok((id, directory));
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot(error)),
             }

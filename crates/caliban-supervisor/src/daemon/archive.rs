@@ -55,6 +55,9 @@ pub(super) fn put(places: &Places, id: AgentId, why: ArchiveReason) -> io::Resul
     drop_checkpoints(&from);
     spawn::make_dir(&places.archive_dir())?;
     fs::rename(&from, &to)?;
+    // Nothing needs it any more, and it may be large.
+    let tmp = to.join(records::PRIVATE_TMP);
+    std::thread::spawn(move || fs::remove_dir_all(tmp));
     for dir in [places.archive_dir(), places.agents_dir()] {
         File::open(dir)?.sync_all()?;
     }

@@ -123,6 +123,7 @@ pub(crate) fn doctor(args: &DoctorArgs, Here { environment, cwd, out }: Here<'_>
     match settings::load(environment, cwd, (&args.agent.setup(cwd)).into()) {
         Ok(loaded) => checks.extend([
             ("sandbox", sandbox(&loaded)),
+            ("limits", limits(&loaded)),
             ("settings", settings_files(&loaded)),
             ("trust", trust(&loaded)),
             ("provider", provider(&loaded, environment)),
@@ -230,6 +231,22 @@ fn sandbox(loaded: &Loaded) -> Finding {
             if wanted == Some(Sandbox::Required) { fail(found, advice) } else { warn(found, advice) }
         }
     }
+}
+
+/// What a fenced command may take, and who holds it to that.
+fn limits(loaded: &Loaded) -> Finding {
+    if loaded.settings.sandbox == Some(Sandbox::Off) {
+        return ok("none: commands are not fenced");
+    }
+    let limits = crate::compose::fence_limits(&loaded.settings.fleet);
+    let size = |bytes: Option<u64>| bytes.map_or("any".to_owned(), caliban_core::size::in_words);
+    let by_kernel = if rustix::process::geteuid().is_root() { "a watch" } else { "the kernel" };
+    ok(format!(
+        "a fenced command has at most {} processes (held by {by_kernel}), {} of memory and {} of disk (held by a watch)",
+        limits.pids.map_or("any".to_owned(), |pids| pids.to_string()),
+        size(limits.memory),
+        size(limits.disk)
+    ))
 }
 
 fn settings_files(loaded: &Loaded) -> Finding {

@@ -10,14 +10,17 @@ use caliban_agent::{
     subagent::policy_in_worktree,
 };
 use caliban_core::fence::Profile;
-use caliban_fence::{Hosts, ProgramFence};
+use caliban_fence::{FenceLimits, Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;
 
 use super::own_program;
 use crate::{
     report::{Failure, Result},
-    settings::{Loaded, schema::FenceNetwork},
+    settings::{
+        Loaded,
+        schema::{FenceNetwork, FleetSettings},
+    },
 };
 
 /// The fence of a program of the user's where there is no agent, only the settings: the setup command of a worktree, `fleet.notify`.
@@ -78,7 +81,24 @@ pub(super) fn fences(
         nested: caliban_agent::fence::Nested::default(),
         kept: std::sync::Mutex::default(),
         accepted_git: Vec::new(),
+        limits: limits(&settings.fleet),
     })
+}
+
+/// What a fenced command may take. Unless somebody says otherwise, three quarters of the machine's memory.
+pub(crate) fn limits(fleet: &FleetSettings) -> FenceLimits {
+    let machine = || {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+        // In whole megabytes, to be said in words.
+        Some((kilobytes / 1024 * 3 / 4) << 20)
+    };
+    FenceLimits {
+        pids: Some(fleet.pids_max.get().into()),
+        memory: fleet.memory_max.map(|size| size.0).or_else(machine),
+        disk: Some(fleet.disk_max.bytes()),
+    }
 }
 
 /// The settings' policy; in a worktree of its own an agent edits without a question.

@@ -22,7 +22,7 @@ use caliban_permissions::Mode;
 use caliban_providers::{ProviderKind, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
-use super::values::{self, AtLeastOne, BaseUrl, OnByDefault, Secret, Usd};
+use super::values::{self, AtLeastOne, BaseUrl, DiskMax, OnByDefault, Secret, Size, Usd};
 
 /// The effective settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -543,6 +543,12 @@ pub(crate) struct FleetSettings {
     pub max_running_user: Option<NonZeroU32>,
     /// How many living agents of the fleet the model of one agent or session may have started; further ones are refused.
     pub max_by_model: AtLeastOne<{ caliban_contract::daemon_options::MAX_BY_MODEL }>,
+    /// How many processes a fenced command may have at the same time.
+    pub pids_max: AtLeastOne<8192>,
+    /// The memory of all processes of a fenced command together: `4 GB`; three quarters of the machine's when not set.
+    pub memory_max: Option<Size>,
+    /// What a fenced command may have in its `/tmp` and change in places that it can write.
+    pub disk_max: DiskMax,
     /// When agents in the background begin no model request that costs: `23:00-07:00`, `sat,sun 00:00-24:00`; several are
     /// separated by `;`. Those with `--priority high` or `--ignore-quiet-hours` work on.
     pub quiet_hours: QuietHours,

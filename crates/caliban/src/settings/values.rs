@@ -5,6 +5,7 @@
 use std::{fmt, num::NonZeroU32};
 
 use caliban_core::price::MicroUsd;
+use caliban_core::size;
 use caliban_providers::ProviderKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -99,6 +100,42 @@ impl<const N: u32> Default for AtLeastOne<N> {
                 None => panic!("a default that must not be zero"),
             }
         }
+    }
+}
+
+/// A size: a whole number with a unit, above zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size(pub u64);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let error =
+            || serde::de::Error::custom(format!("{text:?} is no size; such as \"4 GB\" or \"512 MB\""));
+        size::parse(&text).map(Self).ok_or_else(error)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&size::in_words(self.0))
+    }
+}
+
+/// `fleet.disk_max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct DiskMax(Size);
+
+impl DiskMax {
+    pub(crate) fn bytes(self) -> u64 {
+        self.0.0
+    }
+}
+
+impl Default for DiskMax {
+    fn default() -> Self {
+        Self(Size(64 << 30))
     }
 }
 

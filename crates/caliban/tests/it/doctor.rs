@@ -25,7 +25,7 @@ fn everything_in_order() {
     env.set("CALIBAN_PROVIDER", "scripted");
     let checks = checks(&env, 0);
     let names: Vec<_> = checks.iter().map(|(name, ..)| name.as_str()).collect();
-    assert_eq!(names, ["git", "bash", "data", "disk", "sandbox", "settings", "trust", "provider"]);
+    assert_eq!(names, ["git", "bash", "data", "disk", "sandbox", "limits", "settings", "trust", "provider"]);
     assert!(checks.iter().all(|(name, state, _)| state == "ok" || name == "disk"), "{checks:?}");
 }
 

@@ -9,6 +9,7 @@ mod generated_bulk;
 mod git_files;
 mod held;
 mod hostile;
+mod limits;
 mod links;
 mod network;
 mod programs;

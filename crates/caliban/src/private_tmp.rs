@@ -1,0 +1,72 @@
+//! The private `/tmp` of sessions and agents goes a day after they did something last. `caliban agents rm` removes it at once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use caliban_contract::records::PRIVATE_TMP;
+
+/// How long it stays.
+const STAYS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Removes those of a repo that nobody needs any more, in a thread of its own. What is left when the program ends goes next
+/// time.
+pub(crate) fn sweep(repo_dir: &Path) {
+    let shelves = ["sessions", "agents"].map(|shelf| repo_dir.join(shelf));
+    std::thread::spawn(move || {
+        for directory in shelves.iter().flat_map(|shelf| directories(shelf)) {
+            if is_old(&directory, SystemTime::now()) {
+                remove(&directory);
+            }
+        }
+    });
+}
+
+fn directories(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Whether nothing in it has changed for long: a transcript grows with every step.
+fn is_old(directory: &Path, now: SystemTime) -> bool {
+    let changed = |entry: fs::DirEntry| entry.metadata().ok()?.modified().ok();
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let last = entries.filter_map(changed).max();
+    last.is_some_and(|last| now.duration_since(last).is_ok_and(|age| age > STAYS))
+}
+
+/// Of the session and of its helpers.
+fn remove(directory: &Path) {
+    let helpers = ["sub", "bg"].iter().flat_map(|kind| directories(&directory.join(kind)));
+    for owner in std::iter::once(directory.to_owned()).chain(helpers) {
+        // Best effort: what cannot be removed now is tried again.
+        let _left = fs::remove_dir_all(owner.join(PRIVATE_TMP));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a20_a_private_tmp_goes_a_day_after_the_last_step_and_nothing_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = dir.path().join("one");
+        for place in ["tmp/deep", "sub/helper/tmp", "bg/1/tmp", "checkpoints"] {
+            fs::create_dir_all(session.join(place)).unwrap();
+            fs::write(session.join(place).join("file"), "x").unwrap();
+        }
+        fs::write(session.join("transcript.jsonl"), "{}").unwrap();
+        let now = SystemTime::now();
+        assert!(!is_old(&session, now) && !is_old(&session, now + STAYS - Duration::from_secs(60)));
+        assert!(is_old(&session, now + STAYS + Duration::from_secs(60)));
+        remove(&session);
+        for gone in ["tmp", "sub/helper/tmp", "bg/1/tmp"] {
+            assert!(!session.join(gone).exists(), "{gone}");
+        }
+        assert!(session.join("checkpoints/file").exists() && session.join("transcript.jsonl").exists());
+    }
+}
