@@ -242,7 +242,7 @@ fn whoever_talks_to_a_stopped_process_is_told_so() {
     let pid = rustix::process::Pid::from_raw(worker).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let said = fleet.run(["agents", "send", &id, "hello"]).expect_code(1);
-    let words = format!("the agent's process (pid {worker}) does not answer: it may be stopped");
+    let words = format!("was not given the message: its process (pid {worker}) is stopped");
     assert!(said.stderr.contains(&words) && said.stderr.contains("kill -CONT"), "{}", said.stderr);
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     fleet.run(["approve", &id]).ok();
