@@ -97,6 +97,7 @@ impl ScreenState {
                 let text =
                     format!("{} asks: {}", asked.agent.as_deref().unwrap_or("the agent"), asked.title());
                 self.asks.push(asked);
+                self.asked_at = Some(now);
                 return vec![ScreenEffect::Notify(text)];
             }
             AgentEvent::Withdrawn(number) => {

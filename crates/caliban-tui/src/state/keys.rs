@@ -22,6 +22,7 @@ impl ScreenState {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
+        self.key_at = Some(now);
         if key.code != KeyCode::Esc {
             self.escaped = None;
         }
@@ -246,6 +247,7 @@ impl ScreenState {
             (KeyCode::Tab, ..) if !self.asks.is_empty() => {
                 // The hand is still on the keys: what follows at once is no answer.
                 self.typed = Some(now);
+                self.is_unbidden = false;
                 self.focus = Focus::Ask;
                 self.popup = None;
                 return Vec::new();
@@ -316,12 +318,28 @@ impl ScreenState {
         !self.conversation.is_empty() && self.commands.iter().any(|command| command.name == "rewind")
     }
 
+    /// Whether a letter in a question that has opened by itself is for the input line: nobody can have read the question yet.
+    fn is_for_composer(&self, key: KeyEvent, now: Instant) -> bool {
+        self.asks.first().is_some_and(|open| {
+            self.is_unbidden
+                && open.reason.is_none()
+                && is_text(key)
+                && key.code != KeyCode::Char(' ')
+                && !open.is_read(self.typed, now)
+        })
+    }
+
     fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<ScreenEffect> {
         let dialog = crate::view::areas(self).dialog;
         let page = AskArea {
             columns: dialog.map_or(1, |dialog| usize::from(dialog.width)),
             rows: dialog.map_or(1, crate::view::call_height).max(1),
         };
+        // It has opened under a hand that was about to write: what is typed is a message, and no answer.
+        if self.is_for_composer(key, now) {
+            self.focus_composer();
+            return self.composer_key(key, now);
+        }
         match self.asks.key(key, (self.typed, now), page, self.theme) {
             Pressed::Answer(reply) => return self.answer(reply, now),
             Pressed::Back => self.focus_composer(),

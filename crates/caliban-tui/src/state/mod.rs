@@ -33,6 +33,8 @@ use crate::{
     view::areas,
 };
 
+/// A question opens by itself when no key came for this long.
+const OPENS_AFTER: Duration = Duration::from_millis(800);
 /// How long a message at the bottom is shown.
 const TOAST: Duration = Duration::from_secs(4);
 /// The longest title of a window.
@@ -149,6 +151,14 @@ pub struct ScreenState {
     was_open: bool,
     /// When a key last changed the text.
     typed: Option<Instant>,
+    /// When a key was last pressed.
+    key_at: Option<Instant>,
+    /// When the last question came.
+    asked_at: Option<Instant>,
+    /// The question that has opened by itself: it does so once.
+    opened_itself: Option<u64>,
+    /// Whether the dialog was opened by no key.
+    is_unbidden: bool,
     /// When Ctrl+C was last pressed with nothing to interrupt.
     leaving: Option<Instant>,
     /// When Esc was last pressed with nothing to close.
@@ -248,9 +258,31 @@ impl ScreenState {
             ScreenEvent::Ground(ground) => self.theme.ground = ground,
             ScreenEvent::Tick => {
                 self.toast.take_if(|(_, until)| now >= *until);
+                self.open_question(now);
             }
         }
         Vec::new()
+    }
+
+    /// Opens the question that waits, whole, when nobody is writing: the input line is empty and no key came for a while.
+    fn open_question(&mut self, now: Instant) {
+        if self.opens_at().is_some_and(|at| now >= at) {
+            self.opened_itself = self.asks.first().map(|open| open.asked.number);
+            self.is_unbidden = true;
+            self.focus = Focus::Ask;
+        }
+    }
+
+    /// When the question that waits opens by itself, by what is known now.
+    fn opens_at(&self) -> Option<Instant> {
+        let number = self.asks.first()?.asked.number;
+        let is_free = self.focus == Focus::Composer
+            && self.composer.is_blank()
+            && self.popup.is_none()
+            && !self.only_watches
+            && self.opened_itself != Some(number);
+        let since = [self.key_at, self.asked_at].into_iter().flatten().max()?;
+        is_free.then(|| since + OPENS_AFTER)
     }
 
     /// What the window of the terminal is called: what this is about, and whether it works or needs the person.
@@ -321,7 +353,8 @@ impl ScreenState {
             .then(|| self.asks.first().and_then(|open| open.ready_at(self.typed)))
             .flatten()
             .filter(|ready| *ready > now);
-        [spinner, elapsed, toast, ready].into_iter().flatten().min()
+        let opens = self.opens_at().map(|at| at.max(now));
+        [spinner, elapsed, toast, ready, opens].into_iter().flatten().min()
     }
 
     /// Whether a session is being opened.

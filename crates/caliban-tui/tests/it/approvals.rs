@@ -146,3 +146,49 @@ fn who_comes_back_from_the_shell_has_to_read_the_question_again() {
     world.pass(3_000);
     assert_eq!(world.key(KeyCode::Char('y')).len(), 1);
 }
+
+fn ticks(world: &mut World, ms: u64) {
+    world.pass(ms);
+    world.state.update(ScreenEvent::Tick, world.now);
+    world.screen();
+}
+
+#[test]
+fn a_question_opens_by_itself_when_nobody_is_writing() {
+    let mut world = World::new((80, 24));
+    world.asks(7, json!({"command": "git push --force"}));
+    assert!(world.state.deadline(world.now).is_some(), "it is looked at again");
+    ticks(&mut world, 700);
+    assert!(world.screen().contains("1 question (Tab)"), "{}", world.screen());
+    ticks(&mut world, 200);
+    assert!(!world.screen().contains("1 question (Tab)"), "{}", world.screen());
+    // Whoever begins to write just then writes a message, and answers nothing.
+    assert_eq!(world.key(KeyCode::Char('y')), []);
+    let screen = world.screen();
+    assert!(screen.contains("> y") && screen.contains("1 question (Tab)"), "{screen}");
+    // Over a draft it stays above the input line, and it opens by itself once only.
+    ticks(&mut world, 5_000);
+    world.key(KeyCode::Backspace);
+    ticks(&mut world, 5_000);
+    assert!(world.screen().contains("1 question (Tab)"), "{}", world.screen());
+    world.key(KeyCode::Tab);
+    world.screen();
+    ticks(&mut world, 2_000);
+    let answered = world.key(KeyCode::Char('y'));
+    assert!(matches!(answered[..], [ScreenEffect::Answer(7, PersonReply::Once)]), "{answered:?}");
+    // A second question comes while somebody writes: it does not get in the way.
+    world.types("wait");
+    world.asks(8, json!({"command": "make"}));
+    ticks(&mut world, 5_000);
+    assert!(world.screen().contains("1 question (Tab)"), "{}", world.screen());
+}
+
+#[test]
+fn a_question_that_has_opened_by_itself_is_answered_when_it_was_read() {
+    let mut world = World::new((80, 24));
+    world.asks(7, json!({"command": "make"}));
+    ticks(&mut world, 900);
+    ticks(&mut world, 600);
+    let answered = world.key(KeyCode::Char('y'));
+    assert!(matches!(answered[..], [ScreenEffect::Answer(7, PersonReply::Once)]), "{answered:?}");
+}
