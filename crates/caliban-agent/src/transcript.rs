@@ -9,7 +9,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Weak, mpsc},
+    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
     time::Duration,
 };
 
@@ -33,6 +33,9 @@ pub const FILE_NAME: &str = caliban_contract::records::TRANSCRIPT;
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// How long to wait before a write to a full disk is tried again.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// How often the start of the writer's thread is tried, and how far apart.
+const NO_THREAD_TRIES: u32 = 300;
+const NO_THREAD_PAUSE: Duration = Duration::from_millis(100);
 /// A file that was changed this long after its last record says so was changed by somebody else.
 const CHANGED_LATER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
@@ -162,7 +165,7 @@ impl Transcript {
         let path = writer.path.clone();
         let transcript =
             Self { jobs, feed: feed.clone(), path, clock: None, workspace: Weak::new(), was_cut: false };
-        std::thread::spawn(move || {
+        let work = move || {
             let mut closing = None;
             while let Ok(job) = inbox.recv() {
                 match job {
@@ -185,7 +188,8 @@ impl Transcript {
             if let Some(done) = closing {
                 let _gone = done.send(());
             }
-        });
+        };
+        start_thread(work);
         transcript
     }
 
@@ -249,6 +253,26 @@ impl Transcript {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Starts the writer's thread; waits a while where the system has no room for another one. Without it the transcript is
+/// closed: what is appended fails.
+fn start_thread(work: impl FnOnce() + Send + 'static) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    for _ in 0..NO_THREAD_TRIES {
+        let taken = work.clone();
+        let started = std::thread::Builder::new().name("transcript".to_owned()).spawn(move || {
+            let work = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(work) = work {
+                work();
+            }
+        });
+        match started {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(NO_THREAD_PAUSE),
+            Err(error) => return tracing::error!(%error, "the transcript's thread cannot be started"),
+            Ok(_runs) => return,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use caliban_contract::{
     process_mark::{self, AgentMark},
 };
 use caliban_fence::{Excess, FenceChild};
-use caliban_process::{Keepers, Patience};
+use caliban_process::{ElapsedTime, Keepers, Patience};
 use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -57,6 +57,23 @@ const NAMED: usize = 5;
 const SHOWN: Duration = Duration::from_millis(500);
 /// The exit code when the command could not be started.
 pub(crate) const NOT_STARTED: u8 = 125;
+
+/// How long a start is tried again while the system has no room for another process, and how often.
+const NO_ROOM: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
+
+/// Starts a reaper; waits a while where the system has no room for another process (EAGAIN).
+pub(crate) async fn start_reaper_patiently(helper: &Path) -> io::Result<tokio::process::Child> {
+    let (limit, pause) = NO_ROOM;
+    let mut spent = ElapsedTime::new();
+    loop {
+        match start_reaper(helper) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && spent.so_far() < limit => {
+                tokio::time::sleep(pause).await;
+            }
+            other => return other,
+        }
+    }
+}
 
 /// Starts a reaper. It gets nothing of our environment; its launch comes through the pipe.
 pub fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
@@ -209,13 +226,28 @@ fn begin(
         None => {
             let [stdin, stdout, stderr] = streams;
             let mut command = launch.command()?;
-            (Pid::from_child(&command.args(more).stdin(stdin).stdout(stdout).stderr(stderr).spawn()?), None)
+            command.args(more).stdin(stdin).stdout(stdout).stderr(stderr);
+            (Pid::from_child(&spawned(&mut command)?), None)
         }
     };
     if let (Some(pipe), Streams::Apart { input }) = (input, &launch.streams) {
         feed(pipe, input.as_encoded_bytes().to_vec());
     }
     Ok(main)
+}
+
+/// The command's process; waits a while where the system has no room for another one.
+fn spawned(command: &mut std::process::Command) -> io::Result<std::process::Child> {
+    let (limit, pause) = NO_ROOM;
+    let began = std::time::Instant::now();
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < limit => {
+                std::thread::sleep(pause);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// What the command reads and where it writes, and the other end of a pipe that it reads from.

@@ -107,6 +107,8 @@ impl StoreError {
         let file = file.to_owned();
         let Some(database) = source.as_database_error() else {
             return match source {
+                // The connection's thread could not be started: there are too many processes at the moment.
+                sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock => Self::Busy(file),
                 sqlx::Error::Io(error) => Self::Io { file, detail: error.to_string() },
                 source => Self::Sql { file, source },
             };
@@ -237,6 +239,8 @@ mod tests {
         }
         let io = sqlx::Error::Io(io::Error::other("x"));
         assert_eq!(shown(&StoreError::from_sqlx(&roomy, io)).0, "Io");
+        let no_thread = sqlx::Error::Io(io::ErrorKind::WouldBlock.into());
+        assert_eq!(shown(&StoreError::from_sqlx(&roomy, no_thread)).0, "Busy");
         assert_eq!(shown(&StoreError::from_sqlx(&roomy, sqlx::Error::RowNotFound)).0, "Sql");
     }
 

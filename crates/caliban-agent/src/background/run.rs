@@ -162,7 +162,9 @@ fn reason(outcome: &Outcome) -> Option<String> {
         Outcome::Done | Outcome::Cancelled => None,
         Outcome::Failed { error, .. } => Some(error.clone()),
         Outcome::TurnLimit { limit } => Some(format!("the limit of {limit} model requests is reached")),
-        Outcome::Budget { limit } => Some(limit.clone()),
+        Outcome::Budget { limit } => Some(format!(
+            "{limit} (`per_agent_budget` and `global_budget` of [background_agents] in the settings are the limits)"
+        )),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use caliban_agent::{
@@ -50,8 +51,12 @@ pub(super) fn fences(
     let usual = if is_background { Sandbox::Required } else { Sandbox::Auto };
     let sandbox = settings.sandbox.unwrap_or(usual);
     if sandbox == Sandbox::Required
-        && let Err(reason) = caliban_fence::probe(&helper)
+        && let Err(reason) = can_be_fenced(&helper)
     {
+        if is_out_of_processes(&reason) {
+            return Err(Failure::new(format!("there is no room for another process: {reason}"))
+                .hint("raise the limit (ulimit -u, or pids.max of the control group), or let fewer agents run at once"));
+        }
         return Err(Failure::new(format!("commands cannot be fenced on this machine: {reason}")).hint(
             "`caliban doctor` says more; with sandbox = \"auto\" (or \"off\") in the settings agents run without a fence, and \
              ask before nearly every command",
@@ -99,6 +104,28 @@ pub(crate) fn limits(fleet: &FleetSettings) -> FenceLimits {
         memory: fleet.memory_max.map(|size| size.0).or_else(machine),
         disk: Some(fleet.disk_max.bytes()),
     }
+}
+
+/// How often it is tried again where the system has no room for another process, and how far apart.
+const NO_ROOM: (u32, Duration) = (300, Duration::from_millis(200));
+
+/// Whether commands can be fenced: tried again while there is only no room for the processes that it takes.
+fn can_be_fenced(helper: &Path) -> std::result::Result<(), String> {
+    let (tries, pause) = NO_ROOM;
+    let mut found = caliban_fence::tried(helper);
+    for _ in 0..tries {
+        match &found {
+            Err(reason) if is_out_of_processes(reason) => std::thread::sleep(pause),
+            _ => break,
+        }
+        found = caliban_fence::tried(helper);
+    }
+    found
+}
+
+/// Whether a refusal is EAGAIN: too many processes at the moment, which passes.
+fn is_out_of_processes(reason: &str) -> bool {
+    reason.contains("(os error 11)")
 }
 
 /// The settings' policy; in a worktree of its own an agent edits without a question.
