@@ -54,7 +54,7 @@ Examples:
     Deny(DenyArgs),
     /// Show what an agent changed, committed or not
     Diff(DiffArgs),
-    /// Merge what an agent did; conflicts are told before anything is touched
+    /// Merge what an agent did; conflicts are reported before anything changes
     Merge(MergeArgs),
     /// List the kinds of agents that this repo and you define
     #[command(after_help = "\

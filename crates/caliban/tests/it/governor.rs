@@ -66,3 +66,24 @@ fn r24_those_who_waited_come_back_in_the_order_of_their_priority() {
         .collect();
     assert_eq!(tasks, ["task normal", "task high", "task normal", "task low"]);
 }
+
+#[test]
+fn r05_a_stopped_agent_that_is_first_in_the_queue_keeps_nobody_waiting() {
+    let fleet = Fleet::new(script![
+        text("one is done").status(429).retry_after("3").on_first("task one"),
+        text("two is done").on_first("task two"),
+    ]);
+    let is_limited = |id: &str| fleet.row(id)["waiting_for"].to_string().contains("rate_limit");
+    let one = fleet.bg("task one", []);
+    wait_until("the first one waits", || is_limited(&one));
+    let two = fleet.bg("task two", []);
+    wait_until("the second one waits", || is_limited(&two));
+    let pid = i32::try_from(fleet.row(&one)["pid"].as_i64().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    fleet.run(["agents", "wait", &two]).ok();
+    assert_eq!(fleet.row(&two)["last_text"], "two is done");
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    fleet.run(["agents", "wait", &one]).ok();
+    assert_eq!(fleet.row(&one)["last_text"], "one is done");
+}
