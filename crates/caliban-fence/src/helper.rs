@@ -72,7 +72,9 @@ impl FenceChild {
 /// Carries an order out in a child of this process, which leads a group of its own and ends as the program does. The child
 /// has these streams. Only for a process with one thread and an empty environment; with more threads it is an error.
 pub fn fence_child(order: &FencedCommand, streams: [OwnedFd; 3]) -> io::Result<FenceChild> {
-    if std::fs::metadata("/proc/self/task")?.nlink() != ONE_THREAD {
+    #[expect(clippy::disallowed_methods, reason = "of the kernel's own files")]
+    let threads = std::fs::metadata("/proc/self/task")?.nlink();
+    if threads != ONE_THREAD {
         return Err(io::Error::other("a process with several threads cannot fork a fence"));
     }
     let parent = rustix::process::getpid();

@@ -293,6 +293,7 @@ enum System {
     Tree(ShownMount),
 }
 
+#[expect(clippy::disallowed_methods, reason = "the system's own places, which no agent can write")]
 fn system() -> Result<Vec<System>, StepError> {
     let mut found = Vec::new();
     for place in SYSTEM {
@@ -336,6 +337,7 @@ fn binds(fence: &Fence) -> Result<Vec<(ShownMount, Access)>, StepError> {
 
 /// What was judged, if it is still there. What this user cannot look at nobody in the fence could: a directory of `PATH` that is
 /// another user's.
+#[expect(clippy::disallowed_methods, reason = "only whether it is gone; what is another thing is refused")]
 fn judged(bind: &Bind) -> Result<Option<OwnedFd>, StepError> {
     let source = bind.source.path();
     match open_exactly(source, bind.identity) {
@@ -371,6 +373,7 @@ fn below(path: &Path) -> &Path {
 }
 
 /// Shows something of the system, while nothing is there that an agent could have written.
+#[expect(clippy::disallowed_methods, reason = "in a root that is being built, where no agent was")]
 fn put(shown: &ShownMount) -> Result<(), StepError> {
     let (target, place) = (&shown.target, below(&shown.target));
     match fs::metadata(place) {
@@ -423,6 +426,7 @@ fn terminals() -> Result<(), StepError> {
 }
 
 /// An empty home directory in memory.
+#[expect(clippy::disallowed_methods, reason = "the home itself, in a directory that no agent can write")]
 fn home(home: &Path) -> Result<(), StepError> {
     if home.parent().is_none() {
         return Ok(());

@@ -5,7 +5,7 @@
 
 use std::{fs, io, path::Path};
 
-use caliban_rooted::{Below, ByteText, Identity, Root};
+use caliban_rooted::{Below, ByteText, Identity, Root, tree};
 use serde::{Deserialize, Serialize};
 
 /// The largest record that is read.
@@ -59,8 +59,7 @@ impl Witness {
 impl SeenPlaces {
     /// What a keeper wrote down; none when it could not.
     pub fn read(record: &Path) -> Option<Self> {
-        let small = fs::metadata(record).is_ok_and(|found| found.len() <= CAP);
-        small.then(|| fs::read(record).ok()).flatten().and_then(|text| serde_json::from_slice(&text).ok())
+        serde_json::from_slice(&tree::read_small(record, CAP).ok()?).ok()
     }
 
     /// Whether what is at this place now was there then.

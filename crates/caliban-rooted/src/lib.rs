@@ -6,6 +6,8 @@
 //!
 //! [`Roots`] are the roots of one agent: each is found by its path once, before the agent's first command.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make their trees by path"))]
+
 mod below;
 mod byte_text;
 mod identity;

@@ -6,7 +6,7 @@
 use std::{fs::File, io, os::fd::OwnedFd, path::Path};
 
 use rustix::{
-    fs::{CWD, Mode, OFlags},
+    fs::{CWD, Mode, OFlags, Stat},
     io::Errno,
 };
 
@@ -37,6 +37,12 @@ pub fn make_dir(real: &Path) -> io::Result<OwnedFd> {
 pub fn from_top(real: &Path) -> io::Result<(OwnedFd, Below)> {
     let name = real.strip_prefix("/").map_err(|_| io::ErrorKind::InvalidInput)?;
     Ok((tree::open_dir(Path::new("/"))?, Below::new(name)?))
+}
+
+/// What the file system says of it, be it a link; none when there is nothing.
+pub fn stat(real: &Path) -> io::Result<Option<Stat>> {
+    let (top, name) = from_top(real)?;
+    tree::stat(top, &name)
 }
 
 fn open(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {

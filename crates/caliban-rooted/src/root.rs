@@ -86,6 +86,10 @@ impl Look {
         let identity = Identity::from(&stat);
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Self::Directory(identity),
+            #[cfg_attr(
+                target_arch = "x86_64",
+                expect(clippy::useless_conversion, reason = "u32 on other machines")
+            )]
             FileType::RegularFile => Self::File { identity, links: u64::from(stat.st_nlink) },
             FileType::Symlink => {
                 let to = rustix::fs::readlinkat(&fd, "", Vec::new())?;
@@ -127,6 +131,7 @@ impl AsFd for Root {
 
 impl Root {
     /// What a path leads to now, through whatever links. From here on it is known by its identity.
+    #[expect(clippy::disallowed_methods, reason = "links count until the root is pinned")]
     pub fn pin(path: &Path) -> io::Result<Self> {
         Self::plain(&std::fs::canonicalize(path)?)
     }
@@ -317,6 +322,7 @@ fn seen(fd: &OwnedFd, name: &Below) -> io::Result<Look> {
 }
 
 /// The path behind its first link; `..` in a link is taken away as far as it is plain.
+#[expect(clippy::disallowed_methods, reason = "one link at a time; the caller judges where each leads")]
 fn first_link_followed(path: &Path) -> Option<PathBuf> {
     let ancestors: Vec<&Path> = path.ancestors().collect();
     let (link, to) = ancestors.iter().rev().find_map(|step| Some((*step, std::fs::read_link(step).ok()?)))?;
@@ -332,6 +338,7 @@ fn first_link_followed(path: &Path) -> Option<PathBuf> {
 }
 
 /// Where an open descriptor is now, by the kernel.
+#[expect(clippy::disallowed_methods, reason = "of the kernel's own files")]
 fn path_of(fd: &OwnedFd) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()

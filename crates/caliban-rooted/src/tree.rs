@@ -355,7 +355,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     #[test]
-    fn a17_nothing_in_a_tree_is_found_or_made_through_a_link() {
+    fn a07_nothing_in_a_tree_is_found_or_made_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (top, outside) = (dir.path().join("top"), dir.path().join("outside"));
         fs::create_dir_all(top.join("a")).unwrap();

@@ -5,10 +5,13 @@
 
 use std::{
     collections::HashMap,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+
+use caliban_rooted::real_path;
 
 use crate::{BoxFuture, limits::FILE_BYTES};
 
@@ -39,13 +42,15 @@ impl Unsaved {
     /// Asks the editor for a file that is there, before it is read or changed.
     pub(crate) async fn ask(&self, real: &Path) {
         let Some(editor) = &self.editor else { return };
-        let is_small = std::fs::metadata(real).is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES);
+        let is_small = real_path::open_file(real)
+            .and_then(|file| file.metadata())
+            .is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES);
         let text = match is_small {
             true => tokio::time::timeout(PATIENCE, editor.read(real)).await.ok().flatten(),
             false => None,
         };
         let text = text.map(String::into_bytes).filter(|text| text.len() as u64 <= FILE_BYTES);
-        let differs = |text: &Vec<u8>| std::fs::read(real).is_ok_and(|disk| disk != *text);
+        let differs = |text: &Vec<u8>| content(real).is_ok_and(|disk| disk != *text);
         let mut texts = self.texts();
         match text.filter(differs) {
             Some(text) => drop(texts.insert(real.to_owned(), text)),
@@ -63,11 +68,17 @@ impl Unsaved {
         let Some(editor) = &self.editor else { return };
         self.texts().remove(real);
         // A file that was deleted, or is no text, is nothing for an editor.
-        let Ok(text) = std::fs::read_to_string(real) else { return };
+        let Some(text) = content(real).ok().and_then(|text| String::from_utf8(text).ok()) else { return };
         let _late = tokio::time::timeout(PATIENCE, editor.write(real, &text)).await;
     }
 
     fn texts(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Vec<u8>>> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn content(real: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    real_path::open_file(real)?.read_to_end(&mut content)?;
+    Ok(content)
 }

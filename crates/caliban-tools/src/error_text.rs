@@ -105,6 +105,7 @@ fn named(root: &Path, name: &OsStr) -> Vec<PathBuf> {
     found
 }
 
+#[expect(clippy::disallowed_methods, reason = "names for a hint, of a directory that the call may read")]
 fn similar_names(directory: &Path, wanted: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let lower = wanted.to_lowercase();

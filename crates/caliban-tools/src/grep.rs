@@ -7,8 +7,10 @@ use std::{
 };
 
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_rooted::real_path;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::types::{Types, TypesBuilder};
+use rustix::fs::{FileType, Stat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -145,9 +147,14 @@ fn grep_now(
     let base = &target.path;
     let shown = workspace.shown(base);
     let real = target.real(&shown)?;
-    let meta = real.metadata().map_err(|_| error_text::missing(&shown, base))?;
-    if !meta.is_dir() && !meta.is_file() {
-        return Err(format!("{shown} is a pipe, a socket or a device, not a file"));
+    let kind = |found: &Stat| FileType::from_raw_mode(found.st_mode);
+    match real_path::stat(&real) {
+        Ok(None) => return Err(error_text::missing(&shown, base)),
+        Ok(Some(found)) if !matches!(kind(&found), FileType::Directory | FileType::RegularFile) => {
+            return Err(format!("{shown} is a pipe, a socket or a device, not a file"));
+        }
+        // What cannot be looked at cannot be searched either, which the search says.
+        Ok(Some(_)) | Err(_) => {}
     }
     let around = |lines: Option<u64>| lines.or(input.context).unwrap_or(0).min(CONTEXT_MAX) as usize;
     let search = Search {

@@ -125,6 +125,7 @@ pub(crate) fn real(path: &Path) -> io::Result<PathBuf> {
     real_within(path, LINKS)
 }
 
+#[expect(clippy::disallowed_methods, reason = "links are resolved before the path is judged")]
 fn real_within(path: &Path, links: usize) -> io::Result<PathBuf> {
     let error = match fs::canonicalize(path) {
         Ok(real) => return Ok(real),

@@ -4,6 +4,8 @@
 //! whether a call is allowed (it only says what the call would touch) and never reads the
 //! environment: the workspace is given everything.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make their trees by path"))]
+
 use std::{path::PathBuf, sync::Arc};
 
 pub use caliban_core::BoxFuture;

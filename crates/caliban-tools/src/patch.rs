@@ -137,9 +137,9 @@ fn plan(workspace: &Workspace, change: &PatchChange, targets: &Targets) -> Resul
         targets.iter().find(|(shown, ..)| shown == path).ok_or_else(|| format!("{path} was not judged"))
     };
     let (shown, path, real) = target(change.path())?;
-    let absent = |shown: &str, real: &Path| match real.symlink_metadata() {
-        Ok(_) => Err(format!("{shown} exists already; use `*** Update File`")),
-        Err(_) => Ok(()),
+    let absent = |shown: &str, real: &Path| match real_path::stat(real) {
+        Ok(Some(_)) => Err(format!("{shown} exists already; use `*** Update File`")),
+        Ok(None) | Err(_) => Ok(()),
     };
     match change {
         PatchChange::Add { content, .. } => {

@@ -143,6 +143,7 @@ impl Workspace {
         outputs: FullOutputs,
         jobs: Jobs,
     ) -> Result<Arc<Self>, WorkspaceError> {
+        #[expect(clippy::disallowed_methods, reason = "before the agent's first command")]
         let root = fs::canonicalize(&options.root)
             .map_err(|source| WorkspaceError::Root { path: options.root.clone(), source })?;
         if !root.is_dir() {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_rooted::{
     Below,
-    tree::{self, FoundFile, nonce_name},
+    tree::{self, Durability, FoundFile, nonce_name},
 };
 
 use crate::error::{Error, Result};
@@ -31,6 +31,10 @@ impl Repo {
     /// Copies every object into the repository that it takes from a store in this worktree or in its record. These stores.
     pub(crate) async fn take_objects_in(&self, at: &Located) -> Result<Vec<PathBuf>> {
         let objects = self.common_dir().join("objects");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "where the worktree is, to compare with stores as git finds them"
+        )]
         let real = |path: &Path| path.canonicalize().ok();
         let going: Vec<PathBuf> = [real(&at.path), real(&at.admin)].into_iter().flatten().collect();
         let is_going = |store: &PathBuf| going.iter().any(|place| store.starts_with(place));
@@ -57,15 +61,14 @@ impl Repo {
             let text = tree::read_small(&list, LIST_CAP)?;
             let stays = |line: &&[u8]| store_of(&objects, line).is_none_or(|store| !stores.contains(&store));
             let kept: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(stays).collect();
-            let new = objects.join("info").join(nonce_name("caliban-alternates"));
-            fs::write(&new, kept.join(&b'\n'))?;
-            fs::rename(&new, &list)
+            tree::write_whole(&objects, &Below::fixed(LIST), &kept.join(&b'\n'), Durability::Visible)
         };
         forget().map_err(|e| Error::at("updating", &list, e))
     }
 }
 
 /// The store that a line of the list of `objects` names, if it is there.
+#[expect(clippy::disallowed_methods, reason = "git follows links to a store, too")]
 fn store_of(objects: &Path, line: &[u8]) -> Option<PathBuf> {
     if line.is_empty() || line[0] == b'#' {
         return None;
@@ -132,6 +135,7 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Copies one file, whole or not at all; one that is there already stays.
+#[expect(clippy::disallowed_methods, reason = "in the repository's own store")]
 fn copy(root: &OwnedFd, to: &Path, name: &Below) -> io::Result<()> {
     let target = name.under(to);
     if target.symlink_metadata().is_ok() {

@@ -91,6 +91,7 @@ impl Repo {
         let lock = at.admin.join("index.lock");
         let failed = |e| Error::at("updating the index of", &at.path, e);
         fs::File::create_new(&lock).map_err(failed)?;
+        #[expect(clippy::disallowed_methods, reason = "in the user's own record of the worktree")]
         let replaced =
             was.check(at).and_then(|()| fs::rename(&scratch.path, at.admin.join("index")).map_err(failed));
         fs::remove_file(&lock).map_err(failed).and(replaced)

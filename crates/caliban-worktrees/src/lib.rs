@@ -6,6 +6,8 @@
 //!
 //! Open a [`Repo`] once, from the user's directory, and keep it; everything is a method of it.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make their trees by path"))]
+
 mod accepted_programs;
 mod alternates;
 mod blobs;

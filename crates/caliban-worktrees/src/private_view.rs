@@ -158,10 +158,10 @@ impl Repo {
     ) -> Vec<String> {
         let parent = self.common_dir().join(PLACE);
         let has_modules = |view: &PrivateGit| {
-            let record = Path::new("worktrees").join(&view.id).join("modules");
-            [Path::new("modules"), &record]
-                .iter()
-                .any(|place| view.git_dir().join(place).symlink_metadata().is_ok())
+            let has = |directory: Result<OwnedFd>| {
+                directory.is_ok_and(|it| !matches!(tree::stat(it, &Below::fixed("modules")), Ok(None)))
+            };
+            has(view.open_git()) || has(view.open_git().and_then(|git| view.open_own_record(&git)))
         };
         let why = match &published {
             Ok(None) => return Vec::new(),
@@ -192,6 +192,7 @@ impl Repo {
 }
 
 /// Gives it another name.
+#[expect(clippy::disallowed_methods, reason = "in a directory that no agent can write")]
 fn aside(dir: &Path) -> io::Result<PathBuf> {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // No worktree can have this name.
@@ -302,6 +303,7 @@ impl PrivateGit {
     }
 
     /// Makes an empty one, whole or not at all.
+    #[expect(clippy::disallowed_methods, reason = "in a directory that no agent can write")]
     fn make(&self) -> io::Result<()> {
         let new = self.dir.join(nonce_name("git"));
         let record = new.join("worktrees").join(&self.id);

@@ -136,6 +136,7 @@ impl Repo {
         let [format, inside, git_dir, common, top, ..] = lines.as_slice() else {
             return Err(not_here(found.stderr.trim().to_owned()));
         };
+        #[expect(clippy::disallowed_methods, reason = "git has said where it is")]
         let path = |bytes: &[u8]| {
             let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
             path.canonicalize().map_err(|e| Error::at("resolving", &path, e))
@@ -548,7 +549,9 @@ async fn find_root(git: &mut Git, common: &Path) -> Result<PathBuf> {
         (true, _) if hidden => common.parent().unwrap_or(common).to_path_buf(),
         _ => common.to_path_buf(),
     };
-    root.canonicalize().map_err(|e| Error::at("resolving", &root, e))
+    #[expect(clippy::disallowed_methods, reason = "the user's configuration says where it is")]
+    let root = root.canonicalize().map_err(|e| Error::at("resolving", &root, e))?;
+    Ok(root)
 }
 
 /// Whether files in this directory can be executable or not. Tried, as `git init` does.

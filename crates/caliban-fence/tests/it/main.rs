@@ -1,5 +1,6 @@
 //! The helper with a program in the fence that it puts up: as this user, as another one, and in a process namespace.
 
+#![expect(clippy::disallowed_methods, reason = "tests make their trees by path")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{

@@ -104,6 +104,7 @@ fn missed<'a>(output: &'a str, fence: &'a Fence) -> impl Iterator<Item = &'a Pat
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "for a hint: whether something is there")]
 fn is_there(path: &Path) -> bool {
     path.parent().is_some() && path.symlink_metadata().is_ok()
 }

@@ -135,6 +135,7 @@ fn shell(path: Option<&OsStr>) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a program of the user's PATH")]
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -246,6 +246,7 @@ fn ended(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
+#[expect(clippy::disallowed_methods, reason = "in the repository's own store")]
 fn copy_named(file: &mut File, place: &Path, name: &str) -> io::Result<()> {
     fs::create_dir_all(place)?;
     let new = place.join(nonce_name("caliban-new"));

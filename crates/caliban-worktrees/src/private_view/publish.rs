@@ -196,6 +196,7 @@ impl PrivateGit {
         match (&done, &plan.record.index) {
             (Ok(true), Some(_)) => {
                 let index = self.at.admin.join("index");
+                #[expect(clippy::disallowed_methods, reason = "in the user's own record of the worktree")]
                 fs::rename(&lock, &index).map_err(|e| Error::at("writing", &index, e))?;
             }
             _ => fs::remove_file(&lock).map_err(|e| Error::at("deleting", &lock, e))?,
@@ -245,6 +246,7 @@ impl PrivateGit {
         }
         base.write(&self.dir)?;
         let began = Instant::now();
+        #[expect(clippy::disallowed_methods, reason = "in the user's own record of the worktree")]
         let linked = loop {
             match fs::hard_link(&new, &lock) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && began.elapsed() < LOCK_LIMIT => {

@@ -108,7 +108,7 @@ pub(super) fn read(record: BorrowedFd<'_>) -> Result<StateFiles> {
         paths.extend(tree::files_beneath(record, &Below::fixed(directory)).map_err(failed)?);
     }
     let mut found = StateFiles::new();
-    for path in paths.into_iter().filter(|path| is_known(path)) {
+    for path in paths.into_iter().filter(is_known) {
         if let FoundFile::File { file, size, .. } = tree::find(record, &path).map_err(failed)?
             && size <= CAP
         {

@@ -1,5 +1,6 @@
 //! The promises of worktrees, each tried on real repositories in a hermetic directory.
 
+#![expect(clippy::disallowed_methods, reason = "tests make their trees by path")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod attacks;
