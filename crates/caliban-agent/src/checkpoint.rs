@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a17_a_directory_that_becomes_a_link_during_an_undo_is_not_written_through() {
+    async fn a07_a_directory_that_becomes_a_link_during_an_undo_is_not_written_through() {
         let place = Place::new();
         let (inside, outside) = (place.file.with_file_name("in"), place.file.with_file_name("out"));
         fs::create_dir(&inside).unwrap();
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a17_an_undo_writes_nothing_beneath_a_root_that_was_replaced() {
+    async fn a07_an_undo_writes_nothing_beneath_a_root_that_was_replaced() {
         let place = Place::new();
         let project = place.file.with_file_name("project");
         let file = project.join("f");
