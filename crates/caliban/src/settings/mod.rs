@@ -208,6 +208,17 @@ pub(crate) fn project_root(cwd: &Path) -> Result<PathBuf, SettingsError> {
             format!("the working directory {} cannot be used: {}", cwd.display(), file::words(&error)),
         )
     })?;
+    // Git's answers end with a line, and records are JSON: such a path would be another one there.
+    if cwd.to_str().is_none_or(|path| path.contains('\n')) {
+        return Err(SettingsError::new(
+            SettingPlace::Nowhere,
+            format!(
+                "the path of the working directory has {}: {}; rename the directory",
+                if cwd.to_str().is_none() { "bytes that are not UTF-8" } else { "a line end" },
+                caliban_core::inert::line(&cwd.to_string_lossy()),
+            ),
+        ));
+    }
     let root = cwd.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok()).map(Path::to_owned);
     Ok(root.unwrap_or(cwd))
 }

@@ -31,6 +31,27 @@ fn a_repo_without_commits_is_a_place_to_work_in() {
 }
 
 #[test]
+fn a_path_that_git_and_json_cannot_say_is_refused_by_the_first_command() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut place = Place::new(script![text("ok").forever()]);
+    let root = place.env.root().to_owned();
+    for (name, why) in [(&b"two\nlines"[..], "a line end"), (b"bad\xffname", "bytes that are not UTF-8")] {
+        place.repo = root.join(std::ffi::OsStr::from_bytes(name));
+        fs::create_dir(&place.repo).unwrap();
+        place.env.git(&place.repo, &["init", "--quiet"]);
+        let asked = place.ask("hello", []).expect_code(1);
+        assert!(
+            asked.stderr.contains(why) && asked.stderr.contains("rename the directory"),
+            "{}",
+            asked.stderr
+        );
+        let sent = place.verb(["--bg", "hello"]).expect_code(1);
+        assert!(sent.stderr.contains(why), "{}", sent.stderr);
+    }
+    assert_eq!(place.server.requests().len(), 0);
+}
+
+#[test]
 fn no_repo_at_all_is_a_place_to_work_in() {
     let mut place = Place::new(script![tool("Glob", json!({"pattern": "*"})), text("ok"), text("again")]);
     place.repo = place.env.work();
