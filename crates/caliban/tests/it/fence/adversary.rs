@@ -88,7 +88,14 @@ impl Terms {
             Stance::Plan => "plan",
             Stance::Unattended => "unattended",
         };
-        let mut flags = vec!["--permission-mode", mode, "--allow", "Bash(make *)"];
+        let mut flags = vec![
+            "--permission-mode",
+            mode,
+            "--allow",
+            "Bash(make *) outside",
+            "--allow",
+            "Bash(make *) outside in sub",
+        ];
         if self.denials {
             flags.extend(["--deny", "Read(.env)", "--deny", "Read(conf/secrets/**)"]);
         }

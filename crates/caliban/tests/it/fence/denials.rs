@@ -103,7 +103,7 @@ os.unlink('runs')";
     let tries = (0..4).map(|_| bash(python(read)));
     let steps = [beside(mover), wait_for_ready(), bash(&line)].into_iter().chain(tries).chain([stop()]);
     place.server.set_script(calls(steps));
-    let allow = format!("Bash({line})");
+    let allow = format!("Bash({line}) outside");
     shows_no_canary(&place, "accept-edits", &["--allow", &allow, "--deny", "Read(.env)"]);
 }
 
@@ -206,7 +206,7 @@ fn a17_a_denied_file_that_the_user_saves_anew_stays_denied() {
     let read = bash(python("print(open('.en' + 'v').read())"));
     let goes_on = bash(python("print('it goes on')"));
     place.server.set_script(calls([read.clone(), bash(&line), read, goes_on]));
-    let allow = format!("Bash({line})");
+    let allow = format!("Bash({line}) outside");
     let flags: Vec<&str> = DENIED.into_iter().chain(["--allow", &allow]).collect();
     let found = shows_no_canary(&place, "accept-edits", &flags);
     assert_eq!(place.env.read(place.repo.join(".env")), "canary2\n", "{found:#?}");

@@ -187,7 +187,7 @@ fn a17_a_project_that_was_replaced_is_not_shown() {
             .write("replace.sh", format!("mv {0} {1}; ln -s home {0}\n", repo.display(), away.display()))
             .display()
     );
-    let allow = format!("Bash({replace})");
+    let allow = format!("Bash({replace}) outside");
     place.server.set_script(calls([
         bash(&replace),
         bash("cat notes"),

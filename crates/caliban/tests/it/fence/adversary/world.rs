@@ -311,8 +311,8 @@ fn fill(place: &Place, terms: &Terms) {
     for example in project.join(".git/hooks").read_dir().into_iter().flatten().flatten() {
         fs::remove_file(example.path()).unwrap();
     }
-    for name in ["sub/deep/x", "sub/notes", "conf/x", "Makefile"] {
-        env.write(project.join(name), if name == "Makefile" { "all:\n\ttrue\n" } else { "x\n" });
+    for name in ["sub/deep/x", "sub/notes", "conf/x", "Makefile", "sub/Makefile"] {
+        env.write(project.join(name), if name.ends_with("Makefile") { "all:\n\ttrue\n" } else { "x\n" });
     }
     if terms.layout != Layout::Plain {
         let library = env.root().join("library");
