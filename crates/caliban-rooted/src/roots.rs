@@ -12,16 +12,16 @@ use crate::{below::Below, byte_text::ByteText, identity::Identity, root::Root};
 
 /// Shared by all that judge and fence for one agent and its helpers. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Roots(Arc<Mutex<Vec<(PathBuf, Known)>>>);
+pub struct Roots(Arc<Mutex<Vec<(PathBuf, KnownRoot)>>>);
 
 /// What a path led to: a root, or one that an earlier process of the agent had and that is not there any more.
 #[derive(Clone)]
-enum Known {
+enum KnownRoot {
     Root(Arc<Root>),
     Lost(PathBuf),
 }
 
-impl Known {
+impl KnownRoot {
     fn path(&self) -> &Path {
         match self {
             Self::Root(root) => root.path(),
@@ -89,20 +89,20 @@ impl Roots {
     pub fn pin(&self, path: &Path) -> io::Result<Arc<Root>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.iter().find(|(given, _)| given == path) {
-            Some((_, Known::Root(root))) => return Ok(root.clone()),
-            Some((_, Known::Lost(path))) => {
+            Some((_, KnownRoot::Root(root))) => return Ok(root.clone()),
+            Some((_, KnownRoot::Lost(path))) => {
                 return Err(io::Error::other(RootsError::Replaced(path.clone()).to_string()));
             }
             None => {}
         }
         let root = Arc::new(Root::pin(path)?);
-        known.push((path.to_owned(), Known::Root(root.clone())));
+        known.push((path.to_owned(), KnownRoot::Root(root.clone())));
         Ok(root)
     }
 
     /// The same; an error, in words, when it is not where it was.
     pub fn in_place(&self, path: &Path) -> Result<Arc<Root>, RootsError> {
-        if let Some(Known::Lost(path)) = self.known(path) {
+        if let Some(KnownRoot::Lost(path)) = self.known(path) {
             return Err(RootsError::Replaced(path));
         }
         let unseen = |error: io::Error| RootsError::Unseen(path.to_owned(), error.to_string());
@@ -125,7 +125,7 @@ impl Roots {
         self.known(path).map(|known| known.path().to_owned())
     }
 
-    fn known(&self, path: &Path) -> Option<Known> {
+    fn known(&self, path: &Path) -> Option<KnownRoot> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(given, _)| given == path).map(|(_, known)| known.clone())
     }
@@ -150,8 +150,8 @@ impl Roots {
     fn all(&self) -> Vec<Arc<Root>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let roots = known.iter().filter_map(|(_, known)| match known {
-            Known::Root(root) => Some(root.clone()),
-            Known::Lost(_) => None,
+            KnownRoot::Root(root) => Some(root.clone()),
+            KnownRoot::Lost(_) => None,
         });
         roots.collect()
     }
@@ -167,8 +167,8 @@ impl Roots {
             } else {
                 Root::plain(path).ok()
             };
-            let found =
-                found.map_or_else(|| Known::Lost(path.to_owned()), |root| Known::Root(Arc::new(root)));
+            let found = found
+                .map_or_else(|| KnownRoot::Lost(path.to_owned()), |root| KnownRoot::Root(Arc::new(root)));
             known.retain(|(known, _)| known != given.path());
             known.push((given.path().to_owned(), found));
         }
@@ -179,8 +179,8 @@ impl Roots {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = known.iter().filter(|(given, _)| paths.contains(&given.as_path()));
         let roots = wanted.filter_map(|(given, known)| match known {
-            Known::Root(root) => Some((given.as_path().into(), root.path().into(), root.identity())),
-            Known::Lost(_) => None,
+            KnownRoot::Root(root) => Some((given.as_path().into(), root.path().into(), root.identity())),
+            KnownRoot::Lost(_) => None,
         });
         RootsRecord { boot: boot.to_owned(), roots: roots.collect() }
     }
