@@ -193,7 +193,8 @@ fn a17_a_process_with_several_threads_forks_no_fence() {
 /// What was judged is shown, or nothing: a link or another directory in its place is neither followed nor shown.
 #[test]
 fn a17_what_is_not_what_was_judged_is_not_shown() {
-    let change: [(&str, fn(&Place)); 5] = [
+    type Change = (&'static str, fn(&Place));
+    let change: [Change; 5] = [
         ("the project is a link", |place| {
             fs::rename(place.at("project"), place.at("moved")).unwrap();
             symlink("home", place.at("project")).unwrap();
