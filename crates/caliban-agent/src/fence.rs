@@ -94,7 +94,7 @@ pub struct Fences {
     /// What git keeps, once rules keep something from being read.
     pub kept: Mutex<Kept>,
     /// Git directories that a person has accepted although they do not say whose they are.
-    pub accepted_git: Vec<(PathBuf, Identity)>,
+    pub accepted_git: Vec<(ByteText, Identity)>,
     /// What each fenced command may take of the machine.
     pub limits: FenceLimits,
 }
@@ -409,6 +409,14 @@ impl Fences {
         for place in gits.iter().flatten().flat_map(|git| git.places()) {
             shown.fence.show(place, Access::ReadOnly);
         }
+        let stores = gits.iter().flatten().filter_map(|git| Root::plain(git.store().path()).ok());
+        let stores =
+            stores.chain(git_store(policy, &policy.root, None).and_then(|store| Root::plain(&store).ok()));
+        for place in stores.flat_map(|store| caliban_worktrees::alternates(&store)) {
+            if self.is_accepted(place.path(), place.identity()) {
+                shown.fence.show(&place, Access::ReadOnly);
+            }
+        }
         shown.directory(own, access)?;
         for place in &policy.extra_dirs {
             shown.directory_if_there(place, access)?;
@@ -489,14 +497,17 @@ impl Fences {
         Ok(absent.collect())
     }
 
+    /// Whether a person has accepted this very directory of git's.
+    fn is_accepted(&self, path: &Path, identity: Identity) -> bool {
+        self.accepted_git.iter().any(|(known, accepted)| known.path() == path && *accepted == identity)
+    }
+
     /// The git directories of a directory, when they are somewhere else: found once, before the first command.
     fn git_of(&self, policy: &Policy, top: &Path) -> Option<Arc<FoundGit>> {
         let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let find = || {
             let top = policy.roots.pin(top).ok()?;
-            let is_accepted =
-                |path: &Path, identity| self.accepted_git.contains(&(path.to_owned(), identity));
-            match caliban_worktrees::git_file(&top, &is_accepted) {
+            match caliban_worktrees::git_file(&top, &|path, identity| self.is_accepted(path, identity)) {
                 GitFile::Found(found) => Some(Arc::new(found)),
                 GitFile::None | GitFile::Doubtful(_) => None,
             }

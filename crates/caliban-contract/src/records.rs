@@ -37,6 +37,8 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const STATUS: &str = "status.json";
 /// The programs of the repo's git configuration that a person has accepted, in the repo's data directory.
 pub const GIT_PROGRAMS: &str = "git-programs.json";
+/// Git directories and stores that a person has accepted for a repo, by path and identity, in the repo's data directory.
+pub const GIT_PLACES: &str = "git-places.json";
 /// The worker's word on what it may do ([`Rights`]).
 pub const RIGHTS: &str = "rights.json";
 /// What only the registry has of an agent that waits for its start ([`QueuedRecord`]).

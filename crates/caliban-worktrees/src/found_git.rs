@@ -53,6 +53,26 @@ impl FoundGit {
     }
 }
 
+/// Directories that git would use for this one although nothing in them says so: where a `.git` file or link leads that does not
+/// point back, and stores that objects are taken from (`objects/info/alternates`). They count only when a person accepts them.
+pub fn doubtful_places(top: &Root) -> Vec<Root> {
+    let (store, mut places) = match git_file(top, &|_, _| false) {
+        GitFile::Found(found) => (Root::plain(found.store().path()).ok(), Vec::new()),
+        GitFile::Doubtful(own) => (Root::plain(own.path()).ok(), vec![own]),
+        GitFile::None => (Root::plain(&top.path().join(".git")).ok(), Vec::new()),
+    };
+    places.extend(store.iter().flat_map(alternates));
+    places
+}
+
+/// The stores of objects that a repository takes objects from.
+pub fn alternates(store: &Root) -> Vec<Root> {
+    let list = text_of(store, "objects/info/alternates").unwrap_or_default();
+    let objects = store.path().join("objects");
+    let stores = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    stores.filter_map(|line| Root::pin(&objects.join(line)).ok()).collect()
+}
+
 /// Looks at the `.git` of a directory. `is_accepted` says which directories a person has accepted.
 pub fn git_file(top: &Root, is_accepted: &dyn Fn(&Path, Identity) -> bool) -> GitFile {
     found(top, is_accepted, 0)
@@ -210,6 +230,13 @@ mod tests {
         fs::write(at("plain/fake/commondir"), format!("{}\n", at("home").display())).unwrap();
         fs::write(at("plain/fake/gitdir"), format!("{}\n", at("plain/.git").display())).unwrap();
         assert!(kind(&at("plain")).starts_with("doubtful"));
+        let doubtful = doubtful_places(&Root::pin(&at("plain")).unwrap());
+        assert_eq!(doubtful.iter().map(Root::path).collect::<Vec<_>>(), [at("plain/fake")]);
+        // So do objects of another store.
+        fs::write(at("main/.git/objects/info/alternates"), format!("{}\n", at("lib/.git/objects").display()))
+            .unwrap();
+        let doubtful = doubtful_places(&Root::pin(&at("linked")).unwrap());
+        assert_eq!(doubtful.iter().map(Root::path).collect::<Vec<_>>(), [at("lib/.git/objects")]);
         // A person's word counts for that very directory.
         let root = Root::pin(&at("plain")).unwrap();
         let fake = Root::pin(&at("plain/fake")).unwrap().identity();

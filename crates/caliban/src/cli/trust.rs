@@ -6,8 +6,10 @@ use std::{
 };
 
 use caliban_agent::definitions;
+use caliban_contract::records;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
+use caliban_rooted::{ByteText, Identity, Root};
 use caliban_worktrees::{GitOccasion, GitOptions, Repo};
 use clap::{Args, Subcommand};
 
@@ -96,11 +98,31 @@ async fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Resu
         [] => writeln!(out, "it has no settings or agent types of its own yet")?,
         names => writeln!(out, "in use now: {}", names.join(", "))?,
     }
+    consequences.extend(accept_git_places(&paths, &root)?);
     consequences.extend(accept_git_programs(&paths, &root).await?);
     for line in consequences {
         writeln!(out, "  {line}")?;
     }
     Ok(())
+}
+
+/// Accepts the directories that git uses for this repo and that do not say so themselves; one line for each. Fences show them then.
+fn accept_git_places(paths: &Paths, root: &Path) -> Result<Vec<String>> {
+    let top = Root::pin(root).map_err(|error| Failure::new(format!("{}: {error}", root.display())))?;
+    let places = caliban_worktrees::doubtful_places(&top);
+    let base = paths.repo(root);
+    let accepted: Vec<(ByteText, Identity)> =
+        places.iter().map(|place| (place.path().into(), place.identity())).collect();
+    if accepted.is_empty() && !base.join(records::GIT_PLACES).exists() {
+        return Ok(Vec::new());
+    }
+    caliban_contract::places::private_dir(&base).map_err(|error| Failure::new(error.to_string()))?;
+    records::write_durably(&base, records::GIT_PLACES, &accepted)
+        .map_err(|error| Failure::new(format!("{}: {error}", base.display())))?;
+    Ok(places
+        .iter()
+        .map(|place| format!("git uses: {}", inert(&place.path().display().to_string())))
+        .collect())
 }
 
 /// Accepts the programs that the repo makes git run; one line for each.

@@ -10,6 +10,7 @@ use caliban_agent::{
     fence::{FenceReach, Fences, Sandbox},
     subagent::policy_in_worktree,
 };
+use caliban_contract::records;
 use caliban_core::fence::Profile;
 use caliban_fence::{FenceLimits, Hosts, ProgramFence};
 use caliban_keeper::Variables;
@@ -85,7 +86,8 @@ pub(super) fn fences(
         found: std::sync::Mutex::default(),
         nested: caliban_agent::fence::Nested::default(),
         kept: std::sync::Mutex::default(),
-        accepted_git: Vec::new(),
+        accepted_git: records::read(&loaded.paths.repo(&loaded.root), records::GIT_PLACES)
+            .unwrap_or_default(),
         limits: limits(&settings.fleet),
     })
 }

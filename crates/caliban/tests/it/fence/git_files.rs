@@ -189,3 +189,27 @@ fn a17_a_new_nested_repository_runs_nothing() {
     let told = results(&place).into_iter().any(|(_, text, _)| text.contains("lib/new/.git"));
     assert!(told, "{:#?}", results(&place));
 }
+
+/// A git directory elsewhere that does not say whose it is counts only by a person's word, for that very directory.
+#[test]
+fn a17_a_separate_git_directory_counts_after_trust() {
+    let place = Place::new(calls([bash("git log --oneline")]));
+    let store = place.env.root().join("elsewhere/store");
+    std::fs::create_dir_all(store.parent().unwrap()).unwrap();
+    place.env.git(&place.repo, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
+    let log = |place: &Place| {
+        place.server.set_script(calls([bash("git log --oneline")]));
+        super::go(place, "default", &[]);
+        super::results(place).pop().unwrap()
+    };
+    let before = log(&place);
+    assert!(before.2 != Some(0) && !before.1.contains("first commit"), "{before:?}");
+    let said = place.verb(["trust"]).ok();
+    assert!(said.contains(&format!("git uses: {}", store.display())), "{said}");
+    let after = log(&place);
+    assert!(after.2 == Some(0) && after.1.contains("first commit"), "{after:?}");
+    // Another directory in its place is not what was accepted.
+    std::fs::rename(&store, place.env.root().join("away")).unwrap();
+    std::fs::create_dir(&store).unwrap();
+    assert_ne!(log(&place).2, Some(0));
+}
