@@ -27,7 +27,11 @@ const JUDGES: [MutantsJudge; 3] = [
         &["caliban"],
         "test(/^fence::(links|swapped|git_files|denials|special_projects)::/)",
     ),
-    ("the crates' tests", &["caliban-rooted", "caliban-fence", "caliban-permissions"], "all()"),
+    (
+        "the crates' tests",
+        &["caliban-rooted", "caliban-fence", "caliban-permissions", "caliban-worktrees"],
+        "all()",
+    ),
 ];
 
 /// A change to one file.

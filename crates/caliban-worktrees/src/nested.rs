@@ -41,8 +41,10 @@ const PLAIN: &str = "[core]\n\trepositoryformatversion = 0\n\tlogallrefupdates =
 pub struct NestedRepos {
     root: Arc<Root>,
     directories: BTreeMap<Below, SeenDirectory>,
-    /// Git directories and files that are known, each by its name.
+    /// Git directories and files that were there before, each by its name.
     known: BTreeSet<Below>,
+    /// Those that have come since.
+    made: Vec<Below>,
 }
 
 /// A directory as it was when it was looked at.
@@ -67,7 +69,8 @@ pub struct NestedDuties {
 impl NestedRepos {
     /// Looks through a tree for the first time: what is there is the user's.
     pub fn new(root: Arc<Root>) -> io::Result<Self> {
-        let mut nested = Self { root, directories: BTreeMap::new(), known: BTreeSet::new() };
+        let mut nested =
+            Self { root, directories: BTreeMap::new(), known: BTreeSet::new(), made: Vec::new() };
         nested.known = nested.look()?;
         Ok(nested)
     }
@@ -75,7 +78,7 @@ impl NestedRepos {
     /// What a command must not change. `index` is the file of the tree's own index.
     pub fn duties(&self, index: Option<&Root>) -> io::Result<NestedDuties> {
         let mut duties = NestedDuties::default();
-        for git in &self.known {
+        for git in self.known.iter().chain(&self.made) {
             let parts: Vec<Below> = match self.root.look(git)? {
                 Look::Directory(_) => PARTS.iter().filter_map(|part| git.join(part).ok()).collect(),
                 _ => vec![git.clone()],
@@ -85,7 +88,7 @@ impl NestedRepos {
             }
         }
         for git in index.map(links_of).unwrap_or_default() {
-            if !self.known.contains(&git) {
+            if !self.known.contains(&git) && !self.made.contains(&git) {
                 self.hold(git, &mut duties)?;
             }
         }
@@ -105,7 +108,8 @@ impl NestedRepos {
         Ok(())
     }
 
-    /// After a command: takes from new repositories what git would run. A line for each.
+    /// After a command: takes from new repositories what git would run. A line for each. Those that commands made are looked at
+    /// each time: a command that began before there was one has no hold on it in its fence.
     pub fn disarm_new(&mut self) -> io::Result<Vec<String>> {
         let found = self.look()?;
         let new: Vec<Below> = found.difference(&self.known).cloned().collect();
@@ -113,11 +117,7 @@ impl NestedRepos {
         for git in &new {
             lines.extend(self.disarm(git)?);
         }
-        if !lines.is_empty() {
-            self.known = self.look()?;
-        } else {
-            self.known = found;
-        }
+        self.made = new;
         Ok(lines)
     }
 

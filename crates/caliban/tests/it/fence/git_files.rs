@@ -205,11 +205,39 @@ fn a17_a_separate_git_directory_counts_after_trust() {
     let before = log(&place);
     assert!(before.2 != Some(0) && !before.1.contains("first commit"), "{before:?}");
     let said = place.verb(["trust"]).ok();
-    assert!(said.contains(&format!("git uses: {}", store.display())), "{said}");
+    assert!(said.stdout.contains(&format!("git uses: {}", store.display())), "{said:?}");
     let after = log(&place);
     assert!(after.2 == Some(0) && after.1.contains("first commit"), "{after:?}");
     // Another directory in its place is not what was accepted.
     std::fs::rename(&store, place.env.root().join("away")).unwrap();
     std::fs::create_dir(&store).unwrap();
     assert_ne!(log(&place).2, Some(0));
+}
+
+/// A command that began before there was the repository has no fence around its settings.
+#[test]
+fn a17_a_command_beside_arms_no_repository_that_another_one_makes() {
+    let place = Place::new(calls([]));
+    let mark = place.env.root().join("mark");
+    let armer = format!(
+        "ready()\nwhile not os.path.exists('go') and not stopped(): time.sleep(0.001)\n\
+         try: open('x/.git/config', 'a').write({})\nexcept OSError as error: print(error)\nopen('armed', 'w').close()",
+        armed(&mark)
+    );
+    let init = "import os; os.system('env -u GIT_CONFIG_COUNT git init -q x')";
+    let steps = [
+        beside(&armer),
+        wait_for_ready(),
+        bash(python(init)),
+        // The repository is known from here on.
+        bash(python("print('next')")),
+        bash(python("open('go', 'w').close()")),
+        bash("until test -e armed; do sleep 0.05; done"),
+        stop(),
+        bash(python("print('the last one')")),
+    ];
+    place.server.set_script(calls(steps));
+    shows_no_canary(&place, "accept-edits", &[]);
+    assert!(place.repo.join("armed").exists(), "{:#?}", results(&place));
+    runs_nothing(&place, &[place.repo.clone(), place.repo.join("x")], &mark);
 }

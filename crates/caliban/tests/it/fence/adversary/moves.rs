@@ -453,7 +453,14 @@ impl Generator {
         let goal = self.goal(name);
         let pause = self.choose(&["0", "0.001", "0.003", "0.01"]);
         let watched = self.choose(&[".", "sub", "conf", "third"]);
-        let body = match self.random.usize(..6) {
+        let body = match self.random.usize(..7) {
+            6 => {
+                "
+for top in ['x', 'x/y', 'sub', 'sub/deep', 'conf', 'web', 'third', 'vendor', 'third/party']:
+    try: open(top + '/.git/config', 'a').write('[core]\\n\\tfsmonitor = touch {M}/beside\\n')
+    except OSError: pass
+opened.within({W})"
+            }
             0 | 1 => {
                 "
 if not os.path.lexists('{N}'): os.makedirs('{N}')
