@@ -130,6 +130,52 @@ fn a17_the_fence_holds_for_another_user_and_in_a_process_namespace() {
     }
 }
 
+/// The kernel refuses, and counts nothing but what runs in this fence: this user has more processes than that outside.
+#[test]
+fn a20_no_more_processes_can_be_made_than_the_fence_allows() {
+    let other = ["setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups"];
+    let place = Place::new();
+    let words = if is_root() { &other[..] } else { &[] };
+    if is_root() {
+        for name in ["project", "home"] {
+            chown(place.at(name), Some(OTHER), Some(OTHER)).unwrap();
+        }
+    }
+    let line = "/usr/bin/python3 -c 'import os, signal
+made = []
+while len(made) < 200:
+    try: pid = os.fork()
+    except BlockingIOError: break
+    if not pid: signal.pause()
+    made.append(pid)
+for pid in made: os.kill(pid, 9)
+print(len(made))'";
+    let mut beside: Vec<_> = (0..40)
+        .map(|_| {
+            let (first, rest) =
+                words.split_first().map_or(("sleep", &[][..]), |(first, rest)| (*first, rest));
+            let rest = rest.iter().copied().chain(if words.is_empty() { None } else { Some("sleep") });
+            Command::new(first).args(rest).arg("600").spawn().unwrap()
+        })
+        .collect();
+    let mut order = place.order(line);
+    order.fence.limits.pids = Some(30);
+    let limited = place.run_behind(words, &order);
+    order.fence.limits.pids = None;
+    let free = place.run_behind(words, &order);
+    for process in &mut beside {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    let made: u32 = String::from_utf8_lossy(&limited.stdout)
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{}", text(&limited)));
+    // The shell and python are among the 30.
+    assert!((25..=30).contains(&made), "{made}");
+    assert_eq!(free.stdout, b"200\n", "{}", text(&free));
+}
+
 #[test]
 fn a17_a_step_that_fails_is_said_and_nothing_runs() {
     let place = Place::new();
