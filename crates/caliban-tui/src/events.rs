@@ -194,6 +194,8 @@ pub enum ScreenEffect {
     Suspend,
     /// Ring, when nobody looks.
     Notify(String),
+    /// Ring, whether somebody looks or not: nothing goes on before the person does.
+    Ring(String),
     /// Leave.
     Quit,
 }

@@ -28,7 +28,7 @@ use crate::{
     session_places::Sessions,
     settings::{
         Environment, Layer,
-        schema::{Ui, UiOnLeave, UiStart, UiTheme},
+        schema::{Ui, UiNotify, UiOnLeave, UiStart, UiTheme},
         tool_environment::spoken_secrets,
     },
 };
@@ -181,7 +181,7 @@ pub(crate) fn machine(environment: &Environment, ui: &Ui) -> Machine {
         paste_picture,
         paste_text,
         pictures: None,
-        notice: notice(environment),
+        notice: notice(environment, ui.notify),
         tells_ground: tells_ground(environment, ui),
     }
 }
@@ -193,7 +193,14 @@ pub(crate) fn tells_ground(environment: &Environment, ui: &Ui) -> bool {
 }
 
 /// How this terminal tells the person something. In tmux it rings: what it does not know it does not pass on.
-fn notice(environment: &Environment) -> NoticeKind {
+fn notice(environment: &Environment, wanted: UiNotify) -> NoticeKind {
+    match wanted {
+        UiNotify::Auto => {}
+        UiNotify::Bell => return NoticeKind::Bell,
+        UiNotify::Osc9 => return NoticeKind::Nine,
+        UiNotify::Osc777 => return NoticeKind::SevenHundred,
+        UiNotify::Off => return NoticeKind::Nothing,
+    }
     let value = |name: &str| environment.raw(name).and_then(|value| value.to_str()).unwrap_or_default();
     if environment.raw("TMUX").is_some() {
         return NoticeKind::Bell;

@@ -65,6 +65,8 @@ pub enum NoticeKind {
     NinetyNine,
     /// OSC 777: foot, urxvt.
     SevenHundred,
+    /// Not at all.
+    Nothing,
 }
 
 impl NoticeKind {
@@ -72,6 +74,7 @@ impl NoticeKind {
     pub(super) fn sequence(self, text: &str) -> String {
         let text = crate::sanitise::line(text);
         match self {
+            Self::Nothing => String::new(),
             Self::Bell => "\x07".to_owned(),
             Self::Nine => format!("\x1b]9;{text}\x1b\\"),
             Self::NinetyNine => format!("\x1b]99;;{text}\x1b\\"),

@@ -381,7 +381,7 @@ impl Runner {
                 ScreenEffect::Repaint => self.presenter.repaint(),
                 ScreenEffect::Suspend => self.suspend()?,
                 ScreenEffect::Notify(_) if !self.state.is_unfocused => {}
-                ScreenEffect::Notify(text) => {
+                ScreenEffect::Notify(text) | ScreenEffect::Ring(text) => {
                     terminal::write(self.options.machine.notice.sequence(&text).as_bytes())?;
                 }
                 ScreenEffect::Quit => next = Some(LoopStep::Quit),

@@ -98,7 +98,7 @@ impl ScreenState {
                     format!("{} asks: {}", asked.agent.as_deref().unwrap_or("the agent"), asked.title());
                 self.asks.push(asked);
                 self.asked_at = Some(now);
-                return vec![ScreenEffect::Notify(text)];
+                return vec![ScreenEffect::Ring(text)];
             }
             AgentEvent::Withdrawn(number) => {
                 if let Some(open) = self.asks.withdraw(number) {

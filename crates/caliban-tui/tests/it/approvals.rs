@@ -1,7 +1,7 @@
 //! Nothing is approved unseen.
 
 use caliban_tui::{
-    asks::PersonReply,
+    asks::{AskedQuestion, PersonReply},
     events::{AgentEvent, ScreenEffect, ScreenEvent},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -181,6 +181,20 @@ fn a_question_opens_by_itself_when_nobody_is_writing() {
     world.asks(8, json!({"command": "make"}));
     ticks(&mut world, 5_000);
     assert!(world.screen().contains("1 question (Tab)"), "{}", world.screen());
+}
+
+#[test]
+fn a_question_rings() {
+    let mut world = World::new((80, 24));
+    let rung = world.agent(AgentEvent::Asked(AskedQuestion {
+        number: 1,
+        tool: "Bash".into(),
+        agent: None,
+        input: json!({"command": "make"}),
+        why: String::new(),
+        rules: Vec::new(),
+    }));
+    assert_eq!(rung, [ScreenEffect::Ring("the agent asks: Bash make".into())]);
 }
 
 #[test]

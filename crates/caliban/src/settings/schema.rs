@@ -478,6 +478,8 @@ pub(crate) struct Ui {
     pub copy_on_select: bool,
     /// What becomes of `/bg` agents at work when their session is left: ask, keep (in the fleet) or end.
     pub on_leave: UiOnLeave,
+    /// How the terminal tells of a question, and of the end of a turn that nobody watches.
+    pub notify: UiNotify,
 }
 
 impl Default for Ui {
@@ -492,8 +494,26 @@ impl Default for Ui {
             wheel_rows: std::num::NonZeroU16::new(look.wheel_rows).unwrap_or(std::num::NonZeroU16::MIN),
             copy_on_select: look.copy_on_select,
             on_leave: UiOnLeave::default(),
+            notify: UiNotify::default(),
         }
     }
+}
+
+/// How the terminal tells the person something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UiNotify {
+    /// As the terminal is known to do it; else the bell.
+    #[default]
+    Auto,
+    /// It rings.
+    Bell,
+    /// OSC 9.
+    Osc9,
+    /// OSC 777.
+    Osc777,
+    /// Not at all.
+    Off,
 }
 
 /// What becomes of `/bg` agents at work when their session is left.

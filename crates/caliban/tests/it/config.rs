@@ -71,6 +71,7 @@ ui.mouse = true                                               # default
 ui.wheel_rows = 3                                             # default
 ui.copy_on_select = false                                     # default
 ui.on_leave = "ask"                                           # default
+ui.notify = "auto"                                            # default
 retry.attempts = 5                                            # default
 retry.outage_seconds = 600                                    # default
 retry.print_outage_seconds = 15                               # default
