@@ -21,7 +21,7 @@ const MINUTES: u64 = 60;
 type MutantsJudge = (&'static str, &'static [&'static str], &'static str);
 /// One after the other.
 const JUDGES: [MutantsJudge; 3] = [
-    ("the adversary", &["caliban"], "test(a17_no_sequence_of_an_adversary)"),
+    ("the adversary", &["caliban"], "test(a18_no_sequence_of_an_adversary)"),
     (
         "the fence's tests",
         &["caliban"],

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     fence.args(["a17_no_generated_line_in_bulk", "--nocapture"]).env("CALIBAN_SOAK_LINES", lines);
     let mut adversary = run::command("cargo");
     adversary.args(["test", "-p", "caliban", "--test", "it", "--"]);
-    adversary.args(["a17_no_sequence_of_an_adversary", "--nocapture", "--test-threads=2"]);
+    adversary.args(["a18_no_sequence_of_an_adversary", "--nocapture", "--test-threads=2"]);
     adversary.env("CALIBAN_SOAK_SEQUENCES", sequences.as_deref().unwrap_or(SEQUENCES));
     adversary.env("CALIBAN_SOAK_HOLES", holes);
     if let Some(seed) = seed {

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_no_look_up_beneath_a_root_follows_a_link() {
+    fn a18_no_look_up_beneath_a_root_follows_a_link() {
         let (dir, root) = place();
         let at = |path: &str| dir.path().join(path);
         assert!(matches!(root.look(&name("a/b/f")).unwrap(), Look::File { links: 1, .. }));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_a_root_is_a_directory_and_not_a_path() {
+    fn a18_a_root_is_a_directory_and_not_a_path() {
         let (dir, root) = place();
         assert!(root.is_in_place().unwrap());
         fs::rename(dir.path().join("root"), dir.path().join("moved")).unwrap();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_a_tool_is_found_through_links_that_no_agent_can_write() {
+    fn a18_a_tool_is_found_through_links_that_no_agent_can_write() {
         let (dir, root) = place();
         let top = fs::canonicalize(dir.path()).unwrap();
         let writable = [root.path().to_owned()];
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_what_is_put_aside_is_put_aside_where_it_is() {
+    fn a18_what_is_put_aside_is_put_aside_where_it_is() {
         let (dir, root) = place();
         let aside =
             |directory: &str| root.rename_in(&name(directory), OsStr::new("b"), OsStr::new("b.aside"));

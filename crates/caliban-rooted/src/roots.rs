@@ -192,7 +192,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     #[test]
-    fn a17_a_root_stays_what_it_was_when_it_was_pinned() {
+    fn a18_a_root_stays_what_it_was_when_it_was_pinned() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         let (project, home) = (top.join("apps/web"), top.join("home"));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_a_git_file_counts_only_if_the_directory_that_it_names_says_so() {
+    fn a18_a_git_file_counts_only_if_the_directory_that_it_names_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         let at = |path: &str| top.join(path);

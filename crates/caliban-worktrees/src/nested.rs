@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_settings_that_run_nothing_are_known() {
+    fn a18_settings_that_run_nothing_are_known() {
         for plain in [
             "",
             "[core]\n\tbare = false\n# x\n",
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a17_what_git_runs_in_nested_repositories_is_held_or_put_aside() {
+    fn a18_what_git_runs_in_nested_repositories_is_held_or_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         init(&top);

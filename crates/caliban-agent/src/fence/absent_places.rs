@@ -204,7 +204,7 @@ mod tests {
     }
     /// What a link leads to is the user's: only the link itself is moved, and one that was there stays.
     #[test]
-    fn a17_a_link_on_the_way_to_a_protected_place_is_put_aside_itself() {
+    fn a18_a_link_on_the_way_to_a_protected_place_is_put_aside_itself() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         let (project, home) = (top.join("project"), top.join("home"));

@@ -238,7 +238,7 @@ fn a17_a_process_with_several_threads_forks_no_fence() {
 
 /// What was judged is shown, or nothing: a link or another directory in its place is neither followed nor shown.
 #[test]
-fn a17_what_is_not_what_was_judged_is_not_shown() {
+fn a18_what_is_not_what_was_judged_is_not_shown() {
     type Change = (&'static str, fn(&Place));
     let change: [Change; 5] = [
         ("the project is a link", |place| {
@@ -275,7 +275,7 @@ fn a17_what_is_not_what_was_judged_is_not_shown() {
 }
 
 #[test]
-fn a17_the_way_to_a_held_place_cannot_be_moved() {
+fn a18_the_way_to_a_held_place_cannot_be_moved() {
     let place = Place::new();
     for directory in ["a/b/.vscode", "a/c", "sub/nested"] {
         fs::create_dir_all(place.at("project").join(directory)).unwrap();
@@ -312,7 +312,7 @@ fn a17_the_way_to_a_held_place_cannot_be_moved() {
 
 /// Everything is there, and what is held is held.
 #[test]
-fn a17_in_an_open_fence_only_what_is_held_is_missing() {
+fn a18_in_an_open_fence_only_what_is_held_is_missing() {
     let place = Place::new();
     fs::write(place.at("project/.env"), "key").unwrap();
     fs::write(place.at("project/fixed"), "fixed").unwrap();

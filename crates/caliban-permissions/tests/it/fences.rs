@@ -255,7 +255,7 @@ fn a_rule_about_a_git_directory_is_held() {
 
 /// Who is never asked is held by rules about files all the same: in a fence that has everything else.
 #[test]
-fn a17_unattended_commands_run_in_an_open_fence_where_rules_are_about_files() {
+fn a18_unattended_commands_run_in_an_open_fence_where_rules_are_about_files() {
     let place = Place::new();
     let fence = |mode, fencing, rules: &[&str]| {
         let mut policy = place.policy(mode, rules);

@@ -61,7 +61,7 @@ fn protected_places_are_held_from_the_top_of_the_work_to_the_working_directory()
 
 /// A link is shown as a link. What it leads to outside of the tree is nobody's place; what it leads to inside is held, too.
 #[test]
-fn a17_a_link_is_no_protected_place() {
+fn a18_a_link_is_no_protected_place() {
     let place = Place::new();
     fs::create_dir_all(place.home.join(".config/git")).unwrap();
     fs::create_dir_all(place.at("conf/cargo")).unwrap();
@@ -82,7 +82,7 @@ fn a17_a_link_is_no_protected_place() {
 
 /// Where the project is was found when it was first looked at. A link in its place changes nothing but that no command runs.
 #[test]
-fn a17_a_project_that_is_replaced_holds_nothing_and_allows_nothing() {
+fn a18_a_project_that_is_replaced_holds_nothing_and_allows_nothing() {
     let place = Place::new();
     let policy = place.policy(Mode::AcceptEdits, &[]);
     let reads = |path: &Path| policy.decide("Read", &[Access::Read(path.to_owned())]).is_allowed();

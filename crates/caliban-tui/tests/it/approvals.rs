@@ -193,6 +193,7 @@ fn a_question_rings() {
         input: json!({"command": "make"}),
         why: String::new(),
         rules: Vec::new(),
+        outside: Vec::new(),
     }));
     assert_eq!(rung, [ScreenEffect::Ring("the agent asks: Bash make".into())]);
 }

@@ -490,26 +490,26 @@ fn soak(stance: Stance) {
 }
 
 #[test]
-fn a17_no_sequence_of_an_adversary_has_an_effect_with_accept_edits() {
+fn a18_no_sequence_of_an_adversary_has_an_effect_with_accept_edits() {
     soak(Stance::AcceptEdits);
 }
 
 #[test]
-fn a17_no_sequence_of_an_adversary_has_an_effect_in_a_worktree() {
+fn a18_no_sequence_of_an_adversary_has_an_effect_in_a_worktree() {
     soak(Stance::Worktree);
 }
 
 #[test]
-fn a17_no_sequence_of_an_adversary_has_an_effect_in_default_mode() {
+fn a18_no_sequence_of_an_adversary_has_an_effect_in_default_mode() {
     soak(Stance::Default);
 }
 
 #[test]
-fn a17_no_sequence_of_an_adversary_has_an_effect_on_what_is_denied() {
+fn a18_no_sequence_of_an_adversary_has_an_effect_on_what_is_denied() {
     soak(Stance::Unattended);
 }
 
 #[test]
-fn a17_no_sequence_of_an_adversary_has_an_effect_in_plan_mode() {
+fn a18_no_sequence_of_an_adversary_has_an_effect_in_plan_mode() {
     soak(Stance::Plan);
 }

@@ -18,7 +18,7 @@ fn with_secrets() -> Place {
 
 /// Seen: `mv conf/secrets s2` in the edit fence, and `cat s2/key`.
 #[test]
-fn a17_a_denied_file_gets_no_other_name() {
+fn a18_a_denied_file_gets_no_other_name() {
     let moves = [
         "mv conf/secrets s2",
         "mv conf c2",
@@ -43,7 +43,7 @@ fn a17_a_denied_file_gets_no_other_name() {
 
 /// Seen: a parent was renamed to and fro while fences were put up, and a mask that found nothing was left out.
 #[test]
-fn a17_a_denied_file_stays_denied_while_its_parent_is_renamed() {
+fn a18_a_denied_file_stays_denied_while_its_parent_is_renamed() {
     let place = with_secrets();
     // Takes the directory away as soon as somebody has looked into it, and brings it back when the command runs.
     let mover = "
@@ -74,7 +74,7 @@ os.unlink('runs')";
 
 /// A mask belongs to the file that was seen, wherever the directory is when the mask is made.
 #[test]
-fn a17_a_denied_file_stays_denied_while_it_is_judged() {
+fn a18_a_denied_file_stays_denied_while_it_is_judged() {
     let place = Place::new(calls([]));
     // The file is the user's, and comes when the mover runs: nothing held its directory when that began.
     let make = "mkdir d && for n in $(seq 4000); do : > d/$n; done && echo canary > d/.env && for n in $(seq 4000); do : > d/x$n; done && touch made\n";
@@ -109,7 +109,7 @@ os.unlink('runs')";
 
 /// Seen: in a home directory that is the project, `.config` was renamed, and the keys in it were there for the next command.
 #[test]
-fn a17_keys_in_a_home_that_is_the_project_get_no_other_name() {
+fn a18_keys_in_a_home_that_is_the_project_get_no_other_name() {
     let mut place = Place::new(calls([]));
     let home = place.env.home();
     for name in [
@@ -131,7 +131,7 @@ fn a17_keys_in_a_home_that_is_the_project_get_no_other_name() {
 
 /// Seen: `git show :0:.env` showed a denied file in every mode.
 #[test]
-fn a17_git_shows_no_denied_file_in_any_mode() {
+fn a18_git_shows_no_denied_file_in_any_mode() {
     let lines = [
         "git show :0:.env",
         "git show :.env",
@@ -165,7 +165,7 @@ fn a17_git_shows_no_denied_file_in_any_mode() {
 
 /// Where nobody is asked, rules are all there is.
 #[test]
-fn a17_denials_hold_in_unattended_mode() {
+fn a18_denials_hold_in_unattended_mode() {
     let place = with_secrets();
     place.env.write(place.repo.join("fixed.txt"), "kept\n");
     let outside = place.env.root().join("work/made");
@@ -199,7 +199,7 @@ fn a17_denials_hold_in_unattended_mode() {
 
 /// An editor saves by renaming: the next commands go on, and find the new file masked.
 #[test]
-fn a17_a_denied_file_that_the_user_saves_anew_stays_denied() {
+fn a18_a_denied_file_that_the_user_saves_anew_stays_denied() {
     let place = with_secrets();
     let save = place.env.write("save.sh", "echo canary2 > .env.new && mv .env.new .env\n");
     let line = format!("sh {}", save.display());

@@ -15,7 +15,7 @@ use crate::place::Place;
 
 /// Seen: `.git` with `gitdir: X` in a plain directory, and the next fence showed X.
 #[test]
-fn a17_a_git_file_that_a_command_writes_shows_nothing() {
+fn a18_a_git_file_that_a_command_writes_shows_nothing() {
     let mut place = Place::new(calls([]));
     plain_directory(&mut place);
     let runtime = place.env.runtime();
@@ -34,7 +34,7 @@ fn a17_a_git_file_that_a_command_writes_shows_nothing() {
 
 /// Seen: an unpacked directory with such a file, in default mode, by reading words only.
 #[test]
-fn a17_a_git_file_of_an_unpacked_directory_shows_nothing() {
+fn a18_a_git_file_of_an_unpacked_directory_shows_nothing() {
     // What is in the directory; HOME is the user's.
     let directories: [&[(&str, &str)]; 5] = [
         &[(".git", "gitdir: HOME\n")],
@@ -102,7 +102,7 @@ fn makes(at: &str, mark: &Path) -> String {
 
 /// Seen: `vendor/.git` of a submodule was written anew, and the user's `git status` at the top ran its `core.fsmonitor`.
 #[test]
-fn a17_a_submodule_that_a_command_rewrites_runs_nothing() {
+fn a18_a_submodule_that_a_command_rewrites_runs_nothing() {
     let rewrites = [
         "import os; os.rename('vendor/.git', 'vendor/old')\n{MAKE vendor/.git}",
         "import os; os.rename('vendor/.git', 'vendor/old')\n{MAKE g}\nopen('vendor/.git', 'w').write('gitdir: ../g\\n')",
@@ -127,7 +127,7 @@ fn a17_a_submodule_that_a_command_rewrites_runs_nothing() {
 
 /// A submodule that was never fetched has an empty directory, and git looks for a repository there all the same.
 #[test]
-fn a17_a_repository_at_a_submodules_place_is_put_aside() {
+fn a18_a_repository_at_a_submodules_place_is_put_aside() {
     let place = Place::new(calls([]));
     let mark = place.env.root().join("mark");
     let vendor = with_submodule(&place);
@@ -140,7 +140,7 @@ fn a17_a_repository_at_a_submodules_place_is_put_aside() {
 
 /// Of a nested repository that was there before, what git runs or believes does not change.
 #[test]
-fn a17_a_nested_repository_keeps_its_settings() {
+fn a18_a_nested_repository_keeps_its_settings() {
     let place = Place::new(calls([]));
     let mark = place.env.root().join("mark");
     let nested = place.repo.join("third/party");
@@ -168,7 +168,7 @@ fn a17_a_nested_repository_keeps_its_settings() {
 
 /// A new one stays, without settings that run a program, and the model is told.
 #[test]
-fn a17_a_new_nested_repository_runs_nothing() {
+fn a18_a_new_nested_repository_runs_nothing() {
     let place = Place::new(calls([]));
     let mark = place.env.root().join("mark");
     let make = "mkdir -p lib/new; cd lib/new; env -u GIT_CONFIG_COUNT git init -q . && echo x > x && git add x && git commit -qm new";
@@ -192,7 +192,7 @@ fn a17_a_new_nested_repository_runs_nothing() {
 
 /// A git directory elsewhere that does not say whose it is counts only by a person's word, for that very directory.
 #[test]
-fn a17_a_separate_git_directory_counts_after_trust() {
+fn a18_a_separate_git_directory_counts_after_trust() {
     let place = Place::new(calls([bash("git log --oneline")]));
     let store = place.env.root().join("elsewhere/store");
     std::fs::create_dir_all(store.parent().unwrap()).unwrap();
@@ -216,7 +216,7 @@ fn a17_a_separate_git_directory_counts_after_trust() {
 
 /// A command that began before there was the repository has no fence around its settings.
 #[test]
-fn a17_a_command_beside_arms_no_repository_that_another_one_makes() {
+fn a18_a_command_beside_arms_no_repository_that_another_one_makes() {
     let place = Place::new(calls([]));
     let mark = place.env.root().join("mark");
     let armer = format!(

@@ -21,7 +21,7 @@ fn user_settings(place: &Place) {
 
 /// Seen: `.config` became a link to `~/.config`, and the user's own settings were put aside.
 #[test]
-fn a17_what_is_put_aside_is_not_behind_a_link() {
+fn a18_what_is_put_aside_is_not_behind_a_link() {
     for link in ["../home/.config", "HOME/.config"] {
         let place = Place::new(calls([]));
         user_settings(&place);
@@ -37,7 +37,7 @@ fn a17_what_is_put_aside_is_not_behind_a_link() {
 
 /// The same for a link further up, and for one that was there when the command began.
 #[test]
-fn a17_what_is_put_aside_is_not_behind_a_link_to_a_parent() {
+fn a18_what_is_put_aside_is_not_behind_a_link_to_a_parent() {
     let place = Place::new(calls([]));
     user_settings(&place);
     place.env.write(place.env.home().join("tools/.envrc"), "the user's\n");
@@ -53,7 +53,7 @@ fn a17_what_is_put_aside_is_not_behind_a_link_to_a_parent() {
 }
 
 #[test]
-fn a17_what_is_put_aside_for_an_agent_in_its_worktree_is_not_behind_a_link() {
+fn a18_what_is_put_aside_for_an_agent_in_its_worktree_is_not_behind_a_link() {
     let fleet = Fleet { place: Place::new(calls([])) };
     user_settings(&fleet.place);
     let link = fleet.place.env.home().join(".config");
@@ -67,7 +67,7 @@ fn a17_what_is_put_aside_for_an_agent_in_its_worktree_is_not_behind_a_link() {
 
 /// Seen: a cloned repo with `.config -> ../../.config` showed the home's directories; without them no fence could be put up.
 #[test]
-fn a17_a_link_of_a_repo_shows_nothing_of_the_home() {
+fn a18_a_link_of_a_repo_shows_nothing_of_the_home() {
     for has_tools in [true, false] {
         let mut place = Place::new(calls([]));
         let env = &place.env;
@@ -103,7 +103,7 @@ fn a17_a_link_of_a_repo_shows_nothing_of_the_home() {
 /// Seen: with an added directory above the project, the project's place became a link to the home, which the next fence showed as
 /// the project, to be written.
 #[test]
-fn a17_a_project_below_an_added_directory_stays_what_it_was() {
+fn a18_a_project_below_an_added_directory_stays_what_it_was() {
     let moves = [
         "(cd ../.. && mv apps x && mkdir apps && ln -s ../../home apps/web)",
         "(cd ../.. && mv apps/web y && ln -s ../../home apps/web)",
@@ -133,7 +133,7 @@ fn a17_a_project_below_an_added_directory_stays_what_it_was() {
 /// Seen: directories of tools that lie in the project (`node_modules/.bin` in `PATH`, `VIRTUAL_ENV`) are shown by name, and a
 /// command had made them links.
 #[test]
-fn a17_a_tools_directory_in_the_project_shows_nothing_behind_a_link() {
+fn a18_a_tools_directory_in_the_project_shows_nothing_behind_a_link() {
     for is_there in [true, false] {
         let mut place = Place::new(calls([]));
         let (repo, home) = (place.repo.clone(), place.env.home());
@@ -175,7 +175,7 @@ fn a17_a_tools_directory_in_the_project_shows_nothing_behind_a_link() {
 
 /// A project that was replaced while the agent runs: no command runs there, and none runs elsewhere instead.
 #[test]
-fn a17_a_project_that_was_replaced_is_not_shown() {
+fn a18_a_project_that_was_replaced_is_not_shown() {
     let place = Place::new(calls([]));
     let (repo, away) = (place.repo.clone(), place.env.root().join("away"));
     place.env.write(place.env.home().join("notes"), "canary\n");
@@ -201,7 +201,7 @@ fn a17_a_project_that_was_replaced_is_not_shown() {
 
 /// What holds the roots stays with the agent.
 #[test]
-fn a17_no_descriptor_of_a_root_reaches_a_command() {
+fn a18_no_descriptor_of_a_root_reaches_a_command() {
     let list = "import os\nfor fd in os.listdir('/proc/self/fd'):\n try: print('fd', fd, os.readlink('/proc/self/fd/' + fd))\n except OSError: pass";
     let place = super::run("accept-edits", &[&python(list)]);
     let (fence, text, code) = result(&place);

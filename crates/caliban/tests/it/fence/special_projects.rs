@@ -10,7 +10,7 @@ use crate::{fleet::Fleet, place::Place};
 
 /// Seen: with `GIT_CONFIG_GLOBAL=/dev/null` no command could open `/dev/null`.
 #[test]
-fn a17_dev_null_is_usable_whatever_a_variable_names() {
+fn a18_dev_null_is_usable_whatever_a_variable_names() {
     for name in ["GIT_CONFIG_GLOBAL", "npm_config_cache", "CARGO_HOME"] {
         for (mode, line) in [
             ("default", "ls > /dev/null; cat README.md 2> /dev/null"),
@@ -52,7 +52,7 @@ fn works_or_asks(fleet: &Fleet, id: &str) {
 
 /// Seen: no fence could be put up for an agent of a bare repository.
 #[test]
-fn a17_an_agent_of_a_bare_repository_works() {
+fn a18_an_agent_of_a_bare_repository_works() {
     let mut fleet = Fleet { place: Place::new(commits()) };
     let bare = fleet.place.env.root().join("bare.git");
     fleet.place.env.git(&fleet.place.repo, &["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
@@ -63,7 +63,7 @@ fn a17_an_agent_of_a_bare_repository_works() {
 
 /// Seen: git failed with "Read-only file system", and nobody was asked.
 #[test]
-fn a17_an_agent_of_a_submodule_works_or_asks() {
+fn a18_an_agent_of_a_submodule_works_or_asks() {
     let mut fleet = Fleet { place: Place::new(commits()) };
     let other = fleet.place.env.repo();
     let args =
@@ -77,7 +77,7 @@ fn a17_an_agent_of_a_submodule_works_or_asks() {
 
 /// A bare repository is git's own directory: what git runs there stays as it is, and what only reads works.
 #[test]
-fn a17_a_bare_repository_as_the_project_keeps_its_settings() {
+fn a18_a_bare_repository_as_the_project_keeps_its_settings() {
     let mut place = Place::new(calls([]));
     let (bare, mark) = (place.env.root().join("bare.git"), place.env.root().join("mark"));
     place.env.git(&place.repo, &["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
@@ -96,7 +96,7 @@ fn a17_a_bare_repository_as_the_project_keeps_its_settings() {
 
 /// Seen: with `/` as the project a write ended with 0 and was gone.
 #[test]
-fn a17_with_the_root_directory_as_the_project_no_write_is_lost() {
+fn a18_with_the_root_directory_as_the_project_no_write_is_lost() {
     let mut place = Place::new(calls([]));
     place.repo = "/".into();
     let (made, secret) = (place.env.root().join("made"), place.env.home().join("notes"));

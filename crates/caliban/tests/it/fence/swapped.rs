@@ -13,7 +13,7 @@ const TRIES: usize = 12;
 
 /// Seen: a background command swapped `.vscode` between a directory and a link, and the next fence showed what the link named.
 #[test]
-fn a17_a_name_that_is_swapped_while_a_fence_is_put_up_shows_nothing() {
+fn a18_a_name_that_is_swapped_while_a_fence_is_put_up_shows_nothing() {
     // The link takes the directory's place as soon as somebody has looked at the project, until the command runs.
     let swapper = "
 os.mkdir('looked'); os.symlink('../home', 'other'); os.mkdir('.vscode')
@@ -52,7 +52,7 @@ os.unlink('runs')";
 
 /// Seen: a link in the worktree was taken for a directory inside, and the protected names behind it were shown.
 #[test]
-fn a17_a_reported_directory_shows_nothing_behind_a_link() {
+fn a18_a_reported_directory_shows_nothing_behind_a_link() {
     let place = Place::new(calls([]));
     let home = place.env.home();
     place.env.write(home.join(".zshrc"), "# canary\n");
@@ -76,7 +76,7 @@ fn a17_a_reported_directory_shows_nothing_behind_a_link() {
 
 /// Seen: in default mode a reading command named a directory, in which a command that a rule allows then ran as the user.
 #[test]
-fn a17_a_reported_directory_takes_no_allowed_command_elsewhere() {
+fn a18_a_reported_directory_takes_no_allowed_command_elsewhere() {
     for outside in ["work/evil", "tmp/evil"] {
         let place = Place::new(calls([]));
         let evil = place.env.root().join(outside);
@@ -94,7 +94,7 @@ fn a17_a_reported_directory_takes_no_allowed_command_elsewhere() {
 
 /// The same without a lie: the directory that a command stands in becomes a link, and what a rule allows runs there next.
 #[test]
-fn a17_a_directory_that_became_a_link_takes_no_allowed_command_elsewhere() {
+fn a18_a_directory_that_became_a_link_takes_no_allowed_command_elsewhere() {
     for swap in
         ["mv ../sub ../old; ln -s ../work/evil ../sub", "cd ..; mv sub old; ln -s ../work/evil sub; cd old"]
     {
@@ -111,7 +111,7 @@ fn a17_a_directory_that_became_a_link_takes_no_allowed_command_elsewhere() {
 
 /// A command beside it swaps the directory when the rules have seen it.
 #[test]
-fn a17_a_directory_that_is_swapped_takes_no_allowed_command_elsewhere() {
+fn a18_a_directory_that_is_swapped_takes_no_allowed_command_elsewhere() {
     let place = Place::new(calls([]));
     let evil = place.env.root().join("work/evil");
     place.env.write(evil.join("Makefile"), "all:\n\ttouch made\n");
@@ -142,7 +142,7 @@ while not stopped():
 
 /// A report of a directory of the project counts, as does that of an added one.
 #[test]
-fn a17_a_reported_directory_counts_inside() {
+fn a18_a_reported_directory_counts_inside() {
     let place = Place::new(calls([]));
     let added = place.env.root().join("added");
     place.env.write(added.join("here"), "x\n");
