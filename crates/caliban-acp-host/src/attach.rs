@@ -634,6 +634,7 @@ fn described(mode: Mode) -> String {
     match mode {
         Mode::Default => "Reads inside the project; asks before anything else",
         Mode::AcceptEdits => "Also writes files inside the project without asking",
+        Mode::NeverAsk => "Never asks: does what stays in the fence, refuses the rest",
         Mode::Plan => "Changes nothing",
         Mode::Unattended => "Does everything that no rule denies",
     }

@@ -17,6 +17,7 @@ use caliban_core::{
     access::Access,
     fence::Profile,
     message::{ResultPart, StopReason},
+    mode::Mode,
 };
 use caliban_fence::Fenced;
 use caliban_permissions::{Effect, Verdict as Rules};
@@ -125,6 +126,17 @@ impl Kit {
             self.session.strip_prefix(parent.as_str()).map(|rest| rest.trim_start_matches(['-', '/']));
         let session = below.filter(|rest| !rest.is_empty()).unwrap_or(&self.session);
         Some(self.label.clone().unwrap_or_else(|| session.to_owned()))
+    }
+
+    /// Why nobody is asked, when that is so.
+    fn asks_nobody(&self) -> Option<&'static str> {
+        match self.attendance {
+            Attendance::Nobody => Some("nobody is there to be asked"),
+            Attendance::Somebody if self.mode() == Mode::NeverAsk => {
+                Some("the mode never-ask refuses what would be asked")
+            }
+            Attendance::Somebody => None,
+        }
     }
 
     /// What a person's "always" means, said then.
@@ -447,8 +459,8 @@ impl Runner<'_> {
             }
             (Rules::Ask { why, suggestions, outside }, _) => RuleQuestion { why, suggestions, outside },
         };
-        if self.kit.attendance == Attendance::Nobody {
-            let why = format!("{}, and nobody is there to be asked", question.why);
+        if let Some(nobody) = self.kit.asks_nobody() {
+            let why = format!("{}, and {nobody}", question.why);
             return Ok(Judgement::MayNot(judged(CallVerdict::Unasked, why), question.rules()));
         }
         self.ask_person(call, input, accesses, question).await

@@ -13,6 +13,8 @@ pub enum Mode {
     Default,
     /// Also writing files inside the project.
     AcceptEdits,
+    /// The same, and nobody is ever asked: what stays in the fence runs, the rest is refused.
+    NeverAsk,
     /// Nothing that changes anything.
     Plan,
     /// Everything that no rule denies.
@@ -21,11 +23,23 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Default, Self::AcceptEdits, Self::Plan, Self::Unattended];
+    pub const ALL: [Self; 5] =
+        [Self::Default, Self::AcceptEdits, Self::NeverAsk, Self::Plan, Self::Unattended];
 
     /// All of them, as they are written.
-    pub const NAMES: [&str; 4] =
-        [Self::ALL[0].name(), Self::ALL[1].name(), Self::ALL[2].name(), Self::ALL[3].name()];
+    pub const NAMES: [&str; 5] = [
+        Self::ALL[0].name(),
+        Self::ALL[1].name(),
+        Self::ALL[2].name(),
+        Self::ALL[3].name(),
+        Self::ALL[4].name(),
+    ];
+
+    /// Whether files inside the project, and commands in the edit fence, need no question.
+    #[must_use]
+    pub const fn accepts_edits(self) -> bool {
+        matches!(self, Self::AcceptEdits | Self::NeverAsk)
+    }
 
     /// Of two, the one that allows less.
     #[must_use]
@@ -34,7 +48,8 @@ impl Mode {
             Self::Plan => 0,
             Self::Default => 1,
             Self::AcceptEdits => 2,
-            Self::Unattended => 3,
+            Self::NeverAsk => 3,
+            Self::Unattended => 4,
         };
         [self, other].into_iter().min_by_key(width).unwrap_or(Self::Plan)
     }
@@ -44,6 +59,7 @@ impl Mode {
         match self {
             Self::Default => "default",
             Self::AcceptEdits => "accept-edits",
+            Self::NeverAsk => "never-ask",
             Self::Plan => "plan",
             Self::Unattended => "unattended",
         }

@@ -41,7 +41,7 @@ impl Judge<'_> {
             None if mode != Mode::Plan && self.leaves(&analysis) => Ground::Outside,
             None => Ground::Fence,
         };
-        let edits = mode == Mode::AcceptEdits || (mode == Mode::Default && self.policy.edits_own_worktree());
+        let edits = mode.accepts_edits() || (mode == Mode::Default && self.policy.edits_own_worktree());
         let git_changes = self.policy.fencing == Fencing::HoldsGit && !hides;
         let line = CommandLine {
             judge: self,

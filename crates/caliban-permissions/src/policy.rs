@@ -343,7 +343,9 @@ impl<'a> Judge<'a> {
             (_, _, Some(Protected::Name(name, _))) => {
                 ask(format!("writes {shown}: {name} is protected"), "Edit", self.pattern_for(path))
             }
-            (_, Mode::AcceptEdits, None) => Verdict::allow("edits inside the project are accepted"),
+            (_, mode, None) if mode.accepts_edits() => {
+                Verdict::allow("edits inside the project are accepted")
+            }
             (_, _, None) => ask(format!("writes {shown}"), "Edit", self.pattern_for(path)),
         }
     }

@@ -10,7 +10,7 @@ use caliban_tools::{StoppedByFence, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{CallResult, Judgement, RuleQuestion, Runner, quote};
-use crate::{agent::Attendance, conversation::OpenCall, event::Decision, transcript::TranscriptError};
+use crate::{conversation::OpenCall, event::Decision, transcript::TranscriptError};
 
 /// Characters of its output that the question shows.
 const SHOWN_CHARACTERS: usize = 2_000;
@@ -32,7 +32,7 @@ impl Runner<'_> {
         let Rules::Ask { outside, .. } = self.kit.decide(&call.name, &leaving(accesses)) else {
             return Ok(None);
         };
-        if self.kit.attendance == Attendance::Nobody {
+        if self.kit.asks_nobody().is_some() {
             ended.stopped = Some(remedy(&quote(input), &outside, &stopped));
             return Ok(None);
         }

@@ -134,3 +134,24 @@ async fn r17_with_nobody_to_ask_the_end_names_what_would_have_helped() {
         ]
     );
 }
+
+/// Somebody is there, and the mode says that nobody wants to be asked.
+#[tokio::test]
+async fn a17_never_ask_does_what_stays_in_the_fence_and_refuses_the_rest() {
+    let call = |command: &str| json!({"name": "Staged", "input": {"name": "a", "command": command}});
+    let world = World::new(json!({"steps": [
+        {"tool_calls": [call("fetch it")]},
+        {"tool_calls": [call("cat ~/notes")]},
+        {"text": "done"},
+    ]}));
+    let kit = kit(&world, Attendance::Somebody);
+    kit.policy.write().unwrap().rules.clear();
+    kit.policy.write().unwrap().mode = caliban_permissions::Mode::NeverAsk;
+    let mut agent = Agent::new(kit).await.unwrap();
+    let report = prompt(&mut agent, "go").await;
+    assert_eq!(runs(&world), [(CallVerdict::Allowed, Profile::Edit)]);
+    assert_eq!(report.notes.len(), 1);
+    assert_eq!(report.refused.len(), 1);
+    let why = &report.refused[0].why;
+    assert!(why.contains("the mode never-ask refuses what would be asked"), "{why}");
+}

@@ -13,12 +13,12 @@ fn modes_are_read_and_shown_by_name() {
     }
     assert_eq!(
         "yolo".parse::<Mode>().unwrap_err().to_string(),
-        "there is no permission mode 'yolo'; expected default, accept-edits, plan, unattended"
+        "there is no permission mode 'yolo'; expected default, accept-edits, never-ask, plan, unattended"
     );
     let unread = serde_json::from_value::<Mode>("Plan".into()).unwrap_err().to_string();
     assert_eq!(
         unread,
-        "unknown variant `Plan`, expected one of `default`, `accept-edits`, `plan`, `unattended`"
+        "unknown variant `Plan`, expected one of `default`, `accept-edits`, `never-ask`, `plan`, `unattended`"
     );
 }
 

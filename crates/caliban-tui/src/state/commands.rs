@@ -111,6 +111,13 @@ impl ScreenState {
                 self.open(Popup::text("Permission modes (Shift+Tab changes)", modes))
             }
             "mode" => match self.modes.iter().find(|mode| mode.id == rest) {
+                Some(mode)
+                    if mode.id == super::UNATTENDED && !std::mem::replace(&mut self.is_warned, true) =>
+                {
+                    let warning =
+                        "/mode unattended again confirms it: commands then run with your rights, unfenced";
+                    self.only_say(warning, now)
+                }
                 Some(mode) => vec![ScreenEffect::SetMode(mode.id.clone())],
                 None => {
                     let modes: Vec<&str> = self.modes.iter().map(|mode| mode.id.as_str()).collect();

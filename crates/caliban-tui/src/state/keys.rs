@@ -156,9 +156,11 @@ impl ScreenState {
     }
 
     fn next_mode(&mut self, now: Instant) -> Vec<ScreenEffect> {
-        let current = self.modes.iter().position(|mode| Some(&mode.id) == self.mode.as_ref());
-        let next = current.map_or(0, |at| (at + 1) % self.modes.len().max(1));
-        match self.modes.get(next).cloned() {
+        // One key too many must not take the fence away.
+        let modes: Vec<_> = self.modes.iter().filter(|mode| mode.id != super::UNATTENDED).collect();
+        let current = modes.iter().position(|mode| Some(&mode.id) == self.mode.as_ref());
+        let next = current.map_or(0, |at| (at + 1) % modes.len().max(1));
+        match modes.get(next).copied().cloned() {
             Some(mode) => {
                 self.say(format!("{}: {}", mode.id, mode.about), now);
                 vec![ScreenEffect::SetMode(mode.id)]

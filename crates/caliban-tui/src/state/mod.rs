@@ -42,6 +42,9 @@ const TITLE_COLUMNS: usize = 80;
 /// Rows that one notch of the wheel moves, unless a setting says otherwise.
 pub const WHEEL_ROWS: u16 = 3;
 
+/// The mode without questions and without a fence.
+pub(crate) const UNATTENDED: &str = "unattended";
+
 /// What does not change while the screen is open.
 #[derive(Debug, Clone, Default)]
 pub struct ScreenFacts {
@@ -125,6 +128,8 @@ pub struct ScreenState {
     pub(crate) turn: Turn,
     pub(crate) popup: Option<Popup>,
     pub(crate) modes: Vec<ModeChoice>,
+    /// Whether the person was told what `unattended` means.
+    is_warned: bool,
     pub(crate) mode: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) commands: Vec<OfferedCommand>,

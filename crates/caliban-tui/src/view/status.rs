@@ -89,7 +89,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
         parts.push((0, Span::styled("decides nothing", theme.style(TextRole::Warn))));
     }
     if let Some(mode) = &state.mode {
-        let role = if mode == "unattended" { TextRole::Warn } else { TextRole::Accent };
+        let role = if mode == crate::state::UNATTENDED { TextRole::Warn } else { TextRole::Accent };
         parts.push((0, Span::styled(sanitise::line(mode), theme.style(role))));
     }
     if let Some(model) = &state.model {

@@ -8,7 +8,7 @@ import { plural } from "../base/format.js";
 import { Command, Empty, Loading } from "../parts/bits.js";
 import { tell, toast } from "../parts/toasts.js";
 
-const MODES = [["", "as the settings say"], ["default", "ask for what no rule allows"], ["accept-edits", "edits without asking"], ["plan", "only read and plan"], ["unattended", "all that no rule denies"]];
+const MODES = [["", "as the settings say"], ["default", "ask for what no rule allows"], ["accept-edits", "edits without asking"], ["never-ask", "never ask, stay fenced, refuse the rest"], ["plan", "only read and plan"], ["unattended", "all that no rule denies"]];
 
 /** The models that can be chosen, those without a key marked. @param {any} facts */
 function modelsOf(facts) {

@@ -14,6 +14,7 @@ use caliban_control::{
 use caliban_core::{
     ids::AgentId,
     inert,
+    mode::Mode,
     names::Slug,
     setup::AgentSetup,
     spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
@@ -97,6 +98,11 @@ async fn spawn(fleet: &Fleet<'_>, task: &SpawnTask<'_>, json: bool, out: &mut dy
     let loaded = crate::settings::load(fleet.environment, &fleet.cwd, (&setup).into())?;
     for note in &loaded.notes {
         report::note(note);
+    }
+    if loaded.settings.permissions.mode == Mode::Unattended {
+        report::note(
+            "unattended: its commands run with your rights, without a fence; --permission-mode never-ask asks nothing and stays fenced",
+        );
     }
     // Said here and now, rather than by an agent that has failed when the person is gone.
     crate::compose::check_provider(&loaded, fleet.environment).await?;

@@ -199,7 +199,7 @@ fn errors_name_the_file_the_position_and_what_was_expected() {
         ("[limits]\nbudget_usd = -1\n", "2:14: found -1, expected an amount of dollars above 0", None),
         (
             "permissions.mode = 'plam'\n",
-            "1:20: found `plam`, expected `default`, `accept-edits`, `plan` or `unattended`",
+            "1:20: found `plam`, expected `default`, `accept-edits`, `never-ask`, `plan` or `unattended`",
             Some("did you mean `plan`?"),
         ),
         (
@@ -264,7 +264,12 @@ fn wrong_words_in_the_environment_name_the_variable() {
             "expected one of anthropic, openai, openai-chat,",
             Some("did you mean `anthropic`?"),
         ),
-        ("CALIBAN_PERMISSION_MODE", "yolo", "expected one of default, accept-edits, plan, unattended", None),
+        (
+            "CALIBAN_PERMISSION_MODE",
+            "yolo",
+            "expected one of default, accept-edits, never-ask, plan, unattended",
+            None,
+        ),
         ("CALIBAN_NO_SUB_AGENT", "maybe", "found `maybe`, expected 1 or 0", None),
         ("ANTHROPIC_BASE_URL", "api", "found `api`, expected an address", None),
     ];

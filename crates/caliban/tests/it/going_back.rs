@@ -49,6 +49,8 @@ fn a17_a_narrowed_mode_and_a_denial_survive_rewind_and_new() {
     tmux.wait_for_text("first answer");
     // The denial is still there when the mode is not.
     says(&tmux, "/mode unattended");
+    tmux.wait_for_text("/mode unattended again confirms it");
+    says(&tmux, "/mode unattended");
     tmux.wait_for("the mode is unattended", |screen| screen.contains("unattended ·"));
     says(&tmux, "go");
     tmux.wait_for_text("second answer");
