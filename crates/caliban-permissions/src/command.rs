@@ -336,7 +336,7 @@ impl CommandLine<'_> {
             allowing.and_then(|verdict| self.by_plain_rule(verdict)).or_else(|| self.of_everything());
         match (allowing, leaving) {
             (Some(verdict), _) => Some(verdict),
-            (None, Some(Err(why))) => Some(self.asked(run, why)),
+            (None, Some(Err(why))) => Some(self.asked(run, why).only_outside()),
             (None, _) => None,
         }
     }

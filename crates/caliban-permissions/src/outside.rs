@@ -43,7 +43,7 @@ impl<'a> Judge<'a> {
             if !allows(pattern, run) {
                 continue;
             }
-            let place = self.top().join(place);
+            let place: PathBuf = self.top().join(place).components().collect();
             if is_in(run, &place) {
                 return Some(Ok(rule));
             }

@@ -69,6 +69,16 @@ impl Verdict {
         Self::Ask { why: why.into(), suggestions, outside }
     }
 
+    /// The same question, for a command that is meant to run outside of the fence.
+    pub(crate) fn only_outside(mut self) -> Self {
+        if let Self::Ask { suggestions, outside, .. } = &mut self
+            && suggestions != outside
+        {
+            suggestions.clear();
+        }
+        self
+    }
+
     /// The same answer, without rules for outside that say no more than those for inside.
     pub(crate) fn settled(mut self) -> Self {
         if let Self::Ask { suggestions, outside, .. } = &mut self

@@ -100,6 +100,10 @@ fn a_rule_with_outside_lets_a_command_run_as_the_user_in_its_place() {
     ]);
     let web = work.place.at("web");
     assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install) outside in web]");
+    // A rule for the fence would not help.
+    let verdict = work.policy.decide("Bash", &[work.place.command("cd web && npm install")]);
+    assert_eq!(verdict.allowing_flags().as_deref(), Some("--allow 'Bash(npm install) outside in web'"));
+    assert!(verdict.why().ends_with(&format!("holds only in {}", work.place.root.display())), "{verdict:?}");
     let mut edits = Work::new(&["Bash(npm install *) outside"]);
     edits.policy.mode = Mode::AcceptEdits;
     edits.check(&[("npm install", "none"), ("npm test", "edit"), ("touch x", "edit")]);
