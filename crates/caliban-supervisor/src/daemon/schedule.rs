@@ -52,9 +52,9 @@ impl Schedule {
     }
 }
 
-/// When the last run of a schedule was due.
-fn last_due(record: &ScheduleRecord) -> Option<Timestamp> {
-    record.last.as_ref().and_then(|last| moment(last.due_at))
+/// Up to when all runs of a schedule have happened or were counted as missed.
+fn done_until(record: &ScheduleRecord) -> Option<Timestamp> {
+    record.last.as_ref().and_then(|last| moment(last.due_at.max(last.at)))
 }
 
 /// How long schedules rest after the registry could not be written.
@@ -118,7 +118,7 @@ impl Owner {
             };
             let record = &schedule.record;
             let Some(next) = moment(record.next_at) else { continue };
-            match record.every.due(next, last_due(record), &now) {
+            match record.every.due(next, done_until(record), &now) {
                 Due::At(at) if at == next => {}
                 // The clock was set back.
                 Due::At(at) => self.change_schedule(&name, None, |record| record.next_at = ms(at)),
@@ -196,7 +196,9 @@ impl Owner {
         self.batch.add(insert, Then::Spawned(id));
         self.change_schedule(name, None, |record| {
             (record.runs, record.next_at, record.note) = (number, next_at, note);
-            record.last = Some(LastRun { agent: id, due_at, at: now, missed });
+            // A clock that was set back does not bring back what has happened.
+            let at = record.last.as_ref().map_or(now, |last| last.at.max(now));
+            record.last = Some(LastRun { agent: id, due_at, at, missed });
         });
         Ok(Some(id))
     }
@@ -325,7 +327,7 @@ impl Owner {
             if record.paused
                 && !paused
                 && let Some(next) = moment(record.next_at)
-                && let Due::Now { next, .. } = record.every.due(next, last_due(record), &now)
+                && let Due::Now { next, .. } = record.every.due(next, done_until(record), &now)
             {
                 record.next_at = ms(next);
             }
