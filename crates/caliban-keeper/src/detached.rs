@@ -230,7 +230,8 @@ async fn keep(directory: &Path) -> io::Result<()> {
     };
     let main = goes_first(COMMAND_SCORE, || {
         let second = write.try_clone()?;
-        launch.command()?.stdin(Stdio::null()).stdout(write).stderr(second).spawn()
+        let (mut command, _held_until_it_is_started) = launch.command()?;
+        command.stdin(Stdio::null()).stdout(write).stderr(second).spawn()
     })?;
     std::thread::spawn(move || output.copy(File::from(said)));
     let mut tree = subreaper.keep(Pid::from_child(&main), spared, None);

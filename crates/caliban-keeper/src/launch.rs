@@ -11,15 +11,19 @@
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Read},
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        process::CommandExt,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            process::CommandExt,
+        },
     },
     path::PathBuf,
     process::Command,
 };
 
 use caliban_fence::{ByteText, Fence, FencedCommand};
+use caliban_rooted::{Identity, open_exactly};
 
 /// The largest encoded launch; a hook's input may hold pictures.
 const ENCODED_BYTES: u32 = 64 << 20;
@@ -36,6 +40,8 @@ pub struct Launch {
     pub arguments: Vec<OsString>,
     /// Its working directory.
     pub directory: PathBuf,
+    /// Which directory that was when the launch was judged; another one in its place is an error. Not compared when absent.
+    pub identity: Option<Identity>,
     /// Its environment.
     pub environment: LaunchEnvironment,
     /// Its standard input and outputs.
@@ -82,24 +88,42 @@ impl Launch {
             program: "sh".into(),
             arguments: vec!["-c".into(), line.into()],
             directory,
+            identity: None,
             environment: LaunchEnvironment::Exactly(environment),
             streams,
             fence: None,
         }
     }
 
-    /// The command as it is started, in a process group of its own. The keeper adds the streams. It is an error for a program
-    /// that has to run in a fence: the reaper forks the helper for that one.
-    pub fn command(&self) -> io::Result<Command> {
+    /// The command as it is started, in a process group of its own, and its directory, to be held until it was started. The keeper
+    /// adds the streams. It is an error for a program that has to run in a fence: the reaper forks the helper for that one.
+    pub fn command(&self) -> io::Result<(Command, Option<OwnedFd>)> {
         if self.fence.is_some() {
             return Err(io::Error::other("this keeper puts up no fence"));
         }
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).current_dir(&self.directory).process_group(0);
+        command.args(&self.arguments).process_group(0);
+        let held = match self.identity {
+            Some(identity) => {
+                let changed = || {
+                    let directory = self.directory.display();
+                    io::Error::other(format!(
+                        "{directory} is not the directory that it was when the command was judged"
+                    ))
+                };
+                Some(open_exactly(&self.directory, identity)?.ok_or_else(changed)?)
+            }
+            None => None,
+        };
+        match &held {
+            // The child has the same descriptor until it is the program.
+            Some(held) => command.current_dir(format!("/proc/self/fd/{}", held.as_raw_fd())),
+            None => command.current_dir(&self.directory),
+        };
         if let LaunchEnvironment::Exactly(variables) = &self.environment {
             command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
         }
-        Ok(command)
+        Ok((command, held))
     }
 
     /// What the helper of the fence carries out, of a program that has one.
@@ -125,7 +149,7 @@ impl Launch {
         }))
     }
 
-    /// A length, then NUL-terminated strings: directory, streams (with their input), fence, number of arguments, program and
+    /// A length, then NUL-terminated strings: directory, its identity, streams (with their input), fence, number of arguments, program and
     /// arguments, `name=value` entries. What the reaper would inherit is empty.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; 4];
@@ -140,6 +164,8 @@ impl Launch {
             Ok(())
         };
         put(&[self.directory.as_os_str()])?;
+        let identity = self.identity.as_ref().map(serde_json::to_string).transpose()?.unwrap_or_default();
+        put(&[OsStr::new(&identity)])?;
         put(&[OsStr::new(self.streams.name())])?;
         if let Streams::Apart { input } = &self.streams {
             put(&[input])?;
@@ -181,6 +207,10 @@ impl Launch {
         let body = bytes.strip_suffix(&[0])?;
         let mut parts = body.split(|byte| *byte == 0).map(|part| OsString::from_vec(part.to_vec()));
         let directory = parts.next()?.into();
+        let identity = match parts.next()?.to_str()? {
+            "" => None,
+            identity => Some(serde_json::from_str(identity).ok()?),
+        };
         let streams = match parts.next()?.to_str()? {
             "shell" => Streams::Shell,
             "terminal" => Streams::Terminal,
@@ -205,7 +235,7 @@ impl Launch {
             Some((OsStr::from_bytes(name).into(), OsStr::from_bytes(&value[1..]).into()))
         });
         let environment = LaunchEnvironment::Exactly(variables.collect::<Option<Vec<_>>>()?);
-        Some(Self { program, arguments, directory, environment, streams, fence })
+        Some(Self { program, arguments, directory, identity, environment, streams, fence })
     }
 }
 
@@ -229,7 +259,7 @@ impl Streams {
 /// The values of variables may be secrets.
 impl std::fmt::Debug for Launch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, arguments, directory, environment: _, streams: _, fence: _ } = self;
+        let Self { program, arguments, directory, identity: _, environment: _, streams: _, fence: _ } = self;
         f.debug_tuple("Launch").field(program).field(arguments).field(directory).finish()
     }
 }
@@ -245,6 +275,7 @@ mod tests {
             program: "bash".into(),
             arguments: vec!["-c".into(), "".into(), "echo ä\n".into()],
             directory: OsStr::from_bytes(b"/w\xff").into(),
+            identity: caliban_rooted::Root::pin(Path::new("/")).ok().map(|root| root.identity()),
             environment: LaunchEnvironment::Exactly(vec![
                 ("A".into(), "".into()),
                 ("B".into(), "x=y".into()),

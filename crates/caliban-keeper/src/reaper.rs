@@ -225,7 +225,7 @@ fn begin(
         }
         None => {
             let [stdin, stdout, stderr] = streams;
-            let mut command = launch.command()?;
+            let (mut command, _held_until_it_is_started) = launch.command()?;
             command.args(more).stdin(stdin).stdout(stdout).stderr(stderr);
             (Pid::from_child(&spawned(&mut command)?), None)
         }

@@ -73,6 +73,7 @@ impl McpConnection {
                     program: command.clone(),
                     arguments: args.clone(),
                     directory: cwd.clone(),
+                    identity: None,
                     environment: LaunchEnvironment::Exactly(env.clone()),
                     streams: Streams::Live,
                     fence: fence.map_err(starting)?,

@@ -272,11 +272,13 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
             args.socket.clone().into(),
         ],
         directory: args.cwd.clone(),
+        identity: None,
         environment: LaunchEnvironment::Inherit,
         streams: Streams::Joined,
         fence: None,
     };
-    let mut worker = launch.command().map_err(|error| Trouble::of("the worker", &error))?;
+    let (mut worker, _no_directory_to_hold) =
+        launch.command().map_err(|error| Trouble::of("the worker", &error))?;
     worker.stdin(Stdio::null()).stdout(output).stderr(second);
     let mut spent = ElapsedTime::new();
     let child = loop {

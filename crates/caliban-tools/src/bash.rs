@@ -15,6 +15,7 @@ use caliban_core::{
 };
 use caliban_fence::Fenced;
 use caliban_keeper::{ExitOutcome, Report, Streams};
+use caliban_rooted::{Identity, Root};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -145,10 +146,9 @@ impl Bash {
         }
         let limits = &self.0.options.limits;
         let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
-        let (cwd, note) = self.stand_somewhere(&input.command)?;
-        let began = Stand { identity: identity(&cwd), cwd };
+        let (began, note) = self.stand_somewhere(&input.command)?;
         let keep = capture::CaptureToFile::WhenLarge;
-        let request = self.request(input, &began.cwd, Some(limit), keep, call.fence.clone())?;
+        let request = self.request(input, &began, Some(limit), keep, call.fence.clone())?;
         let (job, mut live) = self.0.jobs.start(request)?;
         // However this future ends, the command ends.
         let _end = job.stop.clone().drop_guard();
@@ -174,9 +174,9 @@ impl Bash {
     }
 
     fn background(&self, input: BashCommandInput, fence: Option<Fenced>) -> Result<ToolOutput, String> {
-        let (cwd, note) = self.stand_somewhere(&input.command)?;
+        let (stand, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &cwd, limit, capture::CaptureToFile::Always, fence)?;
+        let request = self.request(input, &stand, limit, capture::CaptureToFile::Always, fence)?;
         let (id, job) = self.0.jobs.start_background(request)?;
         let place = match job.file() {
             Some(path) => format!("; its output goes to {}", path.display()),
@@ -190,9 +190,10 @@ impl Bash {
 
     /// Starts it in a terminal and shows what it says first.
     async fn terminal(&self, input: BashCommandInput, call: &CallContext<'_>) -> Result<ToolOutput, String> {
-        let (cwd, note) = self.stand_somewhere(&input.command)?;
+        let (stand, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &cwd, limit, capture::CaptureToFile::Always, call.fence.clone())?;
+        let request =
+            self.request(input, &stand, limit, capture::CaptureToFile::Always, call.fence.clone())?;
         let (id, job) = self.0.jobs.start_background(request)?;
         tokio::select! {
             biased;
@@ -209,14 +210,15 @@ impl Bash {
     fn request(
         &self,
         input: BashCommandInput,
-        cwd: &Path,
+        stand: &Stand,
         limit: Option<Duration>,
         keep: capture::CaptureToFile,
         fence: Option<Fenced>,
     ) -> Result<JobRequest, String> {
         let options = &self.0.options;
         let streams = if input.tty { Streams::Terminal } else { Streams::Shell };
-        let (mut launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
+        let (mut launch, mark) = script::launch(&input.command, stand.cwd.clone(), &options.env, streams);
+        launch.identity = stand.identity;
         let again = fence.as_ref().and_then(|fence| fence.again.clone());
         let (fence, steps) = fence.map(Fenced::begin).transpose()?.unzip();
         launch.fence = fence;
@@ -235,9 +237,9 @@ impl Bash {
 
     /// The directory in which the command runs: the one that the permission rules saw. If it is gone, the root takes its
     /// place and a note says so.
-    fn stand_somewhere(&self, command: &str) -> Result<(PathBuf, Option<String>), String> {
+    fn stand_somewhere(&self, command: &str) -> Result<(Stand, Option<String>), String> {
         let target = self.0.judged.claim(&words(command), || Ok(self.0.cwd()))?;
-        let cwd = target.path;
+        let (cwd, identity) = (target.path, target.identity);
         let place_of = |path: &Path| {
             let failed = |error: io::Error| {
                 let helper = self.0.helper().display();
@@ -245,8 +247,8 @@ impl Bash {
             };
             self.0.place_in_work(path).map_err(failed)
         };
-        if place_of(&cwd)?.as_ref() == Some(&cwd) {
-            return Ok((cwd, None));
+        if identity.is_some() && place_of(&cwd)?.as_ref() == Some(&cwd) {
+            return Ok((Stand { cwd, identity }, None));
         }
         let root = self.0.root();
         if place_of(root)?.is_none() {
@@ -255,7 +257,8 @@ impl Bash {
             return Err(format!("{} {what}: no command can run there", root.display()));
         }
         self.0.set_cwd(root.to_owned());
-        Ok((root.to_owned(), Some(gone_note(&cwd.display().to_string(), root))))
+        let note = gone_note(&cwd.display().to_string(), root);
+        Ok((Stand { identity: identity_of(root), cwd: root.to_owned() }, Some(note)))
     }
 
     fn told(
@@ -318,7 +321,7 @@ impl Bash {
         let said = report.cwd.as_ref()?;
         let now = PathBuf::from(OsString::from_vec(said.clone()));
         // A shell whose directory was renamed meanwhile has not moved either.
-        if now == began.cwd || (began.identity.is_some() && identity(&now) == began.identity) {
+        if now == began.cwd || (began.identity.is_some() && identity_of(&now) == began.identity) {
             return None;
         }
         if let Ok(Some(place)) = self.0.place_in_work(&now) {
@@ -336,17 +339,15 @@ impl Bash {
     }
 }
 
-/// The directory in which a command begins.
+/// The directory in which a command begins, as it was judged.
 struct Stand {
     cwd: PathBuf,
-    identity: Option<(u64, u64)>,
+    identity: Option<Identity>,
 }
 
-/// Device and inode of a directory, which a rename keeps.
-#[expect(clippy::disallowed_methods, reason = "to compare with what was there, not to use it")]
-fn identity(dir: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()))
+/// Which directory it is, which a rename keeps; none behind a link.
+fn identity_of(dir: &Path) -> Option<Identity> {
+    Root::plain(dir).ok().map(|found| found.identity())
 }
 
 /// The key of a command in the list of judged targets; no path looks like that.

@@ -12,6 +12,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use caliban_rooted::{Identity, Root};
+
 use crate::error_text;
 
 /// Links that one path may go through.
@@ -46,12 +48,15 @@ pub(crate) struct CallTarget {
     pub(crate) path: PathBuf,
     /// What the path led to when it was judged.
     judged: Option<PathBuf>,
+    /// Which file or directory the path was then, if no link led to it.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl Judged {
     /// Notes what `words` mean now and where that leads.
     pub(crate) fn note(&self, words: &str, path: &Path) {
-        let target = CallTarget { path: path.to_owned(), judged: real(path).ok() };
+        let identity = Root::plain(path).ok().map(|found| found.identity());
+        let target = CallTarget { path: path.to_owned(), judged: real(path).ok(), identity };
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         judged.noted += 1;
         let number = judged.noted;
@@ -74,7 +79,9 @@ impl Judged {
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(judgement) = judged.by_words.get_mut(words) else {
             drop(judged);
-            return Ok(CallTarget { path: now()?, judged: None });
+            let path = now()?;
+            let identity = Root::plain(&path).ok().map(|found| found.identity());
+            return Ok(CallTarget { path, judged: None, identity });
         };
         judgement.calls -= 1;
         let target = judgement.target.clone();

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use caliban_contract::detached::{DetachedRecord, running_of};
 use caliban_core::cap::{self, Cap};
-use caliban_keeper::{Detach, Streams, detached_gone_within, stop_detached};
+use caliban_keeper::{Detach, Launch, Streams, detached_gone_within, stop_detached};
 
 use super::{Bash, BashCommandInput, script, strip_escapes::plain};
 use crate::{ToolOutput, Workspace, error_text, full_output, workspace::DetachPlace};
@@ -17,12 +17,15 @@ const FIRST_BYTES: u64 = 4 << 10;
 impl Bash {
     pub(super) async fn detach(&self, input: BashCommandInput) -> Result<ToolOutput, String> {
         let place = place(&self.0)?;
-        let (cwd, note) = self.stand_somewhere(&input.command)?;
+        let (stand, note) = self.stand_somewhere(&input.command)?;
         let options = &self.0.options;
         let detach = Detach {
             helper: options.helper.clone(),
             jobs: place.jobs.clone(),
-            launch: script::plain_launch(&input.command, cwd, &options.env, Streams::Joined),
+            launch: Launch {
+                identity: stand.identity,
+                ..script::plain_launch(&input.command, stand.cwd, &options.env, Streams::Joined)
+            },
             command: input.command,
             agent: place.agent.clone(),
         };

@@ -34,6 +34,7 @@ pub(super) async fn text(
         program: workspace.helper().into(),
         arguments: vec![modes::PDF.into(), real.into()],
         directory: "/".into(),
+        identity: None,
         environment: LaunchEnvironment::Exactly(Vec::new()),
         streams: Streams::Apart { input: "".into() },
         fence: None,

@@ -155,6 +155,7 @@ fn round(mode: Mode, lines: &[String]) -> usize {
             program: "bash".into(),
             arguments: arguments.map(Into::into).collect(),
             directory: place.repo.clone(),
+            identity: None,
             environment: LaunchEnvironment::Exactly(env.clone()),
             streams: Streams::Joined,
             fence: Some(fence),

@@ -193,25 +193,33 @@ fn a18_a_new_nested_repository_runs_nothing() {
 /// A git directory elsewhere that does not say whose it is counts only by a person's word, for that very directory.
 #[test]
 fn a18_a_separate_git_directory_counts_after_trust() {
-    let place = Place::new(calls([bash("git log --oneline")]));
-    let store = place.env.root().join("elsewhere/store");
-    std::fs::create_dir_all(store.parent().unwrap()).unwrap();
-    place.env.git(&place.repo, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
-    let log = |place: &Place| {
-        place.server.set_script(calls([bash("git log --oneline")]));
-        super::go(place, "default", &[]);
-        super::results(place).pop().unwrap()
+    let log = |prepare: fn(&Place, &std::path::Path)| {
+        let place = Place::new(calls([bash("git log --oneline")]));
+        let store = place.env.root().join("elsewhere/store");
+        std::fs::create_dir_all(store.parent().unwrap()).unwrap();
+        place.env.git(&place.repo, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
+        prepare(&place, &store);
+        super::go(&place, "default", &[]);
+        let (_, text, code) = super::result(&place);
+        (code == Some(0) && text.contains("first commit"), text)
     };
-    let before = log(&place);
-    assert!(before.2 != Some(0) && !before.1.contains("first commit"), "{before:?}");
-    let said = place.verb(["trust"]).ok();
-    assert!(said.stdout.contains(&format!("git uses: {}", store.display())), "{said:?}");
-    let after = log(&place);
-    assert!(after.2 == Some(0) && after.1.contains("first commit"), "{after:?}");
+    let trust: fn(&Place, &std::path::Path) = |place, store| {
+        let said = place.verb(["trust"]).ok();
+        assert!(said.stdout.contains(&format!("git uses: {}", store.display())), "{said:?}");
+    };
+    let untrusted = log(|_, _| {});
+    assert!(!untrusted.0, "{untrusted:?}");
+    let trusted = log(trust);
+    assert!(trusted.0, "{trusted:?}");
     // Another directory in its place is not what was accepted.
-    std::fs::rename(&store, place.env.root().join("away")).unwrap();
-    std::fs::create_dir(&store).unwrap();
-    assert_ne!(log(&place).2, Some(0));
+    let replaced = log(|place, store| {
+        place.verb(["trust"]).ok();
+        let away = store.with_file_name("away");
+        std::fs::rename(store, &away).unwrap();
+        let copied = std::process::Command::new("cp").arg("-r").arg(&away).arg(store).status().unwrap();
+        assert!(copied.success());
+    });
+    assert!(!replaced.0, "{replaced:?}");
 }
 
 /// A command that began before there was the repository has no fence around its settings.
