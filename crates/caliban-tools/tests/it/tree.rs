@@ -331,6 +331,7 @@ fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
         program: "/bin/bash".into(),
         arguments: vec!["-c".into(), command.into()],
         directory: root.to_owned(),
+        identity: None,
         environment: LaunchEnvironment::Exactly(vec![("PATH".into(), "/usr/bin:/bin".into())]),
         streams: Streams::Shell,
         fence: None,
