@@ -12,8 +12,8 @@
 //! use opens another connection (r12).
 //!
 //! A connection keeps its files even when somebody deletes, cuts or replaces them; what is written there then is lost,
-//! and nobody else reads it. So each use of a store that is [watched](Db::watched) looks whether the file is still the opened one
-//! ([`FileState`]). If it is not, nothing more is written, and the file is opened again as soon as there is a whole one; a running
+//! and nobody else reads it. So each use of a store that is watched (`Db::watched`) looks whether the file is still the opened one
+//! (`FileState`). If it is not, nothing more is written, and the file is opened again as soon as there is a whole one; a running
 //! process never makes a new one.
 //!
 //! A file of an older version is upgraded in the same way: one lock, one transaction for the missing steps (r22).
