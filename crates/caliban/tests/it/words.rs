@@ -148,7 +148,7 @@ fn shells_complete_nested_commands_values_and_ids() {
         has("caliban worktrees resc", &["rescue"]);
         has("caliban worktrees rescue ", &["list", "restore", "rm"]);
         has("caliban jobs ", &["list", "stop"]);
-        has("caliban --permission-mode ", &["default", "accept-edits", "plan", "unattended"]);
+        has("caliban --permission-mode ", &["default", "accept-edits", "plan", "unattended", "never-ask"]);
         has("caliban agents spawn --isolation ", &["worktree", "none"]);
         has("caliban attach ", &[&id]);
         has(&format!("caliban agents logs {}", &id[..3]), &[&id]);
