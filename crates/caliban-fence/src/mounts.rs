@@ -48,6 +48,9 @@ const DIRECTORY: &str = "directory";
 
 const FIXED: MountAttributes = MountAttributes { read_only: true, keeps_devices: false };
 
+/// Of a mount onto itself: whatever the mount around it has stays.
+const AS_AROUND: MountAttributes = MountAttributes { read_only: false, keeps_devices: true };
+
 /// A handle on something that is shown, and where.
 struct ShownMount {
     mount: OwnedFd,
@@ -199,7 +202,7 @@ impl Step {
                 Ok(Look::Nothing) => Ok(()),
                 _ => {
                     let place = find(root, target, &name)?;
-                    attach(again(&place, target, false)?, &place, target)
+                    attach(again(&place, target, AS_AROUND)?, &place, target)
                 }
             },
             Mounted::Held(identity, hold) => {
@@ -209,7 +212,9 @@ impl Step {
                     return Err(changed(target));
                 }
                 let mount = match hold {
-                    Hold::ReadOnly => again(&place, target, true)?,
+                    Hold::ReadOnly => {
+                        again(&place, target, MountAttributes { read_only: true, ..AS_AROUND })?
+                    }
                     Hold::Hidden => {
                         let found =
                             Look::of(&place).map_err(|error| words("cannot look at", target, &error))?;
@@ -276,14 +281,13 @@ fn make(root: &Root, name: &Below, directory: bool) -> io::Result<()> {
 }
 
 /// What is there once more, to be mounted onto itself.
-fn again(place: &OwnedFd, target: &Path, read_only: bool) -> Result<OwnedFd, StepError> {
+fn again(place: &OwnedFd, target: &Path, wanted: MountAttributes) -> Result<OwnedFd, StepError> {
     let flags = OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
     let mount = open_tree(place, "", flags).map_err(|error| words("cannot hold", target, &error.into()))?;
-    set_mount(&mount, MountAttributes { read_only, keeps_devices: true })
-        .map_err(|error| words("cannot hold", target, &error))?;
+    set_mount(&mount, wanted).map_err(|error| words("cannot hold", target, &error))?;
     Ok(mount)
 }
 
@@ -329,7 +333,8 @@ fn binds(fence: &Fence) -> Result<Vec<(ShownMount, Access)>, StepError> {
         let Some(found) = judged(bind)? else { continue };
         let stat = rustix::fs::fstat(&found).map_err(|error| words("cannot show", source, &error.into()))?;
         let is_directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-        let mount = again(&found, source, bind.access == Access::ReadOnly)?;
+        let read_only = bind.access == Access::ReadOnly;
+        let mount = again(&found, source, MountAttributes { read_only, keeps_devices: false })?;
         binds.push((ShownMount { mount, target: bind.target.path().to_owned(), is_directory }, bind.access));
     }
     Ok(binds)

@@ -332,3 +332,22 @@ fn a18_in_an_open_fence_only_what_is_held_is_missing() {
     assert_eq!(fs::read_to_string(place.at("project/.env")).unwrap(), "key");
     assert_eq!(fs::read_to_string(place.at("project/fixed")).unwrap(), "fixed");
 }
+
+/// A device in the project is a file that cannot be opened, also in a directory on the way to a held place.
+#[test]
+fn a17_a_device_in_the_project_is_none() {
+    if !is_root() {
+        // Nobody else can make one.
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir_all(place.at("project/a/.vscode")).unwrap();
+    for name in ["project/null", "project/a/null"] {
+        let made = Command::new("mknod").arg(place.at(name)).args(["c", "1", "3"]).status().unwrap();
+        assert!(made.success());
+    }
+    let mut order = place.order("echo x > null || echo x > a/null || cat null a/null || echo none");
+    place.hold(&mut order, "a/.vscode", Hold::ReadOnly);
+    let output = place.run_behind(&[], &order);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "none\n", "{}", text(&output));
+}
