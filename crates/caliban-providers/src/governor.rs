@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn r05_who_was_stopped_at_its_turn_asks_again_before_it_sends() {
+    async fn r25_r05_who_was_stopped_at_its_turn_asks_again_before_it_sends() {
         let late = Arc::new(Late::default());
         let governor: Arc<dyn Governor> = late.clone();
         pass(&governor, &mut |_: Delta| {}, &CancellationToken::new()).await.unwrap();

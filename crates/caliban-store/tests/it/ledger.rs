@@ -320,7 +320,7 @@ async fn r24_requests_are_spaced_to_the_allowance_that_the_server_names() {
 }
 
 #[tokio::test]
-async fn r05_a_stopped_process_that_is_first_in_the_queue_keeps_nobody_waiting() {
+async fn r25_r05_a_stopped_process_that_is_first_in_the_queue_keeps_nobody_waiting() {
     let mut world = world().await;
     let (ledger, lane) = (&mut world.ledger, Lane::new("boot", "l"));
     let (stopped, other) = (owner(1), owner(2));
@@ -367,7 +367,7 @@ async fn r15_a_lane_of_another_boot_closes_nothing() {
 
 /// What is done to the file, and whether a running process may go on afterwards.
 #[tokio::test]
-async fn r20_nothing_is_reserved_in_a_ledger_that_was_deleted_cut_or_replaced() {
+async fn r25_r20_nothing_is_reserved_in_a_ledger_that_was_deleted_cut_or_replaced() {
     type Harm = fn(&std::path::Path);
     let delete: Harm = |file| std::fs::remove_file(file).expect("remove");
     let cut: Harm = |file| {

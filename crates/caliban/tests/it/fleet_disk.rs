@@ -93,7 +93,7 @@ fn r05_a_message_to_a_stopped_agent_is_refused_in_words() {
 }
 
 #[test]
-fn r20_agents_send_nothing_while_the_ledger_is_gone_and_go_on_with_the_next_one() {
+fn r25_r20_agents_send_nothing_while_the_ledger_is_gone_and_go_on_with_the_next_one() {
     let fleet = Fleet::new(script![tool("Bash", json!({"command": "true"})), text("all done")]);
     fleet.place.server.hold();
     let id = fleet.bg("the task", ["--isolation", "none"]);

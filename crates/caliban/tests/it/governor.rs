@@ -68,7 +68,7 @@ fn r24_those_who_waited_come_back_in_the_order_of_their_priority() {
 }
 
 #[test]
-fn r05_a_stopped_agent_that_is_first_in_the_queue_keeps_nobody_waiting() {
+fn r25_r05_a_stopped_agent_that_is_first_in_the_queue_keeps_nobody_waiting() {
     let fleet = Fleet::new(script![
         text("one is done").status(429).retry_after("3").on_first("task one"),
         text("two is done").on_first("task two"),
