@@ -48,7 +48,7 @@ impl ScreenState {
                     many => format!("{many} background agents are at work"),
                 };
                 self.popup = Some(Popup {
-                    title: format!("{who}: they end with this session"),
+                    title: format!("{who}, and would end with this session"),
                     items: [
                         (KEEP, "k  keep them: they go on in the fleet, and you leave"),
                         (END, "e  end them, and leave"),
