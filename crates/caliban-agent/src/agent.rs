@@ -524,6 +524,9 @@ impl Agent {
             background.close().await;
         }
         self.kit.workspace.shutdown().await;
+        for line in self.kit.fences.nested.settle().await {
+            tracing::warn!("{line}");
+        }
         self.kit.writers.leave(&self.kit.session);
         self.transcript.close().await;
         self.transcript.feed().close();
@@ -626,7 +629,8 @@ impl Agent {
             Err(Halt::Outcome(outcome)) => self.without_secrets(outcome),
             Err(Halt::Storage(error)) => storage_failure(&error),
         };
-        for text in std::mem::take(&mut self.stopped) {
+        let found = self.kit.fences.nested.settle().await;
+        for text in std::mem::take(&mut self.stopped).into_iter().chain(found) {
             if let Err(error) = self.add_note(text).await
                 && outcome == Outcome::Done
             {

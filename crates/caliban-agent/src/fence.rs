@@ -3,6 +3,7 @@
 //! `caliban-permissions` says which command runs in which fence; here that becomes a value for `caliban-fence`.
 
 mod absent_places;
+mod nested_look;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +21,12 @@ use caliban_fence::{
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, Identity, Look, Root, Roots};
-use caliban_worktrees::{
-    FileState, FoundGit, GitEnvironment, GitFile, GitOptions, NestedRepos, PrivateGit, Repo,
-};
+use caliban_worktrees::{FileState, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use absent_places::Unmade;
+pub use nested_look::Nested;
 
 /// Where commands that run note which protected places they found absent, in the agent's directory.
 const UNMADE: &str = "unmade";
@@ -98,9 +98,6 @@ pub struct Fences {
     /// What each fenced command may take of the machine.
     pub limits: FenceLimits,
 }
-
-/// Nested repositories of trees that a command could change, each tree by its path.
-pub type Nested = Arc<Mutex<BTreeMap<PathBuf, NestedRepos>>>;
 
 /// What is known of what git keeps.
 #[derive(Debug, Default)]
@@ -450,7 +447,7 @@ impl Fences {
                 absent.extend(self.hold_nested(&mut fence, policy, tree, index)?);
             }
             around.push(Arc::new(Unmade::new(absent, journal, left)));
-            around.push(Arc::new(NestedLook(self.nested.clone())));
+            around.push(Arc::new(self.nested.clone()));
         } else if let Some(store) = git_store(policy, own, gits[1].as_deref()) {
             let git = caliban_worktrees::git_that_reads(&store);
             let texts = |(name, value): (&str, &str)| (ByteText::from(name), ByteText::from(value));
@@ -480,12 +477,7 @@ impl Fences {
     ) -> Result<Vec<AbsentPlace>, String> {
         let words = |error: io::Error| format!("{}: {error}", tree.display());
         let root = policy.roots.pin(tree).map_err(words)?;
-        let mut known = self.nested.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains_key(tree) {
-            known.insert(tree.to_owned(), NestedRepos::new(root.clone()).map_err(words)?);
-        }
-        let Some(nested) = known.get(tree) else { return Ok(Vec::new()) };
-        let duties = nested.duties(index.as_ref()).map_err(words)?;
+        let duties = self.nested.duties(&root, tree, index.as_ref()).map_err(words)?;
         for place in duties.fixed {
             fence.hold(&place.path, place.identity, Hold::ReadOnly);
         }
@@ -651,25 +643,6 @@ fn index_of(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<Roo
         None => git_store(policy, top, None)?,
     };
     Root::plain(&git.join("index")).ok()
-}
-
-/// After a command: new repositories run nothing.
-struct NestedLook(Nested);
-
-impl Around for NestedLook {
-    fn before(&self, _: &mut Fence) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn after(&self, _: &Fence) -> Vec<String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let looked = known.iter_mut().map(|(tree, nested)| {
-            nested.disarm_new().unwrap_or_else(|error| {
-                vec![format!("[new repositories in {} could not be looked at: {error}]", tree.display())]
-            })
-        });
-        looked.flatten().collect()
-    }
 }
 
 /// Git's store for this directory, if it is a repository's.

@@ -6,6 +6,8 @@
 //! The tree is looked through once, before the first command that can change it, and after each command only where a directory has
 //! changed since.
 
+mod seen_tree;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
@@ -21,6 +23,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::found_git::{GitFile, git_file};
 use crate::private_view::gitlinks;
+use seen_tree::{Fingerprints, SeenTree};
 
 const GIT: &str = ".git";
 /// What in a git directory decides what git runs, or where git looks for that.
@@ -40,21 +43,21 @@ const PLAIN: &str = "[core]\n\trepositoryformatversion = 0\n\tlogallrefupdates =
 #[derive(Debug)]
 pub struct NestedRepos {
     root: Arc<Root>,
-    directories: BTreeMap<Below, SeenDirectory>,
+    seen: SeenTree,
+    fingerprints: Fingerprints,
+    /// Git directories and files that the last look found, by the directory that they were found in.
+    gits: BTreeMap<Below, Vec<Below>>,
     /// Git directories and files that were there before, each by its name.
     known: BTreeSet<Below>,
     /// Those that have come since.
     made: Vec<Below>,
 }
 
-/// A directory as it was when it was looked at.
-#[derive(Debug, Clone)]
-struct SeenDirectory {
-    identity: Identity,
-    changed: (i64, i64),
-    is_settled: bool,
-    directories: Vec<OsString>,
-    gits: Vec<Below>,
+/// A step of the walk.
+enum WalkStep {
+    /// Into a directory, which is this one of the last walk.
+    Enter(Below, Option<usize>),
+    Leave(usize),
 }
 
 /// What a fence has to hold because of nested repositories.
@@ -69,8 +72,14 @@ pub struct NestedDuties {
 impl NestedRepos {
     /// Looks through a tree for the first time: what is there is the user's.
     pub fn new(root: Arc<Root>) -> io::Result<Self> {
-        let mut nested =
-            Self { root, directories: BTreeMap::new(), known: BTreeSet::new(), made: Vec::new() };
+        let mut nested = Self {
+            root,
+            seen: SeenTree::default(),
+            fingerprints: Fingerprints::default(),
+            gits: BTreeMap::new(),
+            known: BTreeSet::new(),
+            made: Vec::new(),
+        };
         nested.known = nested.look()?;
         Ok(nested)
     }
@@ -191,42 +200,58 @@ impl NestedRepos {
 
     /// Every git directory and git file in the tree. Directories that have not changed are not listed again.
     fn look(&mut self) -> io::Result<BTreeSet<Below>> {
-        let mut before = std::mem::take(&mut self.directories);
-        let mut open = vec![Below::here()];
-        let mut found = BTreeSet::new();
-        while let Some(name) = open.pop() {
+        let before = std::mem::take(&mut self.seen);
+        let gits_before = std::mem::take(&mut self.gits);
+        let mut open = vec![WalkStep::Enter(Below::here(), Some(0))];
+        while let Some(step) = open.pop() {
+            let (name, was) = match step {
+                WalkStep::Enter(name, was) => (name, was),
+                WalkStep::Leave(at) => {
+                    self.seen.close(at);
+                    continue;
+                }
+            };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let Ok(stat) = rustix::fs::statat(&self.root, name.text(), AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            let identity = Identity::from(&stat);
             let changed = (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default());
-            let same = |seen: &SeenDirectory| {
-                seen.is_settled && seen.identity == identity && seen.changed == changed
+            let fingerprint = self.fingerprints.of(Identity::from(&stat), changed);
+            let (directories, gits) = match was.filter(|was| before.is_same(*was, fingerprint)) {
+                Some(was) => {
+                    let children = before.children(was).map(|(child, name)| (name.to_owned(), Some(child)));
+                    (children.collect(), gits_before.get(&name).cloned().unwrap_or_default())
+                }
+                None => {
+                    // It is gone, or a link now: its parent has changed. Or nobody may read it.
+                    let Ok((directories, gits)) = self.list(&name) else { continue };
+                    let known = before.children_by_name(was);
+                    let with_known = |name: OsString| {
+                        let child = known.get(name.as_os_str()).copied();
+                        (name, child)
+                    };
+                    (directories.into_iter().map(with_known).collect::<Vec<_>>(), gits)
+                }
             };
-            let seen = match before.remove(&name).filter(same) {
-                Some(seen) => seen,
-                None => match self.list(&name) {
-                    Ok((directories, gits)) => {
-                        let at = Duration::new(
-                            changed.0.try_into().unwrap_or_default(),
-                            changed.1.try_into().unwrap_or_default(),
-                        );
-                        SeenDirectory { identity, changed, is_settled: at + TICK < now, directories, gits }
-                    }
-                    // It is gone, or a link now: its parent has changed.
-                    Err(error) if error.kind() != io::ErrorKind::PermissionDenied => continue,
-                    Err(_) => continue,
-                },
+            let at = Duration::new(
+                changed.0.try_into().unwrap_or_default(),
+                changed.1.try_into().unwrap_or_default(),
+            );
+            let own_name = name.split().map_or(OsStr::new(""), |(_, name)| name).to_owned();
+            let Some(at) = self.seen.open(&own_name, (at + TICK < now).then_some(fingerprint)) else {
+                return Err(io::Error::other("there are too many directories to look for repositories"));
             };
-            found.extend(seen.gits.iter().cloned());
-            let is_bare = seen.gits.contains(&name);
-            if !is_bare || name.is_here() {
-                open.extend(seen.directories.iter().filter_map(|directory| name.join(directory).ok()));
+            open.push(WalkStep::Leave(at));
+            if !gits.contains(&name) || name.is_here() {
+                let enter = |(directory, was)| Some(WalkStep::Enter(name.join(directory).ok()?, was));
+                open.extend(directories.into_iter().filter_map(enter));
             }
-            self.directories.insert(name, seen);
+            if !gits.is_empty() {
+                self.gits.insert(name, gits);
+            }
         }
-        Ok(found)
+        self.seen.finish();
+        Ok(self.gits.values().flatten().cloned().collect())
     }
 
     /// Directories to look into, and git directories or files in this one; itself, when it is one.
@@ -398,5 +423,54 @@ mod tests {
         assert!(!top.join("links/.git").is_symlink() && !top.join("file/.git").exists());
         assert_eq!(fs::read_to_string(bare.join("config")).unwrap(), PLAIN);
         assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+    }
+
+    /// Waits until changes so far are older than the clock's tick: only then a look may pass over a directory.
+    fn let_settle(top: &Path) {
+        let changed = || fs::metadata(top).unwrap().modified().unwrap();
+        fs::write(top.join("now"), "").unwrap();
+        let last = changed();
+        while SystemTime::now() < last + 2 * TICK {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a18_a_look_at_what_changed_finds_what_a_whole_look_finds() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let root = Arc::new(Root::pin(&top).unwrap());
+        let mut nested = NestedRepos::new(root.clone()).unwrap();
+        let mut random = fastrand::Rng::with_seed(25);
+        let place = |random: &mut fastrand::Rng| {
+            let depth = random.usize(1..4);
+            let names: Vec<_> = (0..depth).map(|_| ["a", "b", "c"][random.usize(..3)]).collect();
+            top.join(names.join("/"))
+        };
+        let (mut most, mut changes) = (0, 0);
+        for round in 0..60 {
+            for _ in 0..random.usize(..4) {
+                let (one, other) = (place(&mut random), place(&mut random));
+                let done = match random.u8(..6) {
+                    0 => fs::create_dir_all(&one),
+                    1 => fs::create_dir_all(&one).and_then(|()| fs::write(one.join(".git"), "gitdir: x")),
+                    2 => fs::create_dir_all(one.join("refs")).and_then(|()| {
+                        fs::create_dir_all(one.join("objects"))?;
+                        fs::write(one.join("HEAD"), "")
+                    }),
+                    3 => fs::rename(&one, &other),
+                    4 => fs::remove_file(one.join(["HEAD", ".git"][random.usize(..2)])),
+                    _ => fs::remove_dir_all(&one),
+                };
+                changes += usize::from(done.is_ok());
+            }
+            if random.bool() {
+                let_settle(&top);
+            }
+            let whole = NestedRepos::new(root.clone()).unwrap().known;
+            most = most.max(whole.len());
+            assert_eq!(nested.look().unwrap(), whole, "round {round}");
+        }
+        assert!(most > 3 && changes > 30, "{most} repositories, {changes} changes");
     }
 }

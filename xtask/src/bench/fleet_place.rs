@@ -55,6 +55,12 @@ impl BenchFleet {
         Ok(Self { program: bed.program("caliban"), home, repo: repo::small(bed)?, url: url.to_owned() })
     }
 
+    /// The same fleet in another repo.
+    pub(super) fn in_repo(mut self, repo: &Path) -> Self {
+        repo.clone_into(&mut self.repo);
+        self
+    }
+
     /// Inserts settings before the existing ones.
     pub(super) fn set(&self, lines: &str) -> Result<()> {
         let file = self.home.join(".config/caliban/settings.toml");

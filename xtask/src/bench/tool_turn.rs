@@ -72,7 +72,7 @@ fn measured(bed: &Bed) -> Result<Table> {
 }
 
 /// Checks that all calls succeed: a failed call has a different cost.
-fn carried_out(subject: &Subject, wanted: usize) -> Result<()> {
+pub(super) fn carried_out(subject: &Subject, wanted: usize) -> Result<()> {
     let mut command = subject.clone().args(["--output-format", "stream-json"]).command()?;
     let events = run::output(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let fine = |line: &&str| line.contains("\"tool_result\"") && line.contains("\"is_error\":false");

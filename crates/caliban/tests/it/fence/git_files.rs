@@ -190,6 +190,23 @@ fn a18_a_new_nested_repository_runs_nothing() {
     assert!(told, "{:#?}", results(&place));
 }
 
+/// The look ends before the run does, also after the last command: then the person is told.
+#[test]
+fn a18_a_nested_repository_of_the_last_command_runs_nothing_and_is_told() {
+    let place = Place::new(calls([]));
+    let mark = place.env.root().join("mark");
+    let make = "import os; [os.makedirs('lib/last/.git/' + name) for name in ('objects', 'refs')]";
+    let write = format!(
+        "open('lib/last/.git/HEAD', 'w').write('ref: refs/heads/main'); open('lib/last/.git/config', 'w').write({})",
+        armed(&mark)
+    );
+    place.server.set_script(calls([bash(python(&format!("{make}; {write}")))]));
+    let run = place.ask("go", ["--permission-mode", "accept-edits"]);
+    assert!(run.stderr.contains("lib/last/.git is a new repository"), "{}", run.stderr);
+    runs_nothing(&place, &[place.repo.clone(), place.repo.join("lib/last")], &mark);
+    assert!(place.repo.join("lib/last/.git/config.not-used").exists());
+}
+
 /// A git directory elsewhere that does not say whose it is counts only by a person's word, for that very directory.
 #[test]
 fn a18_a_separate_git_directory_counts_after_trust() {
