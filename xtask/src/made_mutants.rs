@@ -151,7 +151,10 @@ impl TreeCopy {
         let packages = packages.iter().flat_map(|package| ["--package", package]);
         let tests = |more: &str| {
             let mut command = self.cargo();
-            command.args(["nextest", "run", more]).args(packages.clone()).args(["-E", tests]);
+            command
+                .args(["nextest", "run", "--profile", "mutants", more])
+                .args(packages.clone())
+                .args(["-E", tests]);
             command
         };
         run::must(&mut tests("--no-run"))?;

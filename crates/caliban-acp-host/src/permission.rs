@@ -15,7 +15,7 @@ use caliban_acp::{
     },
 };
 use caliban_agent::event::{Answer, Ask};
-use caliban_core::{hex, inert, redact::Redactor};
+use caliban_core::{call_text::Excerpt, hex, inert, redact::Redactor};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -37,8 +37,8 @@ pub(crate) enum Choice {
 pub struct ListedAsk {
     /// In one line; a long one is cut, with a mark.
     pub what: String,
-    /// With all its arguments, in lines; a very long one has a part left out, with a mark.
-    pub call: String,
+    /// With all its arguments, in lines.
+    pub call: Excerpt,
     /// Stands for the exact call, every byte of it, secrets included. It tells nothing about them.
     pub digest: String,
 }
@@ -49,13 +49,13 @@ impl ListedAsk {
         let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
         // The arguments first: a secret that is cut in two, or indented, is none to a redactor.
         let input = redacted(&ask.input, redactor);
-        let call = caliban_agent::whole_call(&ask.name, &input);
+        let call = caliban_agent::excerpt(&caliban_agent::whole_call(&ask.name, &input));
         let texts = [
             inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&input))).into_owned(),
-            format!("{}{}", inert::line(&who), caliban_agent::excerpt(&call).text),
+            format!("{}{}", inert::line(&who), call.text),
         ];
-        let [what, call] = texts.map(|text| redactor.redact(&text).into_owned());
-        Self { what, call, digest: digest(ask, key) }
+        let [what, text] = texts.map(|text| redactor.redact(&text).into_owned());
+        Self { what, call: Excerpt { text, ..call }, digest: digest(ask, key) }
     }
 }
 
@@ -219,10 +219,10 @@ mod tests {
         let (one, other) = (of(&format!("{long} a"), b"k"), of(&format!("{long} b"), b"k"));
         assert_eq!(one.what, other.what);
         assert_ne!(one.digest, other.digest);
-        assert!(one.call.ends_with(" a") && one.call.contains("not shown"), "{}", one.call);
+        assert!(one.call.text.ends_with(" a") && one.call.hidden > 0, "{:?}", one.call);
         let (one, other) = (of("echo canary-value", b"k"), of("echo canary-value", b"l"));
         assert_eq!(
-            (one.what.as_str(), one.call.as_str()),
+            (one.what.as_str(), one.call.text.as_str()),
             ("Bash echo [redacted:TOKEN]", "Bash echo [redacted:TOKEN]")
         );
         assert_ne!(one.digest, other.digest);

@@ -705,9 +705,8 @@ fn allowing_flags(suggestions: &[String]) -> Option<String> {
 
 /// A call's arguments in one line: the telling one where there is one.
 pub fn quote(input: &Value) -> String {
-    let telling = ["command", "file_path", "path", "url", "pattern", "prompt"]
-        .iter()
-        .find_map(|name| input.get(*name).and_then(Value::as_str));
+    let telling =
+        caliban_core::call_text::TELLING.iter().find_map(|name| input.get(*name).and_then(Value::as_str));
     let text = telling.map_or_else(|| input.to_string(), str::to_owned);
     let line = caliban_core::inert::line(&text);
     let mut quoted: String = line.chars().take(QUOTED_CHARACTERS).collect();

@@ -13,10 +13,7 @@ use crate::{
     transcript::{self, TranscriptError},
 };
 
-/// Where the sessions of sub-agents are, below their parent's directory.
-pub(crate) const SUB_AGENTS: &str = "sub";
-/// Where the sessions of background agents are.
-pub(crate) const BACKGROUND: &str = "bg";
+pub(crate) use caliban_contract::records::{BACKGROUND, SUB_AGENTS};
 
 /// Tokens by the model that was asked.
 pub(crate) type ByModel = BTreeMap<String, Usage>;

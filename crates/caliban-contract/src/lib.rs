@@ -16,6 +16,7 @@ pub mod modes;
 pub mod moved_repos;
 pub mod places;
 pub mod process_mark;
+pub mod recorded_ask;
 pub mod records;
 pub mod secrets;
 pub mod sockets;

@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use caliban_core::budget::{Limits, NearLimit};
+use caliban_core::call_text::Excerpt;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Outcome, WaitingFor};
 use caliban_core::mode::Mode;
@@ -31,6 +32,10 @@ pub const SHIM: &str = "shim.json";
 pub const EXIT: &str = "exit.json";
 /// Everything that happened in the conversation, a record a line. Written by the agent.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// The directories of an agent's sub-agents, in its own.
+pub const SUB_AGENTS: &str = "sub";
+/// The directories of a session's background agents, in its own.
+pub const BACKGROUND: &str = "bg";
 /// In a session's directory: what files were before its tools changed them, byte for byte.
 pub const CHECKPOINTS: &str = "checkpoints";
 /// The worker's word on how it stands ([`WorkerStatus`]).
@@ -289,6 +294,9 @@ pub struct AskRecord {
     /// The call with all its arguments, as far as there is room; what is left out is marked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub call: String,
+    /// How many characters of the call are left out; absent in records of a worker of an earlier build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<usize>,
     /// Stands for the exact call, every byte of it: an answer is to the call with this digest only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -305,6 +313,17 @@ pub struct AskRecord {
     /// When it counts as refused, if nobody has answered by then; in milliseconds since 1970.
     #[serde(with = "caliban_core::instant::option", skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
+}
+
+impl AskRecord {
+    /// The call as far as the record has it.
+    pub fn excerpt(&self) -> Excerpt {
+        let is_listed = !self.call.is_empty();
+        let text = if is_listed { &self.call } else { &self.what };
+        // What an earlier build left out stands for at least one character; a call with such a line is looked up in vain.
+        let is_marked = || !is_listed || text.lines().any(|line| line.starts_with("[…"));
+        Excerpt { text: text.clone(), hidden: self.hidden.unwrap_or_else(|| is_marked().into()) }
+    }
 }
 
 /// What a person says to an ask, as the transcript records it.

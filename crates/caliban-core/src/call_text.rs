@@ -1,18 +1,16 @@
 //! A call as a person reads it before they allow it: every argument, nothing hidden, nothing that could be taken for
 //! something else.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::inert;
 
-/// Arguments that tell all when they stand alone.
-const TELLING: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "prompt"];
+/// Arguments that say what a call is about, the most telling first.
+pub const TELLING: [&str; 7] = ["command", "file_path", "path", "url", "pattern", "query", "prompt"];
 /// Of a longer call, so much of its beginning and of its end is shown.
 const HEAD: Room = Room { characters: 2500, lines: 40 };
 const TAIL: Room = Room { characters: 1500, lines: 20 };
-
-/// How a line ends that stands for what is left out.
-const LEFT_OUT: &str = "characters are not shown …]";
 
 struct Room {
     characters: usize,
@@ -40,12 +38,40 @@ pub fn whole_call(name: &str, input: &Value) -> String {
 }
 
 /// A text that may have a part left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Excerpt {
     /// The text, with a line that says so where something is left out.
     pub text: String,
     /// How many characters are.
     pub hidden: usize,
+}
+
+impl Excerpt {
+    /// A text that is all there.
+    pub fn whole(text: String) -> Self {
+        Self { text, hidden: 0 }
+    }
+
+    /// As much of the beginning as fits into so many bytes.
+    pub fn beginning(text: String, bytes: usize) -> Self {
+        if text.len() <= bytes {
+            return Self::whole(text);
+        }
+        let cut = (0..=bytes).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let hidden = text[cut..].chars().count();
+        Self { text: format!("{}\n{}", &text[..cut], left_out(hidden)), hidden }
+    }
+
+    /// Only a line about the text.
+    pub fn about(self, line: &str) -> Self {
+        let hidden = self.hidden + self.text.chars().count();
+        Self { text: format!("{line}\n{}", left_out(hidden)), hidden }
+    }
+}
+
+/// The line that stands for what is left out.
+fn left_out(characters: usize) -> String {
+    format!("[… {characters} characters are not shown …]")
 }
 
 /// Beginning and end of a text that is too long to be read at once: what stands at the end is not hidden by what stands
@@ -54,7 +80,7 @@ pub fn excerpt(text: &str) -> Excerpt {
     let is_short = text.chars().count() <= HEAD.characters + TAIL.characters
         && text.lines().count() <= HEAD.lines + TAIL.lines;
     if is_short {
-        return Excerpt { text: text.to_owned(), hidden: 0 };
+        return Excerpt::whole(text.to_owned());
     }
     let head =
         fitting(text.char_indices().map(|(at, character)| (at + character.len_utf8(), character)), &HEAD);
@@ -62,13 +88,7 @@ pub fn excerpt(text: &str) -> Excerpt {
     let head = head.unwrap_or(0).min(tail);
     let hidden = text[head..tail].chars().count();
     let (begin, end) = (text[..head].trim_end_matches('\n'), text[tail..].trim_start_matches('\n'));
-    Excerpt { text: format!("{begin}\n[… {hidden} {LEFT_OUT}\n{end}"), hidden }
-}
-
-/// Whether a part of this text was left out by [`excerpt`]. A call may contain the same words: then it is looked up in vain.
-#[must_use]
-pub fn is_cut(text: &str) -> bool {
-    text.contains(LEFT_OUT)
+    Excerpt { text: format!("{begin}\n{}\n{end}", left_out(hidden)), hidden }
 }
 
 /// How far one gets before the room is used up.
@@ -117,14 +137,12 @@ mod tests {
     fn a_long_text_keeps_both_ends_and_says_what_is_missing() {
         let short = Excerpt { text: "a\nb".into(), hidden: 0 };
         assert_eq!(excerpt("a\nb"), short);
-        assert!(!is_cut(&short.text));
         for whole in ["x".repeat(4000), "x\n".repeat(60)] {
             assert_eq!(excerpt(&whole), Excerpt { text: whole, hidden: 0 });
         }
         let long = format!("start {} end", "é".repeat(5000));
         let got = excerpt(&long);
         assert_eq!(got.hidden, 5010 - 4000);
-        assert!(is_cut(&got.text));
         assert!(got.text.starts_with("start ") && got.text.ends_with(" end"), "{}", got.text);
         assert!(got.text.contains("\n[… 1010 characters are not shown …]\n"), "{}", got.text);
         let lines: String = (0..100).map(|line| format!("{line}\n")).collect();
@@ -136,5 +154,14 @@ mod tests {
                 + got.text.replace(&format!("[… {} characters are not shown …]\n", got.hidden), "").len(),
             lines.len() + 1
         );
+    }
+
+    #[test]
+    fn what_is_cut_off_is_counted() {
+        assert_eq!(Excerpt::beginning("aé".into(), 3), Excerpt::whole("aé".into()));
+        let cut = Excerpt::beginning("aéb".into(), 2);
+        assert_eq!(cut, Excerpt { text: "a\n[… 2 characters are not shown …]".into(), hidden: 2 });
+        let about = Excerpt { hidden: 7, ..cut }.about("Bash");
+        assert_eq!((about.hidden, about.text.lines().next()), (7 + 36, Some("Bash")));
     }
 }

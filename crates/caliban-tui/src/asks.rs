@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_core::inert;
+use caliban_core::{call_text::TELLING, inert};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Span;
 use serde_json::Value;
@@ -320,9 +320,6 @@ impl PendingAsk {
         rows
     }
 }
-
-/// Arguments that say what a call is about, the most telling first.
-const TELLING: [&str; 7] = ["command", "file_path", "path", "url", "pattern", "query", "prompt"];
 
 impl AskedQuestion {
     /// The call with all its arguments, made visible, line by line. What is changed is shown as a change.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use caliban_contract::records::PRIVATE_TMP;
+use caliban_contract::records::{BACKGROUND, PRIVATE_TMP, SUB_AGENTS};
 
 /// How long it stays.
 const STAYS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -40,7 +40,7 @@ fn is_old(directory: &Path, now: SystemTime) -> bool {
 
 /// Of the session and of its helpers.
 fn remove(directory: &Path) {
-    let helpers = ["sub", "bg"].iter().flat_map(|kind| directories(&directory.join(kind)));
+    let helpers = [SUB_AGENTS, BACKGROUND].into_iter().flat_map(|kind| directories(&directory.join(kind)));
     for owner in std::iter::once(directory.to_owned()).chain(helpers) {
         // Best effort: what cannot be removed now is tried again.
         let _left = fs::remove_dir_all(owner.join(PRIVATE_TMP));

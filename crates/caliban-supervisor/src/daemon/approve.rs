@@ -3,13 +3,12 @@
 //! The answer goes to exactly the call that was shown: the agent asks us over its socket, and a question about another
 //! call is not answered (a16).
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use caliban_acp::client::{AskReply, Question};
 use caliban_acp::v1::AGENT_METHOD_NAMES;
 use caliban_acp::{ClientError, ClientEvent, Link};
-use caliban_contract::tail::Tail;
+use caliban_contract::recorded_ask::RecordedAsk;
 use serde_json::{Value, json};
 
 use super::agent_client::{Speaker, refusal};
@@ -17,7 +16,7 @@ use super::internal;
 use crate::protocol::{
     AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, DenyRequest, ErrorCode,
 };
-use crate::records::{self, AskAnswer, AskRecord};
+use crate::records::{AskAnswer, AskRecord};
 
 /// How often it is looked whether the question is still open.
 const LOOK: Duration = Duration::from_millis(50);
@@ -193,95 +192,18 @@ fn is_open(row: &AgentRow, asked: &AskRecord) -> bool {
 /// What the transcript says was answered. The record comes a moment after the question is closed, or never, when the agent
 /// has ended in between.
 async fn recorded(row: &AgentRow, asked: &AskRecord, speaker: &Speaker<'_>) -> Result<AskAnswer, ApiError> {
-    let mut answers = AnswersOf::new(row, &asked.id);
+    let mut answers = RecordedAsk::new(&row.dir, &asked.id);
     loop {
         let has_ended = speaker.row(row.id).await?.state.is_ending();
         // Transcripts are long.
         let read = tokio::task::spawn_blocking(move || answers.read().map(|()| answers)).await;
         answers = read.map_err(internal)?.map_err(internal)?;
-        if let Some(answer) = answers.last.take() {
-            return Ok(answer);
+        if let Some(answer) = answers.answer() {
+            return Ok(answer.clone());
         }
         if has_ended {
             return Err(not_asked());
         }
         tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// The answer to the question of one id that was asked last, as the transcript has it.
-struct AnswersOf {
-    id: String,
-    transcript: Tail,
-    last: Option<AskAnswer>,
-}
-
-impl AnswersOf {
-    /// A sub-agent's question is in its own transcript.
-    fn new(row: &AgentRow, id: &str) -> Self {
-        let sub: Option<PathBuf> = id.split_once(':').map(|(session, _)| row.dir.join("sub").join(session));
-        let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| row.dir.clone());
-        Self { id: id.to_owned(), transcript: Tail::new(dir.join(records::TRANSCRIPT)), last: None }
-    }
-
-    /// Reads what has come.
-    fn read(&mut self) -> std::io::Result<()> {
-        let Self { id, transcript, last } = self;
-        transcript.each(|line| {
-            // Most lines are about something else, and long.
-            if !line.contains("\"ask_") {
-                return;
-            }
-            let Ok(record) = serde_json::from_str::<Value>(&line) else { return };
-            if record["id"] != **id {
-                return;
-            }
-            match record["event"].as_str() {
-                Some("ask_opened") => *last = None,
-                Some("ask_answered") => *last = serde_json::from_value(record["answer"].clone()).ok(),
-                _ => {}
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use caliban_core::lifecycle::State;
-
-    use super::*;
-
-    #[test]
-    fn only_an_answer_to_the_question_that_was_asked_last_counts() {
-        let dir = tempfile::tempdir().unwrap();
-        let row = AgentRow {
-            dir: dir.path().to_owned(),
-            ..AgentRow::new("a3f8b2c1".parse().unwrap(), State::Running)
-        };
-        let write = |at: &std::path::Path, lines: &[Value]| {
-            std::fs::create_dir_all(at).unwrap();
-            let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
-            std::fs::write(at.join(records::TRANSCRIPT), lines.concat()).unwrap();
-        };
-        let opened = |id: &str| json!({"event": "ask_opened", "id": id, "name": "Bash"});
-        let answered =
-            |id: &str, answer: AskAnswer| json!({"event": "ask_answered", "id": id, "answer": answer});
-        let found = |id: &str| {
-            let mut answers = AnswersOf::new(&row, id);
-            answers.read().unwrap();
-            answers.last
-        };
-        assert_eq!(found("c1"), None);
-        write(
-            dir.path(),
-            &[opened("c1"), answered("c1", AskAnswer::Once), answered("c2", AskAnswer::No(None))],
-        );
-        assert_eq!((found("c1"), found("c2")), (Some(AskAnswer::Once), Some(AskAnswer::No(None))));
-        // The same id again, and nobody has answered.
-        write(dir.path(), &[opened("c1"), answered("c1", AskAnswer::Once), opened("c1")]);
-        assert_eq!(found("c1"), None);
-        // A sub-agent's is in its own transcript.
-        write(&dir.path().join("sub/x-1"), &[opened("x-1:c1"), answered("x-1:c1", AskAnswer::Always)]);
-        assert_eq!(found("x-1:c1"), Some(AskAnswer::Always));
     }
 }

@@ -73,7 +73,7 @@ fn drop_checkpoints(session: &Path) {
     {
         tracing::warn!("{} cannot be removed: {error}", kept.display());
     }
-    for below in ["bg", "sub"] {
+    for below in [records::BACKGROUND, records::SUB_AGENTS] {
         let sessions = fs::read_dir(session.join(below)).into_iter().flatten().flatten();
         sessions.for_each(|entry| drop_checkpoints(&entry.path()));
     }

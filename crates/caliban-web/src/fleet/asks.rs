@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use caliban_contract::recorded_ask::RecordedAsk;
 use caliban_contract::records;
-use caliban_contract::tail::Tail;
 use caliban_control::protocol::AgentRow;
 use caliban_control::words;
-use caliban_core::{call_text, inert};
+use caliban_core::{
+    call_text::{self, Excerpt},
+    inert,
+};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::hub::Repo;
@@ -30,7 +34,7 @@ pub(crate) struct FleetQuestion {
     cwd: String,
     tool: String,
     what: String,
-    call: String,
+    call: Excerpt,
     why: Option<String>,
     always: Vec<String>,
     outside: Vec<String>,
@@ -39,7 +43,7 @@ pub(crate) struct FleetQuestion {
     expires_at: Option<u64>,
     last_text: Option<String>,
     task: String,
-    transcript: std::path::PathBuf,
+    dir: std::path::PathBuf,
 }
 
 impl FleetQuestion {
@@ -56,7 +60,7 @@ impl FleetQuestion {
             cwd: line(&row.worktree.as_ref().unwrap_or(&row.cwd).to_string_lossy()),
             tool: line(&ask.name),
             what: line(&ask.what),
-            call: if ask.call.is_empty() { ask.what.clone() } else { ask.call.clone() },
+            call: ask.excerpt(),
             why: ask.why.as_deref().map(line),
             always: ask.suggestions.iter().map(|rule| line(rule)).collect(),
             outside: ask.outside.iter().map(|rule| line(rule)).collect(),
@@ -65,7 +69,7 @@ impl FleetQuestion {
             expires_at: ask.expires_at,
             last_text: row.last_text.as_deref().map(line),
             task: line(&row.prompt),
-            transcript: row.dir.join(records::TRANSCRIPT),
+            dir: row.dir.clone(),
         };
         row.asks.iter().map(one).collect()
     }
@@ -75,7 +79,7 @@ impl FleetQuestion {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let call = inert::block(&self.call);
+        let call = inert::block(&self.call.text);
         json!({
             "key": format!("{}/{}", self.repo.hash, self.agent),
             "repo": self.repo.hash,
@@ -96,7 +100,7 @@ impl FleetQuestion {
             "opened_at": time::text(self.opened_at),
             "call": lines_of(&call),
             "call_text": call,
-            "is_cut": call_text::is_cut(&self.call),
+            "is_cut": self.call.hidden > 0,
             "last_text": self.last_text,
             "task": self.task,
         })
@@ -104,35 +108,20 @@ impl FleetQuestion {
 
     /// With the whole call from the transcript: a row holds only the beginning of a long one.
     fn whole(mut self) -> Self {
-        if call_text::is_cut(&self.call)
-            && let Some(call) = self.recorded()
+        if self.call.hidden > 0
+            && let Ok(Some(call)) = RecordedAsk::find::<RecordedCall>(&self.dir, &self.id)
         {
-            self.call = call;
+            self.call = Excerpt::beginning(call_text::whole_call(&call.name, &call.input), CALL_CAP);
         }
         self
     }
+}
 
-    fn recorded(&self) -> Option<String> {
-        let mut found = None;
-        let read = Tail::new(self.transcript.clone()).each(|line| {
-            // The cheap test first: most lines are other records.
-            if !line.contains("ask_opened") || !line.contains(&self.id) {
-                return;
-            }
-            let Ok(record) = serde_json::from_str::<Value>(&line) else { return };
-            let is_it = record["event"] == "ask_opened" && record["id"] == self.id.as_str();
-            if is_it && let Some(name) = record["name"].as_str() {
-                found = Some(call_text::whole_call(name, &record["input"]));
-            }
-        });
-        let mut call = read.ok().and(found)?;
-        if call.len() > CALL_CAP {
-            let cut = (0..=CALL_CAP).rev().find(|at| call.is_char_boundary(*at)).unwrap_or(0);
-            call.truncate(cut);
-            call.push_str("\n[… the rest is not shown …]");
-        }
-        Some(call)
-    }
+/// What a question is about, in the transcript.
+#[derive(Deserialize)]
+struct RecordedCall {
+    name: String,
+    input: Value,
 }
 
 /// Plain text as lines of runs.

@@ -1,12 +1,9 @@
 //! `caliban approve` and `caliban deny`: a person's answer to an agent's question. The first answer counts.
 
-use std::{io::Write, path::Path, time::Duration};
+use std::{io::Write, time::Duration};
 
-use caliban_agent::{
-    event::{Answer, Ask, Event, Record},
-    transcript,
-};
-use caliban_contract::{records, tail::Tail};
+use caliban_agent::event::Answer;
+use caliban_contract::records;
 use caliban_control::{
     ClientError,
     protocol::{ApproveRequest, DenyRequest, ErrorCode},
@@ -162,23 +159,4 @@ pub(super) async fn give(
         }
         Err(error) => Err(Failure::from(error)),
     }
-}
-
-/// The question of this id that was asked last, as the transcript in an agent's directory has it. A sub-agent's is in its
-/// own transcript.
-pub(super) fn asked_in(agent: &Path, id: &str) -> Result<Option<Ask>> {
-    let sub = id.split_once(':').map(|(session, _)| agent.join("sub").join(session));
-    let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| agent.to_owned());
-    let mut found = None;
-    Tail::new(dir.join(transcript::FILE_NAME)).each(|line| {
-        // Most lines are about something else, and long.
-        if line.contains("\"ask_")
-            && let Ok(Event::AskOpened(ask)) =
-                serde_json::from_str::<Record>(&line).map(|record| record.event)
-            && ask.id == id
-        {
-            found = Some(ask);
-        }
-    })?;
-    Ok(found)
 }

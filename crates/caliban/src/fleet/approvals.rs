@@ -2,6 +2,8 @@
 
 use std::{io::Write, time::Duration};
 
+use caliban_agent::event::Ask;
+use caliban_contract::recorded_ask::RecordedAsk;
 use caliban_core::inert;
 
 use super::{
@@ -50,8 +52,7 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
         let end = row::refused_in(&asked.ask, now).map(|end| format!(", {end}")).unwrap_or_default();
         writeln!(out, "{}  {}  {} ago{end}", number(asked), who(asked), row::time(age))?;
-        let call = if asked.ask.call.is_empty() { &asked.ask.what } else { &asked.ask.call };
-        for line in call.lines() {
+        for line in asked.ask.excerpt().text.lines() {
             writeln!(out, "   {}", inert::line(line))?;
         }
         if is_cut(asked) {
@@ -70,12 +71,12 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
 
 /// Whether a part of the call is left out in the list.
 pub(super) fn is_cut(asked: &Numbered) -> bool {
-    asked.ask.call.is_empty() || asked.ask.call.lines().any(|line| line.starts_with("[…"))
+    asked.ask.excerpt().hidden > 0
 }
 
 /// The whole call, as the transcript has it.
 pub(super) fn recorded(asked: &Numbered) -> Result<String> {
-    let Some(ask) = answer::asked_in(&asked.dir, &asked.ask.id)? else {
+    let Some(ask) = RecordedAsk::find::<Ask>(&asked.dir, &asked.ask.id)? else {
         return Err(Failure::new(format!(
             "the transcript of {} does not have the question yet",
             asked.agent

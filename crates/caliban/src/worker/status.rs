@@ -265,17 +265,18 @@ impl StatusFile {
             let it = known.map_or_else(|| listed(ask), |(_, it)| it.clone());
             shown.push((ask.clone(), it.clone()));
             let ListedAsk { what, mut call, digest } = it;
-            match room.checked_sub(call.len()) {
+            match room.checked_sub(call.text.len()) {
                 Some(left) => room = left,
                 // The transcript has it whole.
-                None => call = format!("{what}\n[… the rest is not shown …]"),
+                None => call = call.about(&what),
             }
             self.now.asks.push(AskRecord {
                 id: ask.id.clone(),
                 by: ask.agent.as_deref().map(|agent| inert::line(agent).into_owned()),
                 name: ask.name.clone(),
                 what,
-                call,
+                call: call.text,
+                hidden: Some(call.hidden),
                 why: Some(inert::line(&ask.why).into_owned()),
                 suggestions: ask.suggestions.clone(),
                 outside: ask.outside.clone(),
@@ -475,6 +476,8 @@ fn waiting_for_room(path: &Path) -> String {
 mod tests {
     use caliban_core::wait::Pause;
 
+    use caliban_core::call_text::Excerpt;
+
     use super::*;
 
     fn ask(id: &str, command: &str) -> Ask {
@@ -541,11 +544,12 @@ mod tests {
         let mut status = StatusFile::new(place.path(), "n");
         let open: Vec<Ask> = (0..64).map(|id| ask(&id.to_string(), "ls")).collect();
         let call = "é".repeat(2000);
-        status.asks(&open, |_| ListedAsk { what: "Bash".into(), call: call.clone(), digest: "d".into() });
+        let listed = Excerpt::whole(call.clone());
+        status.asks(&open, |_| ListedAsk { what: "Bash".into(), call: listed.clone(), digest: "d".into() });
         status.write();
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
-        let whole = written.asks.iter().filter(|ask| ask.call == call).count();
-        let cut = written.asks.iter().filter(|ask| ask.call == "Bash\n[… the rest is not shown …]").count();
+        let whole = written.asks.iter().filter(|ask| ask.excerpt() == listed).count();
+        let cut = written.asks.iter().filter(|ask| ask.excerpt().hidden == 2000).count();
         assert_eq!((whole, cut), (8, 56));
     }
 

@@ -7,9 +7,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use testkit::{Signal, Spawned, StepExt, script, text, wait_until};
+use testkit::{Signal, Spawned, StepExt, script, script::Script, text, wait_until};
 
-use crate::fleet::{Fleet, bash};
+use crate::fleet::{Fleet, bash, write};
 
 /// A dashboard that runs, and what a page knows of it.
 pub(crate) struct Dashboard {
@@ -507,6 +507,57 @@ fn a_long_call_is_shown_whole_before_it_is_answered() {
     assert_eq!(asks[0]["is_cut"], false);
     let shown = asks[0]["call_text"].as_str().unwrap();
     assert!(shown.contains(middle) && shown.trim_end().ends_with("true"), "{} characters", shown.len());
+}
+
+/// The questions of the page, once there are so many.
+fn asks_of_page(dashboard: &Dashboard, count: usize) -> Vec<Value> {
+    let mut asks = Vec::new();
+    wait_until("the questions are there", || {
+        asks = dashboard.get("/api/v1/asks").json()["asks"].as_array().cloned().unwrap_or_default();
+        asks.len() == count
+    });
+    asks
+}
+
+#[test]
+fn a16_a_page_says_of_every_call_whether_it_shows_it_whole() {
+    // A row has no room for all of these together, and the page none for the last one.
+    let long = |name: &str, count: usize| format!("touch {name}; echo {}; end {name}", "漢".repeat(count));
+    let names = ["a", "b", "c"];
+    let helper = |name: &str| ("AgentTool", json!({"prompt": format!("helper {name}")}));
+    let first = testkit::tools(names.map(helper)).on_first("the task");
+    let helpers = names.map(|name| bash(&long(name, 3_900)).on_first(format!("helper {name}")));
+    let huge = write("/elsewhere/huge", &long("huge", 100 * 1024)).on_first("the huge one");
+    let fleet = Fleet::new(Script { steps: [first, huge].into_iter().chain(helpers).collect() });
+    let ids = ["the task", "the huge one"].map(|task| fleet.bg(task, []));
+    ids.iter().for_each(|id| fleet.wait_for_ask(id));
+    let dashboard = Dashboard::start(&fleet);
+    ids.iter().for_each(|id| {
+        dashboard.agent(id);
+    });
+    for ask in asks_of_page(&dashboard, names.len() + 1) {
+        let shown = ask["call_text"].as_str().unwrap().trim_end();
+        let is_huge = shown.contains("touch huge");
+        assert_eq!(ask["is_cut"], json!(is_huge), "{} characters", shown.len());
+        assert_eq!(shown.lines().any(|line| line.contains("; end ")), !is_huge, "{} characters", shown.len());
+    }
+}
+
+#[test]
+fn a16_a_long_call_of_a_sub_agent_is_shown_whole() {
+    let command = format!("touch a; echo {}; the middle; echo {}", "x".repeat(9_000), "y".repeat(9_000));
+    let fleet = Fleet::new(script![
+        testkit::tool("AgentTool", json!({"prompt": "the helper's task", "label": "explore"}))
+            .on_first("the task"),
+        bash(&command).on_first("the helper's task"),
+    ]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let dashboard = Dashboard::start(&fleet);
+    dashboard.agent(&id);
+    let ask = asks_of_page(&dashboard, 1).remove(0);
+    assert_eq!((&ask["is_cut"], &ask["by"]), (&json!(false), &json!("explore")));
+    assert!(ask["call_text"].as_str().unwrap().contains("; the middle; "));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a key of the agent view does to agents: the same verbs as on the command line, with the same words.
 
-use caliban_agent::event::Answer;
+use caliban_agent::event::{Answer, Ask};
+use caliban_contract::recorded_ask::RecordedAsk;
 use caliban_control::protocol::{AgentRow, Diff, MergeAnswer, MergeForecast, MergeRefused, MergeRequest};
 use caliban_tui::{
     asks::PersonReply,
@@ -170,7 +171,7 @@ fn asks(board: &FleetBoard, keys: &[AgentKey]) -> Vec<FleetEvent> {
 fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>> {
     let mut asks = Vec::new();
     for open in &row.asks {
-        let Some(ask) = answer::asked_in(&row.dir, &open.id)? else {
+        let Some(ask) = RecordedAsk::find::<Ask>(&row.dir, &open.id)? else {
             return Err(Failure::new(format!("the transcript of {} does not have the question yet", key.id)));
         };
         let why = ask.why_in_words();
