@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 /// Takes the secrets out of the environment and hides this process from others of the user.
 fn own_secrets() -> Vec<(OsString, OsString)> {
-    let secrets = caliban_fence::take_secrets();
+    let secrets = caliban_fence::take_secrets(&caliban_fence::KeyNames::default());
     caliban_fence::hide_environment();
     if let Err(error) = caliban_fence::hide_memory() {
         answer::talk(&format!("note: other programs of yours can look into this one: {error}\n"));

@@ -12,6 +12,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+pub use caliban_process::{holder_line, parse_holder};
+
 /// The largest lock file that is read.
 const LOCK_CAP: u64 = 8 * 1024;
 /// What stands before the path of the socket, on the second line.
@@ -39,6 +41,16 @@ impl HeldLock {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Takes the lock of a keeper, and writes that it is this process's: by that others know it.
+    pub fn try_keep(path: &Path) -> io::Result<Option<Self>> {
+        let Some(mut held) = Self::try_take(path)? else { return Ok(None) };
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let started =
+            caliban_process::try_stat(own)?.ok_or_else(|| io::Error::other("/proc cannot be read"))?;
+        held.say(&holder_line(own, started.start_time), None)?;
+        Ok(Some(held))
     }
 
     /// Writes who holds it and, once that is known, where it listens.
@@ -77,7 +89,7 @@ pub fn socket(path: &Path) -> Option<PathBuf> {
 
 /// A handle on the process that says to be the daemon, with its id; none when it is gone.
 pub fn process(path: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
-    let Some((pid, start_time)) = holder(path).as_deref().and_then(parse) else { return Ok(None) };
+    let Some((pid, start_time)) = holder(path).as_deref().and_then(parse_holder) else { return Ok(None) };
     Ok(caliban_process::open(pid, start_time)?.map(|process| (pid, process)))
 }
 
@@ -85,22 +97,8 @@ pub fn process(path: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
 #[must_use]
 pub fn is_daemon(path: &Path, pid: i32) -> bool {
     let started = caliban_process::stat(pid).map(|stat| stat.start_time);
-    let said = holder(path).as_deref().and_then(parse);
+    let said = holder(path).as_deref().and_then(parse_holder);
     started.is_some_and(|started| said == Some((pid, started))) && is_held(path)
-}
-
-/// What a daemon says of itself: by this its own agents know it.
-pub fn daemon_line(pid: i32, start_time: u64) -> String {
-    format!("pid {pid} start {start_time}")
-}
-
-/// The process of such a line.
-pub fn parse(line: &str) -> Option<(i32, u64)> {
-    let mut words = line.split_whitespace();
-    match (words.next()?, words.next()?, words.next()?, words.next()?) {
-        ("pid", pid, "start", start) => Some((pid.parse().ok()?, start.parse().ok()?)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -113,7 +111,7 @@ mod tests {
         let path = temp.path().join("lock");
         let mut held = HeldLock::try_take(&path).unwrap().unwrap();
         assert!(is_held(&path));
-        let line = daemon_line(12, 345);
+        let line = holder_line(12, 345);
         held.say(&line, None).unwrap();
         assert_eq!((holder(&path), socket(&path)), (Some(line.clone()), None));
         for place in ["/run/user/1000/caliban/x.sock", "/tmp/a b\nc/x.sock", "/x.sock"] {
@@ -123,20 +121,12 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let started = caliban_process::stat(own).unwrap().start_time;
         assert!(!is_daemon(&path, own));
-        held.say(&daemon_line(own, started + 1), None).unwrap();
+        held.say(&holder_line(own, started + 1), None).unwrap();
         assert!(!is_daemon(&path, own));
-        held.say(&daemon_line(own, started), None).unwrap();
+        held.say(&holder_line(own, started), None).unwrap();
         assert!(is_daemon(&path, own) && !is_daemon(&path, 1));
         drop(held);
         assert!(!is_daemon(&path, own));
         assert!(!is_held(&path) && !is_held(&temp.path().join("none")));
-    }
-
-    #[test]
-    fn the_line_names_a_process_and_its_start() {
-        assert_eq!(parse("pid 12 start 345"), Some((12, 345)));
-        for text in ["", "pid 12", "pid x start 1", "start 1 pid 2"] {
-            assert_eq!(parse(text), None, "{text}");
-        }
     }
 }

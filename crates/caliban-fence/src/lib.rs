@@ -41,7 +41,9 @@ pub use fence::{Access, Bind, Fence, FencedCommand, HeldPlace, Hold, Network, SY
 pub use helper::{FenceChild, fence_child, fence_main};
 pub use limits::{Excess, FenceLimits};
 pub use loopback::PROXY_PORT;
-pub use own_process::{drop_secrets, hide_environment, hide_memory, keep_secrets_back, take_secrets};
+pub use own_process::{
+    KeyNames, drop_secrets, hide_environment, hide_kept_process, hide_memory, keep_secrets_back, take_secrets,
+};
 pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
 pub use remedy::remedy;

@@ -31,7 +31,7 @@ use tokio::{
 use crate::{
     group::leave_agent,
     launch::{Launch, LaunchEnvironment},
-    out_of_memory::{COMMAND_SCORE, goes_first},
+    out_of_memory::{COMMAND_SCORE, OwnScore},
     reaper::{KILL_LIMIT, STOP_GRACE},
     report::ExitOutcome,
     strays::{Traces, end_strays},
@@ -212,7 +212,7 @@ async fn keep(directory: &Path) -> io::Result<()> {
     // Before anything is started, so that it is in no agent's group either.
     leave_agent();
     let launch = Launch::read(&mut io::stdin().lock())?;
-    let Some(_lock) = HeldLock::try_take(&directory.join(LOCK))? else {
+    let Some(_lock) = HeldLock::try_keep(&directory.join(LOCK))? else {
         return Err(io::Error::other("it is kept already"));
     };
     let mut record: DetachedRecord =
@@ -228,7 +228,7 @@ async fn keep(directory: &Path) -> io::Result<()> {
         LaunchEnvironment::Exactly(variables) => Keepers::of_environment(variables),
         LaunchEnvironment::Inherit => None,
     };
-    let main = goes_first(COMMAND_SCORE, || {
+    let main = OwnScore::open().goes_first(COMMAND_SCORE, || {
         let second = write.try_clone()?;
         let (mut command, _held_until_it_is_started) = launch.command()?;
         command.stdin(Stdio::null()).stdout(write).stderr(second).spawn()

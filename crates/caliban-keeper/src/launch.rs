@@ -4,7 +4,7 @@
 //! [`Launch::read`]). It comes through the pipe and not as arguments or environment because other users can see those, and
 //! because the reaper itself runs without the agent's environment.
 //!
-//! Limits: the kernel's (the OOM score) are set by the keeper around the start ([`crate::goes_first`]); the time limit is
+//! Limits: the kernel's (the OOM score) are set by the keeper around the start ([`crate::OwnScore`]); the time limit is
 //! held by whoever waits for the keeper ([`crate::Supervised`]). A fence is put up by a process that the reaper forks
 //! (`caliban_fence::fence_child`), which is then what is kept; the other keepers start no fenced program.
 

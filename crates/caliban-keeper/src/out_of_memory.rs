@@ -3,7 +3,8 @@
 //! The kernel counts the processes that it ended for want of memory, per control group and for the whole machine, but
 //! does not say which ones. A count that rose together with a KILL is therefore only a probable reason.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_contract::records::ToldBy;
@@ -50,15 +51,30 @@ fn count(file: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
-/// Gives what `start` starts at least this score. A child inherits the score, so this process has it too while `start`
-/// runs: the child cannot do anything before it has the score.
-pub fn goes_first<T>(score: i32, start: impl FnOnce() -> T) -> T {
-    let Some(before) = own_score().filter(|own| *own < score) else { return start() };
-    let _as_likely_as_others = fs::write(OWN_SCORE, score.to_string());
-    let started = start();
-    // Going back to an earlier score needs no privilege.
-    let _more_likely_than_others = fs::write(OWN_SCORE, before.to_string());
-    started
+/// The score of this process, open for writing: a process that hides its memory cannot open it any more.
+#[derive(Debug)]
+pub struct OwnScore(Option<File>);
+
+impl OwnScore {
+    /// Best effort: without it the kernel chooses by size alone.
+    #[must_use]
+    pub fn open() -> Self {
+        Self(OpenOptions::new().write(true).open(OWN_SCORE).ok())
+    }
+
+    /// Gives what `start` starts at least this score. A child inherits the score, so this process has it too while `start`
+    /// runs: the child cannot do anything before it has the score.
+    pub fn goes_first<T>(&self, score: i32, start: impl FnOnce() -> T) -> T {
+        let (Some(file), Some(before)) = (&self.0, own_score().filter(|own| *own < score)) else {
+            return start();
+        };
+        let put = |score: i32| file.write_at(score.to_string().as_bytes(), 0);
+        let _as_likely_as_others = put(score);
+        let started = start();
+        // Going back to an earlier score needs no privilege.
+        let _more_likely_than_others = put(before);
+        started
+    }
 }
 
 pub(crate) fn own_score() -> Option<i32> {

@@ -33,7 +33,7 @@ use tokio::{
 use crate::{
     launch::{Launch, LaunchEnvironment, Streams},
     limit_watch,
-    out_of_memory::{COMMAND_SCORE, OomCount, goes_first},
+    out_of_memory::{COMMAND_SCORE, OomCount, OwnScore},
     report::{ExitOutcome, Report},
     terminal::Terminal,
     tree::{Subreaper, Tree},
@@ -143,7 +143,8 @@ impl BegunCommand {
         let (cwd, shell_cwd) = rustix::pipe::pipe()?;
         rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
         let terminal = if launch.streams == Streams::Terminal { Some(Terminal::open()?) } else { None };
-        let (main, fence) = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
+        let (main, fence) =
+            OwnScore::open().goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
         let shown = terminal.map(|terminal| terminal.serve(main)).transpose()?;
         let oom_count = OomCount::here();
         // By the environment that the command was given, whatever it makes of it.

@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use caliban_contract::{modes, variables::AGENT_ID};
 use caliban_process::{ElapsedTime, Keeper, Keepers, Stat, is_ours, open, try_stat};
 use rustix::process::Signal;
 
@@ -147,10 +148,26 @@ fn sessions_of(trees: &[Traces]) -> io::Result<BTreeSet<i32>> {
     Ok(sessions)
 }
 
-/// Whether one of these `NAME=value` entries is in the environment of a process.
+/// Whether one of these `NAME=value` entries is in the environment of a process. A shim and a worker hide theirs, and say the
+/// same in their command line.
 fn is_marked(pid: i32, markers: &[Vec<u8>]) -> io::Result<bool> {
-    let environ = caliban_process::read(Path::new(&format!("/proc/{pid}/environ")))?.unwrap_or_default();
-    Ok(environ.split(|byte| *byte == 0).any(|entry| markers.iter().any(|marker| marker == entry)))
+    let shown = |file: &str| caliban_process::read(Path::new(&format!("/proc/{pid}/{file}")));
+    let environ = shown("environ")?.unwrap_or_default();
+    if environ.split(|byte| *byte == 0).any(|entry| markers.iter().any(|marker| marker == entry)) {
+        return Ok(true);
+    }
+    let line = shown("cmdline")?.unwrap_or_default();
+    Ok(run_of(&line).is_some_and(|run| markers.contains(&format!("{AGENT_ID}={run}").into_bytes())))
+}
+
+/// The run of a shim or a worker by its command line, as in the variable: `<agent id>:<nonce>`.
+fn run_of(line: &[u8]) -> Option<String> {
+    let words: Vec<&str> =
+        line.split(|byte| *byte == 0).filter_map(|word| str::from_utf8(word).ok()).collect();
+    let is_run = words.get(1).is_some_and(|mode| [modes::SHIM, modes::WORKER].contains(mode));
+    let agent = Path::new(words.get(2).filter(|_| is_run)?).file_name()?.to_str()?;
+    let at = words.iter().position(|word| *word == "--nonce")?;
+    Some(format!("{agent}:{}", words.get(at + 1)?))
 }
 
 #[cfg(test)]
@@ -188,6 +205,23 @@ mod tests {
         assert_eq!(sessions_of(&[run(vec![(pid, start_time)])]).unwrap(), BTreeSet::from([pid]));
         stranger.wait().unwrap();
         assert_eq!(sessions_of(&[run(vec![(pid, start_time)])]).unwrap(), BTreeSet::new());
+    }
+
+    #[test]
+    fn r04_a_shim_and_a_worker_are_known_by_their_command_line() {
+        let run = |words: &[&str]| run_of(words.join("\0").as_bytes());
+        let told = Some("0000aaaa:00ff".to_owned());
+        assert_eq!(
+            run(&["/b/caliban", "__worker", "/d/agents/0000aaaa", "--nonce", "00ff", "--socket", "/s"]),
+            told
+        );
+        assert_eq!(
+            run(&["caliband", "__shim", "/d/agents/0000aaaa", "--cwd", "/w", "--nonce", "00ff"]),
+            told
+        );
+        assert_eq!(run(&["sh", "-c", "/d/agents/0000aaaa", "--nonce", "00ff"]), None);
+        assert_eq!(run(&["caliban", "__shim", "/d/agents/0000aaaa", "--nonce"]), None);
+        assert_eq!(run(&["caliban"]), None);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Daemons, shims and the keepers of detached commands, which do not belong to the process that started them (adr 0032). A daemon that an agent had to
 //! start serves everybody, and so do the shims of the agents that others spawned through it.
 //!
-//! Such a process is recognised by what the kernel says: it is a session leader, runs a program of our own installation, and
-//! itself holds the write lock of a `daemon.lock`, a `shim.lock` or a `job.lock` below `repos/` of the same data directory. Its name, its
-//! environment and the content of files count for nothing: a command that copies a program to `./caliban` keeps nothing alive.
+//! Such a process leads a session, runs a program of our own installation, and is named by pid and start time in a held
+//! `daemon.lock`, `shim.lock` or `job.lock` below `repos/` of the same data directory, which no fenced command can write. All of
+//! this can be seen of a process that hides its memory (adr 0150). Which program it runs is then told by its command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::stat::stat;
+use crate::stat::{read, stat};
 
 /// What our programs are called.
 const PROGRAMS: [&str; 2] = ["caliban", "caliband"];
@@ -61,21 +62,64 @@ impl Keepers {
 
     /// Those beside the fleet whose daemon we are; none when we are no daemon.
     pub fn beside_us() -> Option<Self> {
-        let own = i32::try_from(std::process::id()).ok()?;
-        let lock = held(own, |file| file.file_name().is_some_and(|name| name == DAEMON_LOCK)).next()?;
-        Self::beside(lock.parent()?)
+        let own = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let files = own.filter_map(|fd| fs::read_link(fd.path()).ok());
+        let mut locks = files.filter(|file| file.file_name().is_some_and(|name| name == DAEMON_LOCK));
+        Self::beside(locks.next()?.parent()?)
     }
 
     /// What a process keeps, if it is a keeper.
     pub fn who(&self, pid: i32) -> Option<Keeper> {
         // For most processes this is the whole question.
-        if stat(pid)?.session != pid || !runs_our_program(pid) {
+        let stat = stat(pid).filter(|stat| stat.session == pid)?;
+        let arguments = command_line(pid);
+        if !runs_our_program(pid, arguments.first()?) {
             return None;
         }
-        // What /proc shows has no links in it.
         let repos = fs::canonicalize(&self.repos).ok()?;
-        held(pid, |file| lock(&repos, file).is_some()).find_map(|file| lock(&repos, &file))
+        let kept = |file: &PathBuf| is_held_by(file, pid, stat.start_time);
+        locks(&repos, &arguments).find(kept).and_then(|file| lock(&repos, &file))
     }
+}
+
+/// What a keeper writes into its lock: by this others know it.
+#[must_use]
+pub fn holder_line(pid: i32, start_time: u64) -> String {
+    format!("pid {pid} start {start_time}")
+}
+
+/// The process of such a line: pid and start time.
+#[must_use]
+pub fn parse_holder(line: &str) -> Option<(i32, u64)> {
+    let mut words = line.split_whitespace();
+    match (words.next()?, words.next()?, words.next()?, words.next()?) {
+        ("pid", pid, "start", start) => Some((pid.parse().ok()?, start.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn command_line(pid: i32) -> Vec<OsString> {
+    let line = read(Path::new(&format!("/proc/{pid}/cmdline"))).ok().flatten().unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect()
+}
+
+/// The locks that a process with this command line may hold. A shim and the keeper of a detached command name their directory; a
+/// daemon may be that of any repo.
+fn locks(repos: &Path, arguments: &[OsString]) -> impl Iterator<Item = PathBuf> {
+    let own = arguments.get(2).and_then(|dir| fs::canonicalize(dir).ok());
+    let own = own.into_iter().flat_map(|dir| [SHIM_LOCK, JOB_LOCK].map(|name| dir.join(name)));
+    let daemons = fs::read_dir(repos).into_iter().flatten().flatten();
+    let found = own.chain(daemons.map(|repo| repo.path().join(DAEMON_LOCK)));
+    found.filter(|file| lock(repos, file).is_some())
+}
+
+/// Whether a lock is held, and names this process.
+fn is_held_by(file: &Path, pid: i32, start_time: u64) -> bool {
+    let text = read(file).ok().flatten().unwrap_or_default();
+    let line = text.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy).unwrap_or_default();
+    parse_holder(&line) == Some((pid, start_time))
+        && fs::File::open(file)
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
 }
 
 /// What somebody keeps who holds this file.
@@ -96,13 +140,20 @@ fn lock(repos: &Path, file: &Path) -> Option<Keeper> {
     }
 }
 
-/// Whether it runs what we run, or the other program of our installation; one that was replaced meanwhile, too.
-fn runs_our_program(pid: i32) -> bool {
-    let program = |process: &str| {
+/// Whether it runs what we run, or the other program of our installation; one that was replaced meanwhile, too. `first` is the
+/// first word of its command line, which counts where the kernel does not tell: our own keepers are started by a whole path.
+fn runs_our_program(pid: i32, first: &OsStr) -> bool {
+    let linked = |process: &str| {
         let link = fs::read_link(format!("/proc/{process}/exe")).ok()?;
         Some(PathBuf::from(link.to_str()?.trim_end_matches(" (deleted)")))
     };
-    let (Some(own), Some(program)) = (program("self"), program(&pid.to_string())) else { return false };
+    let said = || {
+        let path = PathBuf::from(first);
+        path.is_absolute().then(|| fs::canonicalize(&path).unwrap_or(path))
+    };
+    let (Some(own), Some(program)) = (linked("self"), linked(&pid.to_string()).or_else(said)) else {
+        return false;
+    };
     own == program || is_sibling(&own, &program)
 }
 
@@ -132,24 +183,6 @@ fn are_versions(one: &Path, other: &Path) -> bool {
         }
 }
 
-/// Files of interest whose write lock a process has taken itself.
-fn held(pid: i32, of_interest: impl Fn(&Path) -> bool) -> impl Iterator<Item = PathBuf> {
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    open.filter_map(move |fd| {
-        let file = fs::read_link(fd.path()).ok().filter(|file| of_interest(file))?;
-        let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(fd.file_name());
-        holds(&fs::read_to_string(info).ok()?, pid).then_some(file)
-    })
-}
-
-/// Whether the kernel says that this very process took the write lock, and did not only inherit the file.
-fn holds(info: &str, pid: i32) -> bool {
-    info.lines().filter_map(|line| line.strip_prefix("lock:")).any(|lock| {
-        let words: Vec<&str> = lock.split_ascii_whitespace().collect();
-        matches!(words.as_slice(), [_, "FLOCK", _, "WRITE", holder, ..] if holder.parse() == Ok(pid))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,14 +206,13 @@ mod tests {
         ] {
             assert_eq!(lock(other), None, "{other}");
         }
-        let info = "pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 12 fe:00:7 0 EOF\n";
-        assert!(holds(info, 12) && !holds(info, 1) && !holds(info, 13));
-        for other in [
-            "",
-            "lock:\t1: FLOCK  ADVISORY  READ 12 fe:00:7 0 EOF\n",
-            "lock:\t1: POSIX  ADVISORY  WRITE 12\n",
-        ] {
-            assert!(!holds(other, 12), "{other}");
+    }
+
+    #[test]
+    fn the_line_names_a_process_and_its_start() {
+        assert_eq!(parse_holder(&holder_line(12, 345)), Some((12, 345)));
+        for text in ["", "pid 12", "pid x start 1", "start 1 pid 2"] {
+            assert_eq!(parse_holder(text), None, "{text}");
         }
     }
 
@@ -226,16 +258,19 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_seen_while_it_is_held() {
+    fn a_lock_is_somebodys_while_it_is_held_and_names_him() {
         let dir = tempfile::tempdir().unwrap();
-        let path = fs::canonicalize(dir.path()).unwrap().join(DAEMON_LOCK);
-        let own = i32::try_from(std::process::id()).unwrap();
-        let ours = || held(own, |file| file == path).collect::<Vec<_>>();
+        let path = dir.path().join(DAEMON_LOCK);
         let lock = fs::File::create(&path).unwrap();
-        assert_eq!(ours(), Vec::<PathBuf>::new());
+        fs::write(&path, holder_line(12, 345)).unwrap();
+        let is_ours = |pid, start_time| is_held_by(&path, pid, start_time);
+        assert!(!is_ours(12, 345));
         lock.try_lock().unwrap();
-        assert_eq!(ours(), std::slice::from_ref(&path));
+        assert!(is_ours(12, 345) && !is_ours(12, 344) && !is_ours(13, 345));
+        fs::write(&path, format!("{}\nsocket /x", holder_line(12, 345))).unwrap();
+        assert!(is_ours(12, 345));
+        fs::write(&path, "").unwrap();
+        assert!(!is_ours(12, 345));
         drop(lock);
-        assert_eq!(ours(), Vec::<PathBuf>::new());
     }
 }

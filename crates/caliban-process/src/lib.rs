@@ -13,7 +13,7 @@ mod stat;
 
 pub use children::{all, children, listed_children, scanned_children};
 pub use handle::{is_ours, open};
-pub use keepers::{DAEMON_LOCK, JOB_LOCK, Keeper, Keepers, SHIM_LOCK};
+pub use keepers::{DAEMON_LOCK, JOB_LOCK, Keeper, Keepers, SHIM_LOCK, holder_line, parse_holder};
 pub use own_time::{ElapsedTime, Patience, awake_ms, boot_ms};
-pub use proc_view::{PidNamespace, ProcView, view};
+pub use proc_view::{PidNamespace, ProcView, hides_processes, view};
 pub use stat::{Stat, boot_id, machine, read, stat, try_stat};

@@ -66,6 +66,22 @@ pub fn view() -> (ProcView, Option<i32>) {
     (view, ids.first().copied())
 }
 
+/// Whether `/proc` shows us only the processes that we may look into (`hidepid`). A process that hides its memory could then not
+/// be seen at all, not even by who keeps it.
+#[must_use]
+pub fn hides_processes() -> bool {
+    let mounts = read(Path::new("/proc/self/mountinfo")).ok().flatten().unwrap_or_default();
+    is_hiding(&String::from_utf8_lossy(&mounts))
+}
+
+fn is_hiding(mounts: &str) -> bool {
+    let on_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
+    // The last one mounted is the one on top.
+    let last = mounts.lines().rfind(on_proc).unwrap_or_default();
+    let value = last.split([' ', ',']).find_map(|option| option.strip_prefix("hidepid="));
+    value.is_some_and(|value| !["0", "off"].contains(&value))
+}
+
 /// Kernel threads are in the first namespace only. The second process of a machine is the one that starts them.
 fn shows_kernel_threads() -> bool {
     /// `PF_KTHREAD`, which no program can set for itself.
@@ -85,6 +101,19 @@ fn ids(status: &str) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a12_a_proc_that_hides_processes_is_known() {
+        let mount = |options: &str| {
+            format!("9 8 0:1 / / rw - ext4 x rw\n22 28 0:21 / /proc rw,nosuid - proc proc rw{options}\n")
+        };
+        for hiding in [",hidepid=2", ",gid=4,hidepid=invisible", ",hidepid=ptraceable,subset=pid"] {
+            assert!(is_hiding(&mount(hiding)), "{hiding}");
+        }
+        for open in ["", ",hidepid=0", ",hidepid=off", ",gid=4"] {
+            assert!(!is_hiding(&mount(open)), "{open}");
+        }
+    }
 
     #[test]
     fn a11_our_number_is_the_one_of_this_proc() {

@@ -86,10 +86,14 @@ fn say(line: &str) {
 }
 
 fn run(args: &DaemonArgs) -> Result<(), String> {
+    // Keys of agents come with the requests for them. What a shell has set is not for the git that runs here.
+    caliban_fence::drop_secrets(|_| false);
     close_inherited();
     // Fails when we lead a group already: then we are no terminal's child either, or a person started us.
     let _leader_already = rustix::process::setsid();
     caliban_keeper::leave_agent();
+    // Not earlier: a process that hides cannot take its OOM score back. It has no key yet.
+    crate::process::hide();
     let places = &args.places;
     places.prepare().map_err(|error| format!("{error} (hint: {})", error.hint()))?;
     let Some(mut held) = take_lock(places)? else {
@@ -99,7 +103,7 @@ fn run(args: &DaemonArgs) -> Result<(), String> {
     daemon::log::install(places.log());
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let start_time = crate::process::stat(own).ok_or("/proc cannot be read")?.start_time;
-    let who = lock::daemon_line(own, start_time);
+    let who = lock::holder_line(own, start_time);
     held.say(&who, None).map_err(|error| format!("{}: {error}", places.daemon_lock().display()))?;
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -17,8 +17,8 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::Duration;
 
 use caliban_keeper::{
-    LEFT_GRACE, Launch, LaunchEnvironment, NATURAL, ShimGroups, Streams, Subreaper, Tree, WORKER_SCORE,
-    goes_first,
+    LEFT_GRACE, Launch, LaunchEnvironment, NATURAL, OwnScore, ShimGroups, Streams, Subreaper, Tree,
+    WORKER_SCORE,
 };
 use caliban_process::{ElapsedTime, Keepers, Patience};
 use rustix::io::Errno;
@@ -116,6 +116,9 @@ fn say(word: &Word) {
 }
 
 async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
+    let score = OwnScore::open();
+    // It has the keys of the worker.
+    process::hide();
     let in_words = |what: &'static str| move |error: io::Error| Trouble::of(what, &error);
     // Before anything is started, so that nothing is missed.
     let subreaper = Subreaper::new().map_err(in_words("the shim cannot adopt orphans"))?;
@@ -153,7 +156,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     records::write(&args.dir, records::SHIM, &record).map_err(in_words("shim.json"))?;
     let oom_count = standing.oom_count();
     let opened = WorkerLog::open(&args.dir).map_err(in_words("worker.log"));
-    let started = opened.and_then(|(log, output)| Ok((log, start(args, output)?)));
+    let started = opened.and_then(|(log, output)| Ok((log, start(args, output, &score)?)));
     standing.step_out();
     let (mut log, worker) = match started {
         Ok(started) => started,
@@ -242,7 +245,7 @@ fn has_begun(args: &ShimArgs) -> bool {
 async fn take_lock(args: &ShimArgs) -> io::Result<Option<HeldLock>> {
     let mut spent = ElapsedTime::new();
     loop {
-        if let Some(lock) = HeldLock::try_take(&args.dir.join(records::SHIM_LOCK))? {
+        if let Some(lock) = HeldLock::try_keep(&args.dir.join(records::SHIM_LOCK))? {
             return Ok(Some(lock));
         }
         if has_begun(args) {
@@ -255,7 +258,7 @@ async fn take_lock(args: &ShimArgs) -> io::Result<Option<HeldLock>> {
     }
 }
 
-fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble> {
+fn start(args: &ShimArgs, output: std::os::fd::OwnedFd, score: &OwnScore) -> Result<Child, Trouble> {
     if !args.cwd.is_dir() {
         let text = format!("the directory {} is not there any more", args.cwd.display());
         return Err(Trouble::lasting(text));
@@ -282,7 +285,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
     worker.stdin(Stdio::null()).stdout(output).stderr(second);
     let mut spent = ElapsedTime::new();
     let child = loop {
-        match goes_first(WORKER_SCORE, || worker.spawn()) {
+        match score.goes_first(WORKER_SCORE, || worker.spawn()) {
             // The daemon saw the program a moment ago: an upgrade is replacing it.
             Err(error) if is_being_replaced(&error) && spent.so_far() < REPLACED_LIMIT => {
                 std::thread::sleep(REPLACED_PAUSE);

@@ -2,7 +2,7 @@
 //! `__pdf`, its reader of PDFs. With `hold`, a process that holds
 //! a lock as a daemon does.
 
-use std::{fs::File, process::Command};
+use std::process::Command;
 
 fn main() -> std::process::ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -23,13 +23,16 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Leads a session, takes the lock, starts somebody below itself, says who both are, and stays.
+/// Leads a session, hides, takes the lock of this name in a directory, starts somebody below itself, says who both are, and stays.
 fn hold(arguments: &[std::path::PathBuf]) -> std::process::ExitCode {
-    let [lock, said] = arguments else { return 2.into() };
+    let [directory, name, said] = arguments else { return 2.into() };
     let _leader_already = rustix::process::setsid();
-    let below = File::create(lock)
-        .and_then(|file| file.lock().map(|()| file))
-        .and_then(|file| Command::new("sleep").arg("1000").spawn().map(|below| (file, below)));
+    if caliban_fence::hide_memory().is_err() {
+        return 1.into();
+    }
+    let below = caliban_contract::lock::HeldLock::try_keep(&directory.join(name))
+        .and_then(|held| held.ok_or_else(|| std::io::Error::other("held")))
+        .and_then(|held| Command::new("sleep").arg("1000").spawn().map(|below| (held, below)));
     let Ok((_held, mut below)) = below else { return 1.into() };
     let text = format!("{} {}", std::process::id(), below.id());
     let next = said.with_extension("next");

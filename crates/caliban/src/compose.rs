@@ -181,7 +181,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let role = kind.map(|kind| kind.role.clone());
     let settings = &loaded.settings;
     let breadth = Breadth::of(&loaded);
-    let env = tool_environment(environment, &settings.bash.env_allow, breadth);
+    let env = tool_environment(environment, settings, breadth);
     let env = with_set(env, &settings.bash.env);
     let helper = own_program()?;
     let fences = fences(&loaded, &env, helper.clone(), fleet_agent.is_some())?;
@@ -265,7 +265,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
             // Looked at meanwhile, and put in at the end.
             git: Vec::new(),
             shell: "bash".to_owned(),
-            left_out: left_out(environment, &settings.bash.env_allow, breadth),
+            left_out: left_out(environment, settings, breadth),
         },
         foreign_tools: Vec::new(),
         policy,

@@ -41,8 +41,9 @@ use std::{
     process::ExitCode,
 };
 
-use caliban_contract::modes;
+use caliban_contract::{modes, variables};
 use caliban_core::redact::Redactor;
+use caliban_fence::KeyNames;
 
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
@@ -66,13 +67,11 @@ fn main() -> ExitCode {
         Some(modes::PDF) => return caliban_tools::pdf_main(first().as_ref()),
         Some(modes::WITH_PARENT) => return gateway::with_parent_main(rest),
         Some(modes::NOTIFY) => {
-            caliban_fence::hide_environment();
-            return worker::notify_main();
+            let environment = handed_environment();
+            return worker::notify_main(environment);
         }
         Some(modes::WORKER) => {
-            let environment = Environment::of_process();
-            let _held = caliban_fence::take_secrets();
-            caliban_fence::hide_environment();
+            let environment = handed_environment();
             return worker::worker_main(rest, environment);
         }
         Some(cli::complete::MODE) => {
@@ -88,18 +87,18 @@ fn main() -> ExitCode {
     };
     let environment = match SecretsUse::of(&cli) {
         SecretsUse::None => {
-            caliban_fence::drop_secrets();
+            caliban_fence::drop_secrets(|name| name.starts_with("CALIBAN_") || name.starts_with("CAFLEET_"));
             Environment::of_process()
         }
         SecretsUse::HandsOver => {
             let environment = Environment::of_process();
-            caliban_fence::keep_secrets_back();
+            caliban_fence::keep_secrets_back(&key_names(&cli, &environment));
             environment
         }
         SecretsUse::Lends => Environment::of_process(),
         SecretsUse::Own => {
             let environment = Environment::of_process();
-            let _held = caliban_fence::take_secrets();
+            let _held = caliban_fence::take_secrets(&key_names(&cli, &environment));
             caliban_fence::hide_environment();
             compose::hide_memory();
             environment
@@ -111,6 +110,27 @@ fn main() -> ExitCode {
         }
     };
     finish(run(&cli, environment))
+}
+
+/// What a daemon started this process with, keys included. Nobody else sees those, and no program inherits them.
+fn handed_environment() -> Environment {
+    let environment = Environment::of_process();
+    let names = environment.raw(variables::SECRET_NAMES).and_then(|names| names.to_str()).unwrap_or_default();
+    let _held = caliban_fence::take_secrets(&KeyNames::handed(names));
+    caliban_fence::hide_environment();
+    if let Err(error) = caliban_fence::hide_kept_process() {
+        tracing::warn!(%error, "other processes of this user can look into this one");
+    }
+    environment
+}
+
+/// The variables that the settings of the place name as keys. Where they cannot be read, the command itself says why.
+fn key_names(cli: &Cli, environment: &Environment) -> KeyNames {
+    let Ok(cwd) = working_directory(cli, environment) else { return KeyNames::default() };
+    let loaded = settings::load(environment, &cwd, settings::Layer::default());
+    loaded
+        .map(|loaded| loaded.settings.providers.key_variables().map(str::to_owned).collect())
+        .unwrap_or_default()
 }
 
 /// Where a command was given, and where its data goes.

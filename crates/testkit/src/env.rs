@@ -303,11 +303,12 @@ struct FoundProcess {
 impl FoundProcess {
     fn look(pid: u32, needle: &[u8]) -> Option<Self> {
         let fd = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-        // Empty for a zombie, unreadable for other users' processes: neither is ours.
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        if !environ.windows(needle.len()).any(|window| window == needle) {
-            return None;
-        }
+        // Empty for a zombie. Daemons, shims and workers hide their environment, and have the place in their command line.
+        let has_needle = |file: &str| {
+            let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            text.windows(needle.len()).any(|window| window == needle)
+        };
+        ["environ", "cmdline"].into_iter().find(|file| has_needle(file))?;
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned();
         Some(Self { pid, line, fd })

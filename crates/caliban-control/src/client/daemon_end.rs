@@ -34,7 +34,7 @@ pub(super) async fn wait_until_gone(places: &Places, daemon: Option<i32>) -> Res
     let path = places.daemon_lock();
     while lock::is_held(&path) {
         let who = lock::holder(&path).unwrap_or_default();
-        if let (Some((pid, _)), Some(daemon)) = (lock::parse(&who), daemon)
+        if let (Some((pid, _)), Some(daemon)) = (lock::parse_holder(&who), daemon)
             && pid != daemon
         {
             break;
@@ -76,7 +76,7 @@ pub async fn end_by_signal(places: &Places) -> Result<SignalResult, ClientError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use caliban_contract::lock::{HeldLock, daemon_line};
+    use caliban_contract::lock::{HeldLock, holder_line};
 
     #[tokio::test]
     async fn the_next_holder_of_the_lock_is_not_waited_for() {
@@ -85,13 +85,13 @@ mod tests {
         let places = Places::exactly(at("repo"), at("rt"), at("base")).unwrap();
         std::fs::create_dir(at("base")).unwrap();
         let mut held = HeldLock::try_take(&places.daemon_lock()).unwrap().unwrap();
-        held.say(&daemon_line(12, 1), None).unwrap();
+        held.say(&holder_line(12, 1), None).unwrap();
         let waits = wait_until_gone(&places, Some(12));
         tokio::pin!(waits);
         tokio::select! {
             biased;
             _ = &mut waits => panic!("the lock is still held by the one that was asked"),
-            () = sleep(LOOK * 4) => held.say(&daemon_line(13, 1), None).unwrap(),
+            () = sleep(LOOK * 4) => held.say(&holder_line(13, 1), None).unwrap(),
         }
         // Held for ever, but by another.
         waits.await.unwrap();

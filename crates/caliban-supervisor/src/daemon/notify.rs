@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use caliban_contract::modes;
 use caliban_contract::records::EndNotice;
+use caliban_contract::variables::SECRET_NAMES;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
@@ -86,6 +87,7 @@ async fn tell(order: &NotifyOrder) -> Result<(), String> {
         .arg(modes::NOTIFY)
         .env_clear()
         .envs(&spec.env)
+        .env(SECRET_NAMES, start::names_of(&secrets))
         .envs(secrets)
         .current_dir("/")
         .stdin(Stdio::piped())

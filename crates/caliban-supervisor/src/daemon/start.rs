@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use caliban_contract::variables::SECRET_NAMES;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{LifecycleEvent, Outcome, State};
 use caliban_core::spec::{Isolation, SpawnSpec};
@@ -317,6 +318,7 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
         Err(StartError::Never(_)) if !order.has_secrets => BTreeMap::new(),
         read => read?,
     };
+    let names = names_of(&secrets);
     let args = ShimArgs {
         dir: dir.clone(),
         program: order.program.clone(),
@@ -338,6 +340,7 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
             .envs(&spec.env)
             .envs(&secrets)
             .env(MARKER, &order.marker)
+            .env(SECRET_NAMES, &names)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -354,6 +357,11 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
     let word = child.stdout.take().ok_or_else(|| StartError::Never("no pipe".to_owned()))?;
     let pid = i32::try_from(child.id()).map_err(|_| StartError::Never("no process id".to_owned()))?;
     Ok(Launched { pid, word: word.into() })
+}
+
+/// What the worker is told of its secrets, so that it knows a key by whatever name.
+pub(super) fn names_of(secrets: &BTreeMap<String, String>) -> String {
+    secrets.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, StartError> {

@@ -248,7 +248,8 @@ impl Stage {
         self.say(&format!("No process is left, and {} is removed.", self.root.display()))
     }
 
-    /// Whatever was started in this place, known by the place's name in its environment.
+    /// Whatever was started in this place, known by the place's name in its environment. What hides that has the name in its
+    /// command line: daemon, shim and worker.
     fn processes(&self) -> Vec<i32> {
         let needle = self.root.as_os_str().as_bytes();
         let own = i32::try_from(std::process::id()).unwrap_or_default();
@@ -256,8 +257,10 @@ impl Stage {
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         pids.filter(|pid| *pid != own)
             .filter(|pid| {
-                fs::read(format!("/proc/{pid}/environ"))
-                    .is_ok_and(|environ| environ.windows(needle.len()).any(|part| part == needle))
+                ["environ", "cmdline"].iter().any(|file| {
+                    fs::read(format!("/proc/{pid}/{file}"))
+                        .is_ok_and(|text| text.windows(needle.len()).any(|part| part == needle))
+                })
             })
             .collect()
     }

@@ -8,9 +8,10 @@ use std::{
     path::Path,
 };
 
-use caliban_contract::variables::{AGENT_ID, ASKED_SETTINGS, HIDDEN, VEILED_RESUME, VEILED_TASK};
+use caliban_contract::variables::{
+    AGENT_ID, ASKED_SETTINGS, HIDDEN, SECRET_NAMES, VEILED_RESUME, VEILED_TASK,
+};
 use caliban_core::redact::{self, Redactor, secret_parts};
-use caliban_providers::ProviderKind;
 
 use crate::{
     settings::{
@@ -24,8 +25,17 @@ use crate::{
 const PREFIXES: &str = "CAFLEET_ CALIBAN_ ANTHROPIC_ OPENAI_ GOOGLE_ GEMINI_ OPENROUTER_ OLLAMA_ OTEL_";
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 8] =
-    ["PWD", "OLDPWD", AGENT_ID, caliban_tools::JOB_MARK, HIDDEN, VEILED_TASK, VEILED_RESUME, ASKED_SETTINGS];
+const DROPPED: [&str; 9] = [
+    "PWD",
+    "OLDPWD",
+    AGENT_ID,
+    caliban_tools::JOB_MARK,
+    HIDDEN,
+    VEILED_TASK,
+    VEILED_RESUME,
+    ASKED_SETTINGS,
+    SECRET_NAMES,
+];
 
 /// Bytes of the longest variable that a process can be started with, and some less.
 const VARIABLE_CAP: usize = 100_000;
@@ -46,14 +56,11 @@ pub(super) struct Caller {
 
 /// Picks what an agent with these settings needs. Values that are no text cannot be handed over and are left out.
 pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
-    let tools: BTreeSet<_> =
-        tool_environment(environment, &loaded.settings.bash.env_allow, Breadth::of(loaded))
-            .into_iter()
-            .filter_map(|(name, _)| name.into_string().ok())
-            .collect();
-    let keys: BTreeSet<String> = ProviderKind::all()
-        .filter_map(|kind| loaded.settings.providers.api(kind)?.api_key_env.clone())
+    let tools: BTreeSet<_> = tool_environment(environment, &loaded.settings, Breadth::of(loaded))
+        .into_iter()
+        .filter_map(|(name, _)| name.into_string().ok())
         .collect();
+    let keys: BTreeSet<&str> = loaded.settings.providers.key_variables().collect();
     let named = named_in_settings(loaded);
     let all = secrets(environment, &loaded.settings);
     let redactor = Redactor::new(all.clone());

@@ -67,7 +67,7 @@ use crate::{
     report::{self, Code, Failure, Result},
     session_places::label_of,
     settings::{
-        Environment, Layer, Loaded,
+        Environment, Layer, Loaded, Settings,
         tool_environment::{Breadth, tool_environment},
     },
 };
@@ -225,7 +225,9 @@ impl<'a> Fleet<'a> {
         let own = crate::compose::own_program()?;
         let start = StartOptions {
             programs: StartOptions::programs(&own, self.environment.raw("PATH")),
-            environment: tool_environment(self.environment, &[], Breadth::Listed).into_iter().collect(),
+            environment: tool_environment(self.environment, &Settings::default(), Breadth::Listed)
+                .into_iter()
+                .collect(),
             options,
         };
         let client = Client::connect_or_start(&self.places, start).await.map_err(|error| {

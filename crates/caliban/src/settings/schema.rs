@@ -124,6 +124,11 @@ impl Providers {
             ProviderKind::Scripted => return None,
         })
     }
+
+    /// The variables that are named as holding a key: they are secret, whatever they are called.
+    pub(crate) fn key_variables(&self) -> impl Iterator<Item = &str> {
+        ProviderKind::all().filter_map(|kind| self.api(kind)?.api_key_env.as_deref())
+    }
 }
 
 /// One provider that is reached over HTTP.

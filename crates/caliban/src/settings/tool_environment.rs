@@ -9,35 +9,13 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-use caliban_contract::variables::HIDDEN;
+use caliban_contract::variables::{HIDDEN, is_ordinary};
 use caliban_core::mode::Mode;
 use caliban_core::redact::{header_secrets, is_secret_name, literal_secrets, secret_parts};
 use caliban_providers::ProviderKind;
 
 use super::{Loaded, Settings, environment::Environment, values::Secret};
 use crate::trust::Trust;
-
-/// Names that commands get. Sockets of agents and daemons (ssh, docker, tmux, dbus) are left out on purpose.
-const NAMES: &str = "
-    PATH HOME USER LOGNAME SHELL PWD LANG LANGUAGE TERM COLORTERM TZ TMPDIR EDITOR PAGER
-    NO_COLOR FORCE_COLOR CLICOLOR CI HOSTNAME LD_LIBRARY_PATH LIBRARY_PATH CPATH PKG_CONFIG_PATH MANPATH
-    CC CXX CFLAGS CXXFLAGS LDFLAGS MAKEFLAGS RUSTFLAGS RUST_BACKTRACE RUST_LOG RUSTC_WRAPPER
-    GOPATH GOROOT GOFLAGS GOPROXY GOCACHE GOMODCACHE GOTOOLCHAIN
-    JAVA_HOME MAVEN_HOME GRADLE_HOME GRADLE_USER_HOME ANDROID_HOME
-    VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PIP_INDEX_URL GEM_HOME GEM_PATH DOTNET_ROOT
-    PNPM_HOME BUN_INSTALL DENO_DIR NVM_DIR VOLTA_HOME
-    HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy
-    SSL_CERT_FILE SSL_CERT_DIR NIX_SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE
-    SOURCE_DATE_EPOCH DISPLAY WAYLAND_DISPLAY";
-
-/// Beginnings of names that commands get.
-const PREFIXES: &str =
-    "LC_ XDG_ CARGO_ RUSTUP_ NODE_ NPM_CONFIG_ npm_config_ PYTHON PYENV_ UV_ RBENV_ CMAKE_ NIX_";
-
-/// Variables of git that name an identity or a configuration file; others could point git elsewhere.
-const GIT_NAMES: &str = "
-    GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_CONFIG_GLOBAL
-    GIT_CONFIG_NOSYSTEM GIT_CEILING_DIRECTORIES GIT_TERMINAL_PROMPT";
 
 /// Never passed on by themselves: what lets a process act in somebody's name, or changes what every shell and git does.
 const HELD: &str = "
@@ -74,15 +52,15 @@ impl Breadth {
     }
 }
 
-/// The environment for commands, hooks and servers. `more` is `bash.env_allow`: names, or prefixes that end
+/// The environment for commands, hooks and servers. `bash.env_allow` has further names, or prefixes that end
 /// in `*`. An exact name passes even if it looks like a secret, because somebody asked for it.
 pub(crate) fn tool_environment(
     environment: &Environment,
-    more: &[String],
+    settings: &Settings,
     breadth: Breadth,
 ) -> Vec<(OsString, OsString)> {
     let passes = |name: &OsStr, value: &OsStr| {
-        name.to_str().is_some_and(|name| passes(name, value.to_str().unwrap_or_default(), more, breadth))
+        name.to_str().is_some_and(|name| passes(name, value.to_str().unwrap_or_default(), settings, breadth))
     };
     let mut passed: Vec<(OsString, OsString)> = environment
         .iter()
@@ -102,11 +80,11 @@ pub(crate) fn tool_environment(
 }
 
 /// The variables that commands do not get, in words; empty when there are none.
-pub(crate) fn left_out(environment: &Environment, more: &[String], breadth: Breadth) -> String {
+pub(crate) fn left_out(environment: &Environment, settings: &Settings, breadth: Breadth) -> String {
     let names: Vec<&str> = environment
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or_default())))
-        .filter(|(name, value)| !passes(name, value, more, breadth))
+        .filter(|(name, value)| !passes(name, value, settings, breadth))
         .map(|(name, _)| name)
         .filter(|name| !NOT_WORTH_TELLING.contains(name) && !name.starts_with("CALIBAN"))
         .collect();
@@ -168,21 +146,21 @@ pub(crate) fn spoken_secrets(environment: &Environment) -> Vec<(String, String)>
         .collect()
 }
 
-fn passes(name: &str, value: &str, more: &[String], breadth: Breadth) -> bool {
+fn passes(name: &str, value: &str, settings: &Settings, breadth: Breadth) -> bool {
+    let more = &settings.bash.env_allow;
     if more.iter().any(|allowed| allowed == name) {
         return true;
     }
     let is_one_of = |names: &str| names.split_whitespace().any(|one| one == name);
-    let listed = is_one_of(NAMES)
-        || is_one_of(GIT_NAMES)
-        || PREFIXES.split_whitespace().any(|prefix| name.starts_with(prefix))
+    let listed = is_ordinary(name)
         || more
             .iter()
             .any(|allowed| allowed.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix)));
     let is_held =
         || is_one_of(HELD) || HELD_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name == HIDDEN;
     let is_broad = breadth == Breadth::AllButSecrets && !is_held() && secret_parts(name, value).is_empty();
-    (listed || is_broad) && !is_secret_name(name)
+    let is_key = || settings.providers.key_variables().any(|key| key == name);
+    (listed || is_broad) && !is_secret_name(name) && !is_key()
 }
 
 #[cfg(test)]
@@ -192,7 +170,9 @@ mod tests {
     fn names(environment: &[(&str, &str)], more: &[&str]) -> Vec<String> {
         let environment: Environment = environment.iter().copied().collect();
         let more: Vec<String> = more.iter().map(|name| (*name).to_owned()).collect();
-        let passed = tool_environment(&environment, &more, Breadth::Listed);
+        let mut settings = Settings::default();
+        settings.bash.env_allow = more;
+        let passed = tool_environment(&environment, &settings, Breadth::Listed);
         passed.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
@@ -232,7 +212,8 @@ mod tests {
         ]
         .into_iter()
         .collect();
-        let passed = tool_environment(&environment, &[], Breadth::AllButSecrets);
+        let mut settings = Settings::default();
+        let passed = tool_environment(&environment, &settings, Breadth::AllButSecrets);
         let names: Vec<&str> = passed.iter().map(|(name, _)| name.to_str().unwrap()).collect();
         let git = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"];
         assert_eq!(names[names.len() - 3..], git);
@@ -241,10 +222,15 @@ mod tests {
             ["CUDA_VISIBLE_DEVICES", "DATABASE_URL", "HF_HOME", "PATH", "SHLVL"]
         );
         assert_eq!(
-            left_out(&environment, &[], Breadth::AllButSecrets),
+            left_out(&environment, &settings, Breadth::AllButSecrets),
             "GITHUB_TOKEN, GIT_DIR, OTHER_DATABASE, SSH_AUTH_SOCK (the setting bash.env_allow passes one on)"
         );
-        let listed = left_out(&environment, &["HF_HOME".to_owned()], Breadth::Listed);
+        // A key under a harmless name, which the settings name.
+        settings.providers.anthropic.api_key_env = Some("CUDA_VISIBLE_DEVICES".to_owned());
+        let passed = tool_environment(&environment, &settings, Breadth::AllButSecrets);
+        assert!(passed.iter().all(|(name, _)| name != "CUDA_VISIBLE_DEVICES"));
+        settings.bash.env_allow = vec!["HF_HOME".to_owned()];
+        let listed = left_out(&environment, &settings, Breadth::Listed);
         assert!(listed.starts_with("CUDA_VISIBLE_DEVICES, DATABASE_URL, GITHUB_TOKEN, "), "{listed}");
     }
 

@@ -144,11 +144,11 @@ async fn work(order: &ShimOrder, environment: Environment) -> Result<WorkerEnd> 
 }
 
 /// Runs the mode of [`caliban_contract::modes::NOTIFY`]: tells of an end that only the daemon saw.
-pub(crate) fn notify_main() -> ExitCode {
+pub(crate) fn notify_main(environment: Environment) -> ExitCode {
     let notice = serde_json::from_reader(std::io::stdin().take(NOTICE_CAP));
     let Ok(EndNotice { directory, event, text }) = notice else { return ExitCode::from(2) };
     let (Some(news), Ok(runtime)) = (News::named(&event), crate::runtime()) else { return ExitCode::from(2) };
-    runtime.block_on(tell_outside(Environment::of_process(), &directory, news, &text));
+    runtime.block_on(tell_outside(environment, &directory, news, &text));
     ExitCode::SUCCESS
 }
 
@@ -160,7 +160,7 @@ async fn tell_outside(environment: Environment, directory: &Path, news: News, te
     let now = crate::settings::load(&environment, &stands, Layer::default());
     let then = |_| asked.and_then(|asked| load_files(&environment, &stands, Layer::default(), asked).ok());
     let Some(loaded) = now.map_or_else(then, Some) else { return };
-    let env = tool_environment(&environment, &loaded.settings.bash.env_allow, Breadth::Listed);
+    let env = tool_environment(&environment, &loaded.settings, Breadth::Listed);
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
     let Ok(helper) = crate::compose::own_program() else { return };
@@ -193,8 +193,6 @@ async fn run(
     let told = redactor.clone();
     crate::report::tell_panics(move || told.clone(), "caliban resume goes on after its last step");
     status.redact(redactor);
-    // Not earlier: until its shim has recorded it, a worker is found by its mark.
-    crate::compose::hide_memory();
     // Held to the end: as long as we work in it, nobody removes it.
     let worktree = isolation::worktree(&spec, &order.directory, &loaded, &environment, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());

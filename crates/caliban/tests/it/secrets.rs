@@ -267,9 +267,75 @@ fn a12_a_command_cannot_read_a_key_from_the_processes_of_a_background_agent() {
     place.verb(["agents", "wait", &id]).ok();
     let seen = place.env.read(place.repo.join("seen"));
     assert!(!seen.contains(CANARY), "{seen}");
-    assert!(seen_of(&seen, "__worker").ends_with("hidden\n"), "{seen}");
-    // The shim is looked for by its locks, so it stays visible; it has no key.
-    assert!(seen_of(&seen, "__shim").contains("CALIBAN_AGENT_ID="), "{seen}");
+    for mode in ["__worker", "__shim"] {
+        assert!(seen_of(&seen, mode).ends_with("hidden\n"), "{seen}");
+    }
+}
+
+/// Looks for a word in what it can read of our programs that work for this place: environment and memory.
+const SEARCH: &str = r#"
+import os, sys
+place, word = sys.argv[1], sys.argv[2][::-1].encode()
+def read(pid, name):
+    with open(f"/proc/{pid}/{name}", "rb") as file: return file.read()
+def memory(pid):
+    for line in read(pid, "maps").decode().splitlines():
+        first, last = [int(part, 16) for part in line.split()[0].split("-")]
+        if " rw" not in line: continue
+        with open(f"/proc/{pid}/mem", "rb", 0) as file:
+            file.seek(first)
+            yield file.read(last - first)
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try: line = read(pid, "cmdline").decode(errors="replace").split("\0")
+    except OSError: continue
+    mode = line[1] if len(line) > 1 and line[1].startswith("__") else os.path.basename(line[0])
+    mode = {"caliband": "daemon", "__daemon": "daemon"}.get(mode, mode)
+    if place not in " ".join(line) or mode not in ["daemon", "__shim", "__worker"]: continue
+    for what, parts in [("environ", lambda: [read(pid, "environ")]), ("memory", lambda: memory(pid))]:
+        try: seen = "found" if any(word in part for part in parts()) else "clean"
+        except PermissionError: seen = "denied"
+        print(mode, what, seen)
+"#;
+
+/// A key, under a name that says nothing, is in no program of the fleet for a process of the same user.
+#[test]
+fn a12_a_command_outside_the_fence_finds_no_key_in_daemon_shim_or_worker() {
+    if !testkit::processes_can_hide() {
+        return;
+    }
+    let mut place = Place::new(script![]);
+    place.env.unset("ANTHROPIC_API_KEY");
+    place.env.set("BLUE_TABLE", CANARY);
+    place.env.write(
+        place.env.config().join("caliban/settings.toml"),
+        "[providers.anthropic]\napi_key_env = 'BLUE_TABLE'\n",
+    );
+    let search = place.env.write(place.env.root().join("search.py"), SEARCH);
+    let backwards: String = CANARY.chars().rev().collect();
+    let root = place.env.root().display().to_string();
+    let command = format!("python3 {} {root} {backwards} > seen; env > env; git --version", search.display());
+    let (bin, by_git) = (place.env.root().join("bin"), place.env.root().join("seen-by-git"));
+    let wrapper = format!("#!/bin/sh\nenv >> {}\nexec /usr/bin/git \"$@\"\n", by_git.display());
+    let wrapper = place.env.write(bin.join("git"), wrapper);
+    fs::set_permissions(wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = place.env.var("PATH").unwrap().to_str().unwrap().to_owned();
+    place.env.set("PATH", format!("{}:{path}", bin.display()));
+    place.server.set_script(script![tool("Bash", json!({"command": command})), text("ok")]);
+    let args = ["--bg", "go", "--isolation", "none", "--permission-mode", "unattended"];
+    let id = crate::fleet::id_of(&place.caliban().args(args).output().ok());
+    place.verb(["agents", "wait", &id]).ok();
+    let seen = place.env.read(place.repo.join("seen"));
+    for program in ["daemon", "__shim", "__worker"] {
+        assert!(seen.contains(&format!("{program} environ ")), "{seen}");
+        assert!(seen.contains(&format!("{program} memory denied\n")), "{seen}");
+    }
+    assert!(!seen.contains("found"), "{seen}");
+    for file in [place.repo.join("env"), by_git] {
+        let text = place.env.read(&file);
+        assert!(text.contains("PATH=") && !text.contains(CANARY), "{}: {text}", file.display());
+    }
+    let heard = place.server.model_requests();
+    assert!(heard.iter().all(|request| request.header("x-api-key") == Some(CANARY)));
 }
 
 /// A secret that nobody could know as one: it goes with the agent.
