@@ -14,10 +14,11 @@ use std::{
 };
 
 use caliban_contract::records;
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::{fence::Profile, names::Slug};
 use caliban_fence::{
-    Access, Around, Bind, ByteText, Fence, FenceLimits, Fenced, Hold, Hosts, Network, PrivateAddresses,
-    ProgramFence, Proxy,
+    Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, PrivateAddresses, ProgramFence,
+    Proxy,
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, Identity, Look, Root, Roots};
@@ -96,7 +97,7 @@ pub struct Fences {
     /// Git directories that a person has accepted although they do not say whose they are.
     pub accepted_git: Vec<(ByteText, Identity)>,
     /// What each fenced command may take of the machine.
-    pub limits: FenceLimits,
+    pub limits: TreeLimits,
 }
 
 /// What is known of what git keeps.
@@ -238,7 +239,7 @@ impl Fences {
             nested: Nested::default(),
             kept: Mutex::default(),
             accepted_git: Vec::new(),
-            limits: FenceLimits::default(),
+            limits: TreeLimits::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use caliban_core::quiet_hours::QuietHours;
 use serde::{Deserialize, Serialize};
 
 use crate::archive;
+use crate::tree_limits::TreeLimits;
 
 /// How many agents run at once, when nobody says.
 pub const MAX_RUNNING: u32 = 8;
@@ -32,6 +33,9 @@ pub struct DaemonOptions {
     pub quiet_hours: QuietHours,
     /// How long a tree gets between TERM and KILL (`fleet.grace`).
     pub grace_ms: u64,
+    /// What an agent may take with all that it started (`fleet.pids_max`, `fleet.memory_max`). Not passed on when it is the default.
+    #[serde(skip_serializing_if = "TreeLimits::is_usual")]
+    pub limits: TreeLimits,
     /// What becomes of worktrees of agents that are in no registry, when a daemon starts (`fleet.sweep`).
     pub sweep: Sweep,
     /// Whether worktrees are removed at all (`CALIBAN_KEEP_WORKTREES`, `worktrees.keep`).
@@ -67,6 +71,7 @@ impl Default for DaemonOptions {
             max_by_model: MAX_BY_MODEL,
             quiet_hours: QuietHours::default(),
             grace_ms: GRACE_MS,
+            limits: TreeLimits::usual(),
             sweep: Sweep::Remove,
             keep_worktrees: false,
             stay_ms: STAY_MS,

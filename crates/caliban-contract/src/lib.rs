@@ -22,6 +22,7 @@ pub mod secrets;
 pub mod sockets;
 pub mod speaks_for;
 pub mod tail;
+pub mod tree_limits;
 pub mod variables;
 
 use std::io;

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::disk_room::Reserved;
+use crate::tree_limits::Excess;
 
 /// The directory, in that of an agent or a session, that is `/tmp` of its fenced commands.
 pub const PRIVATE_TMP: &str = "tmp";
@@ -131,6 +132,9 @@ pub struct ExitRecord {
     /// How that is known.
     #[serde(default)]
     pub told_by: ToldBy,
+    /// What it took too much of with all that it had started, for which it was ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeded: Option<Excess>,
     /// Processes that could not be ended (stuck in the kernel, or another user's).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<i32>,
@@ -678,6 +682,7 @@ mod tests {
             again: Again::Never,
             out_of_memory: true,
             told_by: ToldBy::Run,
+            exceeded: None,
             left: Vec::new(),
             at: 11,
         };

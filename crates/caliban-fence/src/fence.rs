@@ -6,7 +6,9 @@ use caliban_core::fence::Profile;
 use caliban_rooted::{ByteText, Identity, Root};
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::FenceLimits, witness::Witness};
+use caliban_contract::tree_limits::TreeLimits;
+
+use crate::witness::Witness;
 
 /// Directories of the system that every fenced program can read. What is not here and not among the [`Bind`]s is absent.
 pub const SYSTEM: [&str; 11] =
@@ -54,7 +56,7 @@ pub struct Fence {
     pub witness: Option<Witness>,
     /// What it may take of the machine.
     #[serde(default)]
-    pub limits: FenceLimits,
+    pub limits: TreeLimits,
 }
 
 /// A file or directory of the machine, as a fenced program finds it.
@@ -131,7 +133,7 @@ impl Fence {
             git: Vec::new(),
             variables: Vec::new(),
             witness: None,
-            limits: FenceLimits::default(),
+            limits: TreeLimits::default(),
         }
     }
 

@@ -16,7 +16,6 @@ mod helper;
 mod init;
 #[cfg(target_os = "linux")]
 mod landlock;
-mod limits;
 #[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]
@@ -39,7 +38,6 @@ pub use around::{Around, Fenced, ProgramFence, Rejudge, Steps};
 pub use caliban_rooted::ByteText;
 pub use fence::{Access, Bind, Fence, FencedCommand, HeldPlace, Hold, Network, SYSTEM, SYSTEM_MASKS};
 pub use helper::{FenceChild, fence_child, fence_main};
-pub use limits::{Excess, FenceLimits};
 pub use loopback::PROXY_PORT;
 pub use own_process::{
     KeyNames, drop_secrets, hide_environment, hide_kept_process, hide_memory, keep_secrets_back, take_secrets,

@@ -21,6 +21,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use caliban_contract::records::ToldBy;
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_process::stat;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -140,6 +141,15 @@ impl ShimGroups {
         self.group.as_ref()
     }
 
+    /// Has the kernel hold the run to its limits, as far as the group has the controllers for it. Returns the limits that are
+    /// left to be watched.
+    pub fn hold(&self, limits: TreeLimits) -> TreeLimits {
+        match (&self.home, &self.group) {
+            (Some(home), Some(group)) => home.version.hold(&group.dir, limits),
+            _ => limits,
+        }
+    }
+
     /// Leaves the group, once the worker is in it.
     pub fn step_out(&self) {
         if let (Some(home), Some(_)) = (&self.home, &self.group) {
@@ -167,6 +177,29 @@ pub fn leave_agent() {
     if let Some(place) = OwnGroup::own().filter(|place| place.outside() != place.dir) {
         let _stays = put(&place.outside().join(place.version.join_file()), "0");
     }
+}
+
+/// Which of these limits the kernel would not hold an agent to that is started from here: tried with a group that is removed
+/// again. The others are watched.
+pub fn watched_here(limits: TreeLimits) -> TreeLimits {
+    let Some(place) = OwnGroup::own() else { return limits };
+    let dir = place.outside().join(name_of("0", "try", own_pid()));
+    if fs::create_dir(&dir).is_err() {
+        return limits;
+    }
+    let watched = place.version.hold(&dir, limits);
+    let _swept_later = fs::remove_dir(&dir);
+    watched
+}
+
+/// The bytes of memory that the kernel holds the run to in which this process is; none outside of a run, and without a limit.
+pub(crate) fn held_memory() -> Option<u64> {
+    /// From here on version 1 means that there is no limit.
+    const NONE: u64 = 1 << 62;
+    let own = OwnGroup::own()?;
+    let run = own.dir.ancestors().find(|dir| dir.file_name().is_some_and(is_ours_os))?;
+    let most: u64 = read_text(run.join(own.version.memory_file())).ok()?.trim().parse().ok()?;
+    (most < NONE).then_some(most)
 }
 
 /// Removes empty groups whose shims are gone: killed together with their daemon, and their agents removed.
@@ -205,6 +238,30 @@ impl Version {
         match self {
             Self::One => "tasks",
             Self::Two => "cgroup.procs",
+        }
+    }
+
+    fn memory_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.limit_in_bytes",
+            Self::Two => "memory.max",
+        }
+    }
+
+    /// Processes have a hierarchy of their own in version 1, so they are watched there.
+    fn pids_file(self) -> Option<&'static str> {
+        (self == Self::Two).then_some("pids.max")
+    }
+
+    /// Writes limits to the files of a group; returns those for which there is no file that takes them.
+    fn hold(self, dir: &Path, limits: TreeLimits) -> TreeLimits {
+        let takes = |file: Option<&str>, most: &u64| {
+            file.is_some_and(|file| put(&dir.join(file), &most.to_string()).is_ok())
+        };
+        TreeLimits {
+            pids: limits.pids.filter(|most| !takes(self.pids_file(), most)),
+            memory: limits.memory.filter(|most| !takes(Some(self.memory_file()), most)),
+            disk: limits.disk,
         }
     }
 
@@ -367,6 +424,30 @@ mod tests {
         check("0::/\n", "9 8 0:1 / /a\\040b rw - cgroup2 cgroup2 rw\n", None);
         check("", UNIFIED, None);
         check("0::/\n", "", None);
+    }
+
+    /// A directory is as good as a group here: what counts is which files there are, and that none is made.
+    #[test]
+    fn a20_a_group_holds_what_it_has_files_for_and_the_rest_is_watched() {
+        let limits = TreeLimits { pids: Some(7), memory: Some(4 << 30), disk: Some(1) };
+        let held = |version: Version, files: &[&str]| {
+            let dir = tempfile::tempdir().unwrap();
+            files.iter().for_each(|file| fs::write(dir.path().join(file), "").unwrap());
+            let watched = version.hold(dir.path(), limits);
+            let text = |file: &&str| fs::read_to_string(dir.path().join(file)).unwrap();
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files.len());
+            (watched, files.iter().map(text).collect::<Vec<_>>())
+        };
+        let bytes = (4_u64 << 30).to_string();
+        assert_eq!(held(Version::Two, &[]), (limits, vec![]));
+        let (watched, written) = held(Version::Two, &["memory.max", "pids.max"]);
+        assert_eq!(watched, TreeLimits { disk: Some(1), ..TreeLimits::default() });
+        assert_eq!(written, [bytes.as_str(), "7"]);
+        let (watched, written) = held(Version::Two, &["pids.max"]);
+        assert_eq!((watched, written), (TreeLimits { pids: None, ..limits }, vec!["7".to_owned()]));
+        let (watched, written) = held(Version::One, &["memory.limit_in_bytes", "pids.max"]);
+        assert_eq!(watched, TreeLimits { memory: None, ..limits });
+        assert_eq!(written, [bytes.as_str(), ""]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::{
     process::Command,
 };
 
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_fence::{ByteText, Fence, FencedCommand};
 use caliban_rooted::{Identity, open_exactly};
 
@@ -48,6 +49,8 @@ pub struct Launch {
     pub streams: Streams,
     /// The fence that it runs in; none for a program that runs as the user.
     pub fence: Option<Fence>,
+    /// What it may take with all that it starts. Those of the fence count where there is one.
+    pub limits: TreeLimits,
 }
 
 /// The environment of a launched program.
@@ -92,6 +95,7 @@ impl Launch {
             environment: LaunchEnvironment::Exactly(environment),
             streams,
             fence: None,
+            limits: TreeLimits::default(),
         }
     }
 
@@ -149,7 +153,7 @@ impl Launch {
         }))
     }
 
-    /// A length, then NUL-terminated strings: directory, its identity, streams (with their input), fence, number of arguments, program and
+    /// A length, then NUL-terminated strings: directory, its identity, streams (with their input), fence, limits, number of arguments, program and
     /// arguments, `name=value` entries. What the reaper would inherit is empty.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; 4];
@@ -172,6 +176,7 @@ impl Launch {
         }
         let fence = self.fence.as_ref().map(serde_json::to_string).transpose()?.unwrap_or_default();
         put(&[OsStr::new(&fence)])?;
+        put(&[OsStr::new(&serde_json::to_string(&self.limits)?)])?;
         put(&[OsStr::new(&self.arguments.len().to_string())])?;
         put(&[&self.program])?;
         for argument in &self.arguments {
@@ -223,6 +228,7 @@ impl Launch {
             "" => None,
             fence => Some(serde_json::from_str(fence).ok()?),
         };
+        let limits = serde_json::from_str(parts.next()?.to_str()?).ok()?;
         let count: usize = parts.next()?.to_str()?.parse().ok()?;
         let program = parts.next()?;
         let arguments: Vec<OsString> = parts.by_ref().take(count).collect();
@@ -235,7 +241,7 @@ impl Launch {
             Some((OsStr::from_bytes(name).into(), OsStr::from_bytes(&value[1..]).into()))
         });
         let environment = LaunchEnvironment::Exactly(variables.collect::<Option<Vec<_>>>()?);
-        Some(Self { program, arguments, directory, identity, environment, streams, fence })
+        Some(Self { program, arguments, directory, identity, environment, streams, fence, limits })
     }
 }
 
@@ -259,7 +265,16 @@ impl Streams {
 /// The values of variables may be secrets.
 impl std::fmt::Debug for Launch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, arguments, directory, identity: _, environment: _, streams: _, fence: _ } = self;
+        let Self {
+            program,
+            arguments,
+            directory,
+            identity: _,
+            environment: _,
+            streams: _,
+            fence: _,
+            limits: _,
+        } = self;
         f.debug_tuple("Launch").field(program).field(arguments).field(directory).finish()
     }
 }
@@ -282,6 +297,7 @@ mod tests {
             ]),
             streams: Streams::Shell,
             fence: None,
+            limits: caliban_contract::tree_limits::TreeLimits::default(),
         };
         let through = |launch: &Launch| Launch::read(&mut &launch.encode().unwrap()[..]).unwrap();
         assert_eq!(through(&launch), launch);

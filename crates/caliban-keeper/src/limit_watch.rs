@@ -1,16 +1,23 @@
-//! Watches what a fenced command takes, and says when it is too much (a20). The kernel itself refuses further processes
-//! (`RLIMIT_NPROC` in the fence), but not to root; memory and disk have no limit that an ordinary user may set for a group
-//! of processes.
+//! Watches what a command, or all of an agent, takes, and says when it is too much (a20). The kernel itself refuses further
+//! processes to a fenced command (`RLIMIT_NPROC` in the fence), but not to root; where a control group is lent to us, it holds
+//! an agent's memory (`group.rs`). Everything else is seen here.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use caliban_fence::{Access, Excess, Fence};
+use caliban_contract::tree_limits::{Excess, TreeLimits};
+use caliban_fence::{Access, Fence};
 
-/// How often processes and memory are looked at. A short command ends before the first look.
+use crate::launch::Launch;
+
+/// How often processes and memory of a command are looked at. A short command ends before the first look.
 const LOOK: Duration = Duration::from_millis(200);
+/// The same of an agent. A command that takes too much is ended long before.
+const AGENT_LOOK: Duration = Duration::from_secs(1);
+/// How many looks in a row must find too much of an agent.
+const AGENT_LOOKS: u32 = 3;
 /// How often the disk is looked at, at most.
 const DISK_LOOK: Duration = Duration::from_secs(1);
 /// A look at the disk may take this part of the time.
@@ -18,24 +25,19 @@ const DISK_SHARE: u32 = 10;
 /// The most files of one look. What lies in more of them is not counted.
 const FILES: usize = 2_000_000;
 
-/// Ends when the processes below this one take more than the fence allows; never without a limit.
-pub(crate) async fn exceeded(fence: Option<&Fence>) -> Excess {
-    let Some(fence) = fence else { return std::future::pending().await };
-    let limits = fence.limits;
-    if limits == caliban_fence::FenceLimits::default() {
+/// Ends when a command takes more than it may; never without a limit.
+pub(crate) async fn command_exceeded(launch: &Launch) -> Excess {
+    let limits = launch.fence.as_ref().map_or(launch.limits, |fence| fence.limits);
+    if limits == TreeLimits::default() {
         return std::future::pending().await;
     }
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let places = places(fence);
+    let places = places(launch);
     let mut next_disk = Instant::now() + DISK_LOOK;
     loop {
         tokio::time::sleep(LOOK).await;
-        let (pids, memory) = taken();
-        if let Some(most) = limits.pids.filter(|most| pids > *most) {
-            return Excess::Pids(most);
-        }
-        if let Some(most) = limits.memory.filter(|most| memory > *most) {
-            return Excess::Memory(most);
+        if let Some(excess) = taken_too_much(limits) {
+            return excess;
         }
         if let Some(most) = limits.disk.filter(|_| Instant::now() >= next_disk) {
             let (looked, places) = (Instant::now(), places.clone());
@@ -46,6 +48,29 @@ pub(crate) async fn exceeded(fence: Option<&Fence>) -> Excess {
             next_disk = Instant::now() + DISK_LOOK.max(looked.elapsed() * DISK_SHARE);
         }
     }
+}
+
+/// Ends when all that is below this process takes more processes or memory than it may; never without a limit. What one command
+/// puts on the disk is seen where that is kept.
+pub async fn agent_exceeded(limits: TreeLimits) -> Excess {
+    if limits.pids.is_none() && limits.memory.is_none() {
+        return std::future::pending().await;
+    }
+    let mut found = 0;
+    loop {
+        tokio::time::sleep(AGENT_LOOK).await;
+        match taken_too_much(limits) {
+            Some(excess) if found + 1 >= AGENT_LOOKS => return excess,
+            Some(_) => found += 1,
+            None => found = 0,
+        }
+    }
+}
+
+fn taken_too_much(limits: TreeLimits) -> Option<Excess> {
+    let (pids, memory) = taken();
+    let many = limits.pids.filter(|most| pids > *most).map(Excess::Pids);
+    many.or_else(|| limits.memory.filter(|most| memory > *most).map(Excess::Memory))
 }
 
 /// How many processes are below this one, and the bytes of memory that each has for itself, in swap too.
@@ -76,7 +101,14 @@ struct WatchedPlace {
     counts_all: bool,
 }
 
-fn places(fence: &Fence) -> Vec<WatchedPlace> {
+fn places(launch: &Launch) -> Vec<WatchedPlace> {
+    match &launch.fence {
+        Some(fence) => places_in(fence),
+        None => vec![WatchedPlace { path: launch.directory.clone(), counts_all: false }],
+    }
+}
+
+fn places_in(fence: &Fence) -> Vec<WatchedPlace> {
     // All of the command's `/tmp` is the agent's own.
     let writable = fence.binds.iter().filter(|bind| bind.access == Access::ReadWrite);
     let watched = writable.map(|bind| WatchedPlace {

@@ -17,11 +17,12 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::tree_limits::Excess;
 use caliban_contract::{
     modes,
     process_mark::{self, AgentMark},
 };
-use caliban_fence::{Excess, FenceChild};
+use caliban_fence::FenceChild;
 use caliban_process::{ElapsedTime, Keepers, Patience};
 use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
 use tokio::{
@@ -31,6 +32,7 @@ use tokio::{
 };
 
 use crate::{
+    group,
     launch::{Launch, LaunchEnvironment, Streams},
     limit_watch,
     out_of_memory::{COMMAND_SCORE, OomCount, OwnScore},
@@ -163,7 +165,7 @@ impl BegunCommand {
             biased;
             stop = stops.next() => Some(stop),
             () = tree.main_ended() => None,
-            excess = limit_watch::exceeded(launch.fence.as_ref()) => Some(CommandStop::Exceeded(excess)),
+            excess = limit_watch::command_exceeded(&launch) => Some(CommandStop::Exceeded(excess)),
         };
         let (mut left, mut names) = (0, Vec::new());
         match stop {
@@ -191,19 +193,25 @@ impl BegunCommand {
             // A process outside of the tree may still have the terminal.
             let _best_effort = tokio::time::timeout(SHOWN, shown).await;
         }
+        let outcome = ExitOutcome::of(tree.status());
+        // A command that we stopped needs no other reason for its end.
+        let out_of_memory = oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose());
+        let exceeded = match stop {
+            Some(CommandStop::Exceeded(excess)) => Some(excess),
+            None if out_of_memory.is_some() && outcome != ExitOutcome::Exited(0) => {
+                group::held_memory().map(Excess::Memory)
+            }
+            _ => None,
+        };
         Ok(Report {
-            outcome: ExitOutcome::of(tree.status()),
+            outcome,
             left,
             names,
             stuck: tree.left().len(),
             cwd: last_cwd(&cwd),
-            // A command that we stopped needs no other reason for its end.
-            out_of_memory: oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose()),
+            out_of_memory,
             is_changed: fence.is_some_and(|fence| fence.is_changed()),
-            exceeded: match stop {
-                Some(CommandStop::Exceeded(excess)) => Some(excess),
-                _ => None,
-            },
+            exceeded,
         })
     }
 }

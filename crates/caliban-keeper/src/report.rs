@@ -1,7 +1,7 @@
 //! What a reaper reports about a shell command when its tree is gone.
 
 use caliban_contract::records::ToldBy;
-use caliban_fence::Excess;
+use caliban_contract::tree_limits::Excess;
 use rustix::process::{Signal, WaitStatus};
 use serde::{Deserialize, Serialize};
 

@@ -77,6 +77,7 @@ impl McpConnection {
                     environment: LaunchEnvironment::Exactly(env.clone()),
                     streams: Streams::Live,
                     fence: fence.map_err(starting)?,
+                    limits: caliban_contract::tree_limits::TreeLimits::default(),
                 };
                 Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }

@@ -16,9 +16,10 @@ use std::path::Path;
 use std::process::{Child, ExitCode, Stdio};
 use std::time::Duration;
 
+use caliban_contract::tree_limits::{Excess, TreeLimits};
 use caliban_keeper::{
     LEFT_GRACE, Launch, LaunchEnvironment, NATURAL, OwnScore, ShimGroups, Streams, Subreaper, Tree,
-    WORKER_SCORE,
+    WORKER_SCORE, agent_exceeded,
 };
 use caliban_process::{ElapsedTime, Keepers, Patience};
 use rustix::io::Errno;
@@ -155,6 +156,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     }
     records::write(&args.dir, records::SHIM, &record).map_err(in_words("shim.json"))?;
     let oom_count = standing.oom_count();
+    let watched = standing.hold(args.limits);
     let opened = WorkerLog::open(&args.dir).map_err(in_words("worker.log"));
     let started = opened.and_then(|(log, output)| Ok((log, start(args, output, &score)?)));
     standing.step_out();
@@ -176,17 +178,21 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     say(&Word::Started(record));
 
     let mut tree = subreaper.keep(Pid::from_child(&worker), spared(args), standing.group().cloned());
-    let stopped = copying(&mut log, async {
+    let ended = copying(&mut log, async {
         tokio::select! {
             biased;
-            () = stops.next() => true,
-            () = tree.main_ended() => false,
+            () = stops.next() => TreeEnd::Asked,
+            () = tree.main_ended() => TreeEnd::ByItself,
+            excess = agent_exceeded(watched) => TreeEnd::Exceeded(excess),
         }
     });
-    if stopped.await {
-        copying(&mut log, stop(&mut tree, &mut stops, args)).await;
-    } else if !copying(&mut log, tree.gone_within(&mut Patience::new(NATURAL))).await {
-        copying(&mut log, tree.end(LEFT_GRACE)).await;
+    let ended = ended.await;
+    match ended {
+        TreeEnd::Asked => copying(&mut log, stop(&mut tree, &mut stops, args)).await,
+        TreeEnd::ByItself if copying(&mut log, tree.gone_within(&mut Patience::new(NATURAL))).await => {}
+        TreeEnd::ByItself => copying(&mut log, tree.end(LEFT_GRACE)).await,
+        // At once: what eats the machine gets no time to eat more.
+        TreeEnd::Exceeded(_) => copying(&mut log, tree.end(Duration::ZERO)).await,
     }
     log.drain();
     let mut exit = exit_record(args, tree.status());
@@ -194,11 +200,28 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     if let Some(told_by) = oom_count.filter(|_| killed).and_then(|count| count.rose()) {
         (exit.out_of_memory, exit.told_by) = (true, told_by);
     }
+    exit.exceeded = match ended {
+        TreeEnd::Exceeded(excess) => Some(excess),
+        // The kernel held it to that.
+        _ if exit.out_of_memory && exit.told_by == ToldBy::Run && watched.memory.is_none() => {
+            args.limits.memory.map(Excess::Memory)
+        }
+        _ => None,
+    };
     exit.left = tree.left().into_iter().take(LEFT_NAMED).collect();
     if let Some(group) = standing.group() {
         group.remove();
     }
     write_exit(&args.dir, &exit).map(|()| ExitCode::SUCCESS)
+}
+
+/// Why a run ends.
+enum TreeEnd {
+    /// Somebody asked for it.
+    Asked,
+    ByItself,
+    /// It took more than it may.
+    Exceeded(Excess),
 }
 
 /// Copies what the worker prints while `work` goes on.
@@ -279,6 +302,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd, score: &OwnScore) -> Res
         environment: LaunchEnvironment::Inherit,
         streams: Streams::Joined,
         fence: None,
+        limits: TreeLimits::default(),
     };
     let (mut worker, _no_directory_to_hold) =
         launch.command().map_err(|error| Trouble::of("the worker", &error))?;
@@ -322,6 +346,7 @@ fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>) -> ExitRecord {
         again: Again::Never,
         out_of_memory: false,
         told_by: ToldBy::Run,
+        exceeded: None,
         left: Vec::new(),
         at: wall_ms(),
     }

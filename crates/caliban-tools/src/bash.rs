@@ -222,6 +222,7 @@ impl Bash {
         let again = fence.as_ref().and_then(|fence| fence.again.clone());
         let (fence, steps) = fence.map(Fenced::begin).transpose()?.unzip();
         launch.fence = fence;
+        launch.limits = options.limits.taken;
         Ok(JobRequest {
             again,
             helper: options.helper.clone(),

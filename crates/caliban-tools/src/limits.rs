@@ -1,5 +1,6 @@
 //! Every cap and time limit of the tools, each with a name and one default.
 
+use caliban_contract::tree_limits::TreeLimits;
 use std::time::Duration;
 
 /// Lines that one Read returns unless it asks for fewer.
@@ -64,6 +65,8 @@ pub struct ToolLimits {
     pub output_chars: usize,
     /// How long one fetch may take, redirects and body included.
     pub fetch_time: Duration,
+    /// What a command may take of the machine with all that it starts, also outside of a fence.
+    pub taken: TreeLimits,
 }
 
 impl Default for ToolLimits {
@@ -73,6 +76,7 @@ impl Default for ToolLimits {
             command_time_max: Duration::from_secs(600),
             output_chars: OUTPUT_CHARS,
             fetch_time: Duration::from_secs(30),
+            taken: TreeLimits::default(),
         }
     }
 }

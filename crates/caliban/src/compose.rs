@@ -39,7 +39,7 @@ use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, Works
 use caliban_worktrees::{KeepWorktrees, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub(crate) use fences::{limits as fence_limits, program_fence};
+pub(crate) use fences::{limits as tree_limits, program_fence};
 pub(crate) use model::{check_provider, is_free};
 
 use crate::{
@@ -547,6 +547,7 @@ pub(crate) fn setup(
 fn tool_limits(settings: &Settings) -> caliban_tools::ToolLimits {
     caliban_tools::ToolLimits {
         command_time: Duration::from_millis(settings.bash.timeout_ms.get()),
+        taken: fences::limits(&settings.fleet),
         ..caliban_tools::ToolLimits::default()
     }
 }

@@ -75,6 +75,7 @@ pub fn end_of_run(facts: &RunFacts<'_>) -> RunEnd {
     }
     let signal = facts.exit.and_then(|exit| exit.signal);
     let outcome = facts.report.and_then(WorkerStatus::outcome);
+    let exceeded = facts.exit.and_then(|exit| exit.exceeded);
     let last = match (facts.wanted, outcome) {
         (WantedState::Run, Some(outcome)) => LifecycleEvent::Ended(outcome),
         // It finished in the moment of the kill: its work is done, and its own report counts.
@@ -85,6 +86,9 @@ pub fn end_of_run(facts: &RunFacts<'_>) -> RunEnd {
         },
         (WantedState::Run, None) if hibernates(facts) => {
             return RunEnd::Hibernates { events: to_idle(facts.state), note: facts.exit.and_then(note) };
+        }
+        (WantedState::Run, None) if let Some(excess) = exceeded => {
+            LifecycleEvent::Ended(Outcome::Error { text: excess.to_string() })
         }
         (WantedState::Run, None) => match facts.exit.map(|exit| (&exit.not_started, exit.code)) {
             Some((Some(text), _)) if facts.state == State::Spawning => {
@@ -126,7 +130,7 @@ fn to_idle(state: State) -> Vec<LifecycleEvent> {
 
 fn note(exit: &ExitRecord) -> Option<String> {
     let mut notes = Vec::new();
-    if exit.out_of_memory {
+    if exit.out_of_memory && exit.exceeded.is_none() {
         // The kernel says that it killed a process of the run, or of the machine, but not which one: it may have been a
         // command earlier, and this KILL somebody else's.
         notes.push("the kernel probably ended it for want of memory".to_owned());
@@ -147,6 +151,7 @@ fn hibernates(facts: &RunFacts<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::records::{AskRecord, EndingKind, ToldBy, Waiting, WorkerEnding};
+    use caliban_contract::tree_limits::Excess;
     use caliban_core::lifecycle::WaitingFor;
 
     fn status(events: &[LifecycleEvent]) -> Status {
@@ -237,6 +242,7 @@ mod tests {
             again: Again::Never,
             out_of_memory: false,
             told_by: ToldBy::Run,
+            exceeded: None,
             left: Vec::new(),
             at: 0,
         })
@@ -289,6 +295,21 @@ mod tests {
             is_program_lost: false,
         };
         assert!(matches!(end_of_run(&facts), RunEnd::Over { note: Some(note), .. } if note == words));
+    }
+
+    #[test]
+    fn a20_an_agent_that_took_too_much_failed_for_that_unless_it_was_killed_or_had_finished() {
+        let exceeded = Some(Excess::Memory(4 << 30));
+        let excess = || exit(None, Some(9)).map(|exit| ExitRecord { exceeded, out_of_memory: true, ..exit });
+        assert_eq!(note(&excess().unwrap()), None);
+        let why = "killed: used more than 4 GB of memory (fleet.memory_max)".to_owned();
+        let ended = LifecycleEvent::Ended(Outcome::Error { text: why });
+        check(State::Running, WantedState::Run, None, excess(), std::slice::from_ref(&ended));
+        check(State::Spawning, WantedState::Run, None, excess(), &[LifecycleEvent::Started, ended]);
+        let killed = [LifecycleEvent::Killed { signal: Some(9) }];
+        check(State::Running, WantedState::Kill, None, excess(), &killed);
+        let done = Some(report(WorkerState::Done));
+        check(State::Running, WantedState::Run, done, excess(), &[LifecycleEvent::Ended(Outcome::Finished)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_contract::variables::SECRET_NAMES;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{LifecycleEvent, Outcome, State};
@@ -69,6 +70,7 @@ struct StartOrder {
     resume_prompt: Option<String>,
     is_resumed: bool,
     grace_ms: u64,
+    limits: TreeLimits,
     spec: Option<Box<SpawnSpec>>,
     specs: RegistryReader,
     places: Places,
@@ -99,6 +101,7 @@ impl Owner {
             resume_prompt: agent.record.resume_prompt.clone(),
             is_resumed: agent.record.runs > 1,
             grace_ms: self.options.grace_ms,
+            limits: self.options.limits,
             spec,
             specs: self.store.reader(),
             places: self.places.clone(),
@@ -326,6 +329,7 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
         socket: places.agent_socket(order.id),
         nonce: order.nonce.clone(),
         grace_ms: order.grace_ms,
+        limits: order.limits,
     };
     // From here on there may be a shim, whatever happens to us. A socket of an earlier run stays: the worker replaces it.
     let launch = LaunchRecord { nonce: order.nonce.clone() };

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use caliban_contract::tree_limits::TreeLimits;
+
 use crate::daemon_options::GRACE_MS;
 
 /// What a shim is told.
@@ -20,6 +22,8 @@ pub(crate) struct ShimArgs {
     pub(crate) nonce: String,
     /// How long the tree gets between TERM and KILL.
     pub(crate) grace_ms: u64,
+    /// What the tree may take.
+    pub(crate) limits: TreeLimits,
 }
 
 /// As a command line, after the mode.
@@ -36,6 +40,8 @@ pub(crate) fn arguments(args: &ShimArgs) -> Vec<OsString> {
         args.nonce.clone().into(),
         "--grace-ms".into(),
         args.grace_ms.to_string().into(),
+        "--limits".into(),
+        serde_json::to_string(&args.limits).unwrap_or_default().into(),
     ]
 }
 
@@ -49,6 +55,7 @@ impl ShimArgs {
         let mut args = args.into_iter();
         let dir = PathBuf::from(args.next().ok_or("no agent directory")?);
         let (mut program, mut cwd, mut socket, mut nonce, mut grace_ms) = (None, None, None, None, GRACE_MS);
+        let mut limits = TreeLimits::usual();
         while let Some(name) = args.next() {
             let value = args.next().ok_or_else(|| format!("no value for {}", name.display()))?;
             match name.to_str() {
@@ -59,6 +66,10 @@ impl ShimArgs {
                 Some("--grace-ms") => {
                     let text = value.to_str().unwrap_or_default();
                     grace_ms = text.parse().map_err(|_| format!("--grace-ms {text} is no number"))?;
+                }
+                Some("--limits") => {
+                    let text = value.to_str().unwrap_or_default();
+                    limits = serde_json::from_str(text).map_err(|error| format!("--limits: {error}"))?;
                 }
                 _ => {
                     return Err(format!(
@@ -75,6 +86,7 @@ impl ShimArgs {
             socket: socket.ok_or("no --socket")?,
             nonce: nonce.ok_or("no --nonce")?,
             grace_ms,
+            limits,
         })
     }
 }
@@ -92,6 +104,7 @@ mod tests {
             socket: "/s".into(),
             nonce: "n".into(),
             grace_ms: 7,
+            limits: TreeLimits { memory: Some(9), ..TreeLimits::default() },
         };
         assert_eq!(ShimArgs::parse(arguments(&args)), Ok(args.clone()));
         let mut later = arguments(&args);

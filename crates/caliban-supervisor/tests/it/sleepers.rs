@@ -59,6 +59,7 @@ fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> RegistryChange {
         again: records::Again::Never,
         out_of_memory: false,
         told_by: ToldBy::Run,
+        exceeded: None,
         left: Vec::new(),
         at: 1,
     };

@@ -38,6 +38,7 @@ pub(super) async fn text(
         environment: LaunchEnvironment::Exactly(Vec::new()),
         streams: Streams::Apart { input: "".into() },
         fence: None,
+        limits: caliban_contract::tree_limits::TreeLimits::default(),
     };
     let helper = workspace.helper().to_owned();
     let reading = Supervised { helper, launch, limit: TIME, keep: KeptOutput::First(TEXT_BYTES) };

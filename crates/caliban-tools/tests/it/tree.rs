@@ -340,6 +340,7 @@ fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
         environment: LaunchEnvironment::Exactly(vec![("PATH".into(), "/usr/bin:/bin".into())]),
         streams: Streams::Shell,
         fence: None,
+        limits: caliban_contract::tree_limits::TreeLimits::default(),
     };
     fs::write(root.join("order"), launch.encode().unwrap()).unwrap();
     // The shell holds the write end of the keeper's input, as an agent does.

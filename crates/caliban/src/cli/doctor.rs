@@ -233,19 +233,29 @@ fn sandbox(loaded: &Loaded) -> Finding {
     }
 }
 
-/// What a fenced command may take, and who holds it to that.
+/// What a command and an agent may take, and who holds them to that.
 fn limits(loaded: &Loaded) -> Finding {
-    if loaded.settings.sandbox == Some(Sandbox::Off) {
-        return ok("none: commands are not fenced");
-    }
-    let limits = crate::compose::fence_limits(&loaded.settings.fleet);
+    let limits = crate::compose::tree_limits(&loaded.settings.fleet);
+    let watched = caliban_keeper::watched_here(limits);
     let size = |bytes: Option<u64>| bytes.map_or("any".to_owned(), caliban_core::size::in_words);
-    let by_kernel = if rustix::process::geteuid().is_root() { "a watch" } else { "the kernel" };
+    let is_fenced = loaded.settings.sandbox != Some(Sandbox::Off);
+    let of_command = if is_fenced && !rustix::process::geteuid().is_root() {
+        "processes in a fence by the kernel, the rest by a watch"
+    } else {
+        "by a watch"
+    };
+    let holder = |what: &str, watched: Option<u64>| match watched {
+        Some(_) => format!("{what} by a watch"),
+        None => format!("{what} by a control group"),
+    };
     ok(format!(
-        "a fenced command has at most {} processes (held by {by_kernel}), {} of memory and {} of disk (held by a watch)",
+        "a command has at most {} processes, {} of memory and {} of disk (held to it: {of_command}); all of a background \
+         agent at most so many processes and so much memory ({}, {})",
         limits.pids.map_or("any".to_owned(), |pids| pids.to_string()),
         size(limits.memory),
-        size(limits.disk)
+        size(limits.disk),
+        holder("processes", watched.pids),
+        holder("memory", watched.memory),
     ))
 }
 

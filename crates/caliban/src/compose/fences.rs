@@ -11,8 +11,9 @@ use caliban_agent::{
     subagent::policy_in_worktree,
 };
 use caliban_contract::records;
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::fence::Profile;
-use caliban_fence::{FenceLimits, Hosts, ProgramFence};
+use caliban_fence::{Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;
 
@@ -92,18 +93,11 @@ pub(super) fn fences(
     })
 }
 
-/// What a fenced command may take. Unless somebody says otherwise, three quarters of the machine's memory.
-pub(crate) fn limits(fleet: &FleetSettings) -> FenceLimits {
-    let machine = || {
-        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-        // In whole megabytes, to be said in words.
-        Some((kilobytes / 1024 * 3 / 4) << 20)
-    };
-    FenceLimits {
+/// What a command, and an agent with all that it started, may take.
+pub(crate) fn limits(fleet: &FleetSettings) -> TreeLimits {
+    TreeLimits {
         pids: Some(fleet.pids_max.get().into()),
-        memory: fleet.memory_max.map(|size| size.0).or_else(machine),
+        memory: fleet.memory_max.map(|size| size.0).or(TreeLimits::usual().memory),
         disk: Some(fleet.disk_max.bytes()),
     }
 }

@@ -417,6 +417,7 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
         grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
         sweep: if fleet.sweep.0 { Sweep::Remove } else { Sweep::Off },
         keep_worktrees: loaded.settings.worktrees.keep,
+        limits: crate::compose::tree_limits(fleet),
         archive_days: fleet.archive_days.get(),
         archive_bytes: u64::from(fleet.archive_mb.get()) * caliban_contract::archive::MIB,
         ..DaemonOptions::default()

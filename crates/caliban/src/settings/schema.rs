@@ -568,11 +568,11 @@ pub(crate) struct FleetSettings {
     pub max_running_user: Option<NonZeroU32>,
     /// How many living agents of the fleet the model of one agent or session may have started; further ones are refused.
     pub max_by_model: AtLeastOne<{ caliban_contract::daemon_options::MAX_BY_MODEL }>,
-    /// How many processes a fenced command may have at the same time.
+    /// How many processes a command, and all of a background agent, may have at the same time.
     pub pids_max: AtLeastOne<8192>,
-    /// The memory of all processes of a fenced command together: `4 GB`; three quarters of the machine's when not set.
+    /// The memory of all processes of a command, and of all of a background agent, together: `4 GB`; three quarters of the machine's when not set.
     pub memory_max: Option<Size>,
-    /// What a fenced command may have in its `/tmp` and change in places that it can write.
+    /// What a command may have in its own `/tmp` and change in places that it can write.
     pub disk_max: DiskMax,
     /// When agents in the background begin no model request that costs: `23:00-07:00`, `sat,sun 00:00-24:00`; several are
     /// separated by `;`. Those with `--priority high` or `--ignore-quiet-hours` work on.

@@ -6,7 +6,7 @@ use testkit::{StepExt, script, text, wait_until};
 use crate::fleet::{Fleet, id_of};
 
 /// The directory of an agent.
-fn directory(fleet: &Fleet, id: &str) -> std::path::PathBuf {
+pub(crate) fn directory(fleet: &Fleet, id: &str) -> std::path::PathBuf {
     let repos = std::fs::read_dir(fleet.place.env.data().join("caliban/repos")).unwrap();
     let mut found = repos.map(|repo| repo.unwrap().path().join("agents").join(id)).filter(|dir| dir.is_dir());
     found.next().unwrap()

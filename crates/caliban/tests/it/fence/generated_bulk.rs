@@ -159,6 +159,7 @@ fn round(mode: Mode, lines: &[String]) -> usize {
             environment: LaunchEnvironment::Exactly(env.clone()),
             streams: Streams::Joined,
             fence: Some(fence),
+            limits: caliban_contract::tree_limits::TreeLimits::default(),
         };
         let mut reaper = Command::new(&helper);
         reaper.arg(modes::REAP).env_clear().current_dir("/");

@@ -1,10 +1,13 @@
-//! What a fenced command may take of the machine (a20).
+//! What a command, and an agent with all that it started, may take of the machine (a20).
 
 use serde_json::json;
-use testkit::script;
+use testkit::{StepExt as _, script, text};
 
 use super::result;
-use crate::place::Place;
+use crate::{
+    fleet::{Fleet, bash},
+    place::Place,
+};
 
 /// What the model is told of a command under these limits.
 fn told(limits: &str, command: &str) -> String {
@@ -50,4 +53,84 @@ fn a20_a_command_that_forks_is_ended_in_words() {
     let fork = "for n in $(seq 400); do sleep 600 & done; wait";
     let said = told("pids_max = 100", fork);
     assert!(said.contains("[killed: had more than 100 processes (fleet.pids_max)]"), "{said}");
+}
+
+const EAT: &str =
+    "/usr/bin/python3 -c 'import time; all = [bytearray(64 << 20) for _ in range(8)]; time.sleep(600)'";
+
+#[test]
+fn a20_a_command_outside_the_fence_is_ended_in_words() {
+    let fork = "for n in $(seq 400); do sleep 600 & done; wait";
+    for (limit, command, words) in [
+        ("memory_max = '256 MB'", EAT, "[killed: used more than 256 MB of memory (fleet.memory_max)]"),
+        ("pids_max = 100", fork, "[killed: had more than 100 processes (fleet.pids_max)]"),
+    ] {
+        let place = Place::new(script![bash(command), text("done")]);
+        place.env.write(place.env.config().join("caliban/settings.toml"), format!("[fleet]\n{limit}\n"));
+        place.ask("go", ["--permission-mode", "unattended"]).ok();
+        let (fence, said, _) = result(&place);
+        assert_eq!(fence, "none");
+        assert!(said.contains(words), "{said}");
+        testkit::wait_until("its processes are gone", || place.env.processes().is_empty());
+    }
+}
+
+/// Each of its commands takes less than it may; all together take more.
+#[test]
+fn a20_an_agent_that_takes_too_much_with_all_that_it_started_is_ended_and_its_row_says_why() {
+    let fleet = Fleet::new(script![]);
+    fleet.settings("\n[fleet]\npids_max = 60\n");
+    let doctor = fleet.run(["doctor"]).stdout;
+    if doctor.contains("processes by a control group") {
+        // The kernel refuses further processes: nobody has to be ended.
+        return;
+    }
+    let many = || {
+        let command = "for n in $(seq 35); do sleep 600 & done; wait";
+        testkit::tool("Bash", json!({"command": command, "run_in_background": true, "description": "d"}))
+    };
+    fleet.place.server.set_script(script![
+        many().on_first("go"),
+        many().on_first("go"),
+        bash("sleep 600").on_first("go").forever()
+    ]);
+    let id = fleet.bg("go", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &id]);
+    let row = fleet.row(&id);
+    let why = "killed: had more than 60 processes (fleet.pids_max)";
+    assert_eq!(row["state"], "failed", "{row}");
+    assert!(row.to_string().contains(why), "{row}");
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains("killed: had more than 60"), "{list}");
+    let left = || fleet.place.env.processes().into_iter().filter(|(_, line)| line.contains("sleep")).count();
+    assert_eq!(left(), 0);
+}
+
+/// Where a control group can be had, the kernel holds the agent to its memory; the command that takes too much is ended either way.
+#[test]
+fn a20_the_memory_of_an_agent_is_held_and_its_command_is_told_why() {
+    let fleet = Fleet::new(script![]);
+    fleet.settings("\n[fleet]\nmemory_max = '256 MB'\n");
+    fleet.place.server.set_script(script![
+        bash(EAT).on_first("go"),
+        text("done").on_first("go"),
+        bash("sleep 600").on_first("stay").forever()
+    ]);
+    let id = fleet.bg("go", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    let told = fleet.run(["logs", &id, "--json"]).ok().stdout;
+    assert!(told.contains("[killed: used more than 256 MB of memory (fleet.memory_max)]"), "{told}");
+    let is_held = fleet.run(["doctor"]).stdout.contains("memory by a control group");
+    let id = fleet.bg("stay", ["--permission-mode", "unattended"]);
+    let group = || {
+        let record = fleet.place.env.read(crate::heard_once::directory(&fleet, &id).join("shim.json"));
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        Some(std::path::PathBuf::from(record["group"].as_str()?))
+    };
+    testkit::wait_until("it runs", || fleet.row(&id)["state"] == "running");
+    let limits = group()
+        .into_iter()
+        .flat_map(|dir| ["memory.max", "memory.limit_in_bytes"].map(|file| dir.join(file)));
+    let found: Vec<String> = limits.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    assert_eq!(found.contains(&format!("{}\n", 256 << 20)), is_held, "{found:?}");
 }

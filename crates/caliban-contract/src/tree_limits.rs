@@ -1,4 +1,4 @@
-//! What a fenced program and all that it starts may take of the machine (a20).
+//! What a command, or an agent, may take of the machine with all that it starts (a20).
 
 use caliban_core::size::in_words;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,36 @@ use serde::{Deserialize, Serialize};
 /// The limits; none where there is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct FenceLimits {
+pub struct TreeLimits {
     /// Processes at the same time.
     pub pids: Option<u64>,
     /// Bytes of memory of all of them together.
     pub memory: Option<u64>,
     /// Bytes in its `/tmp`, and of what it changes in places that it can write.
     pub disk: Option<u64>,
+}
+
+impl TreeLimits {
+    /// When nobody says otherwise: more than a large build takes, and three quarters of the machine's memory.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self { pids: Some(PIDS), memory: machine_memory(), disk: Some(DISK) }
+    }
+
+    pub(crate) fn is_usual(&self) -> bool {
+        *self == Self::usual()
+    }
+}
+
+const PIDS: u64 = 8192;
+const DISK: u64 = 64 << 30;
+
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    // In whole megabytes, to be said in words.
+    Some((kilobytes / 1024 * 3 / 4) << 20)
 }
 
 /// What a program took too much of, and how much it might have taken.
