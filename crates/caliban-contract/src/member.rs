@@ -4,7 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_core::mode::Mode;
+
 use crate::places::{SOCKET_PATH_LIMIT, short_dir};
+
+/// What a member may do unasked: `cafleet` starts our own in this mode, and other programs in one that is no wider. Whatever is started
+/// below a member gets at most this.
+pub const MODE: Mode = Mode::AcceptEdits;
 
 /// The directory, beside the database.
 const DIRECTORY: &str = "members";

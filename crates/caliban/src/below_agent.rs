@@ -2,11 +2,13 @@
 //! rules or directories of its own choice, and no more than the policy that the agent has now.
 //!
 //! Who stands above is seen in the processes, not believed. An agent in the background writes down what it may do
-//! (`rights.json`). One in the foreground does not: below it the user's settings hold, in the default mode. What is started with
+//! (`rights.json`). One in the foreground does not: below it the user's settings hold, in the default mode. Below a team's member
+//! they hold in the mode of members at most. What is started with
 //! `--bg` is held to its parent's rights by the daemon.
 
 use caliban_contract::{
     ancestry::{self, AgentProcess, Ancestry},
+    member,
     records::{self, RIGHTS, Rights},
 };
 use caliban_core::mode::Mode;
@@ -19,18 +21,19 @@ use crate::{
 
 /// Refuses a command line that asks for more than a process of an agent can have.
 pub(crate) fn check(cli: &Cli) -> Result<()> {
-    let wants = match &cli.command {
+    let wants = |most: Mode| match &cli.command {
         Some(Command::Trust(args)) if args.command.is_none() => Some("trust a repo"),
-        Some(Command::Acp(args)) => wider(&args.agent),
-        None if cli.run.bg.is_none() => wider(&cli.agent),
+        Some(Command::Acp(args)) => wider(&args.agent, most),
+        None if cli.run.bg.is_none() => wider(&cli.agent, most),
         _ => None,
     };
-    let Some(wants) = wants else { return Ok(()) };
-    let above = ancestry::own();
-    // `cafleet` starts a caliban member with a mode.
-    if above == Ancestry::Member && cli.command.is_none() {
+    if wants(Mode::default()).is_none() {
         return Ok(());
     }
+    let above = ancestry::own();
+    // `cafleet` starts a caliban member with a mode.
+    let most = if above == Ancestry::Member { member::MODE } else { Mode::default() };
+    let Some(wants) = wants(most) else { return Ok(()) };
     match above.agent_in_words() {
         Some(who) => Err(Failure::usage(format!("{who} cannot {wants}")).hint("ask the user to do it")),
         None => Ok(()),
@@ -38,8 +41,8 @@ pub(crate) fn check(cli: &Cli) -> Result<()> {
 }
 
 /// What of these flags an agent's process cannot ask for.
-fn wider(flags: &AgentFlags) -> Option<&'static str> {
-    let is_wide = |mode: &Mode| mode.narrower(Mode::default()) != *mode;
+fn wider(flags: &AgentFlags, most: Mode) -> Option<&'static str> {
+    let is_wide = |mode: &Mode| mode.narrower(most) != *mode;
     if flags.permission_mode.as_ref().is_some_and(is_wide) {
         Some("choose a wider permission mode")
     } else if !flags.allow.is_empty() {
@@ -54,7 +57,11 @@ fn wider(flags: &AgentFlags) -> Option<&'static str> {
 /// A policy that is no wider than that of the agent above, if there is one.
 pub(crate) fn narrowed(mut own: Policy) -> Result<Policy> {
     let agent = match ancestry::own() {
-        Ancestry::Person | Ancestry::Member => return Ok(own),
+        Ancestry::Person => return Ok(own),
+        Ancestry::Member => {
+            own.mode = own.mode.narrower(member::MODE);
+            return Ok(own);
+        }
         Ancestry::Agents(agents) => agents.into_iter().next(),
         // Whoever cannot be seen is never taken for a person.
         Ancestry::Unknown => None,

@@ -286,7 +286,7 @@ fn caliban(start: &Start<'_>) -> Vec<String> {
         ("--member", Some(start.member)),
         // The same rights as the other backends: edits without asking, commands within the sandbox. Anything else is
         // asked in its pane.
-        ("--permission-mode", Some("accept-edits")),
+        ("--permission-mode", Some(caliban_contract::member::MODE.name())),
         ("--model", start.model),
         ("--effort", start.effort),
     ]);

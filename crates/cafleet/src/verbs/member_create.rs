@@ -7,6 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use caliban_contract::ancestry::{self, Ancestry};
+use caliban_contract::member;
+use caliban_contract::records::{self, Rights};
 use caliban_core::names::Slug;
 use caliban_store::Stamp;
 use caliban_store::broker::{Agent, AgentId, Broker, IdPrefix, NewMember, Placement};
@@ -43,6 +46,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> R
     if let Some(given) = &args.recover {
         return recover(context, &here, &director, given, args.full).await;
     }
+    may_hand_over()?;
     let name = input::name("--name", args.name.as_deref().unwrap_or_default())?;
     let description = input::description(args.description.as_deref().unwrap_or_default())?;
     let (full_name, backend) = backend_of(args, &director)?;
@@ -116,6 +120,27 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> R
     // Until now our own process held the worktree.
     drop(worktree);
     start_in_pane(context, &here, &director, &member, &launch, args.full).await
+}
+
+/// A member edits unasked, so an agent of the fleet starts one only if it may do that itself. A command of an agent in the
+/// foreground runs out of its fence by a person's word.
+fn may_hand_over() -> Result<(), Failure> {
+    let own = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, ancestry::fleet_above);
+    let Ancestry::Agents(agents) = own else { return Ok(()) };
+    let mode = agents.first().and_then(|agent| {
+        let rights = records::read::<Rights>(&agent.dir, records::RIGHTS)?;
+        (rights.nonce == agent.nonce).then_some(rights.mode)
+    });
+    if mode.is_some_and(|mode| mode.narrower(member::MODE) == member::MODE) {
+        return Ok(());
+    }
+    let own = mode.map_or("unknown".to_owned(), |mode| mode.to_string());
+    let words = format!(
+        "a member works in the mode {}, and an agent cannot hand over more than it has: its own is {own}",
+        member::MODE
+    );
+    let hint_text = Some("ask the person to create the member".to_owned());
+    Err(Failure { hint_text, ..Failure::refused("not_allowed", words) })
 }
 
 /// The program that the member runs: the one given, else its Director's.

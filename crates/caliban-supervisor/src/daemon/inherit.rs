@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use caliban_contract::limits::RaisedLimits;
+use caliban_contract::member;
 use caliban_contract::variables::{ASKED_SETTINGS, VEILED_RESUME, VEILED_TASK};
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
@@ -39,8 +40,11 @@ impl Owner {
             Err(ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer"))
         };
         let next = match ancestry::above(peer) {
-            // What a member of a team may do is not known here: another program decides it.
-            Ancestry::Person | Ancestry::Member => return self.place_below_named(spec),
+            Ancestry::Person => return self.place_below_named(spec),
+            Ancestry::Member => {
+                narrow_below_member(spec)?;
+                return self.place_below_named(spec);
+            }
             Ancestry::Agents(agents) => agents.into_iter().next(),
             Ancestry::Unknown => {
                 return refused(format!("nobody can tell who asks: process {peer} is gone or hidden"));
@@ -182,6 +186,18 @@ fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
         }
     }
     Ok(spec)
+}
+
+/// Makes a request of a team's member no wider than what members may do. Its variables and its hooks are the request's own: a
+/// member is a program that a person started, with that person's environment.
+fn narrow_below_member(child: &mut SpawnSpec) -> Result<(), ApiError> {
+    let mut parent = SpawnSpec { env: child.env.clone(), ..SpawnSpec::new("", child.cwd.clone()) };
+    parent.setup.permission_mode = Some(member::MODE);
+    parent.setup.hooks.clone_from(&child.setup.hooks);
+    parent.setup.inherited_policy.clone_from(&child.setup.inherited_policy);
+    // Not that of members where nobody asks for it: a member may hand over less than it has.
+    child.setup.permission_mode = child.setup.permission_mode.or(Some(Mode::Default));
+    narrow("a team's member", &parent, child)
 }
 
 /// Makes a request no wider than what the one above it has.
@@ -340,6 +356,33 @@ mod tests {
         ]);
         let expected = variables(&[("KEY", "k"), ("CALIBAN_HIDDEN", "[]"), ("CALIBAN_VEILED_TASK", "new")]);
         assert_eq!(handed_down(above, asked), expected);
+    }
+
+    #[test]
+    fn a19_below_a_member_an_agent_has_at_most_what_members_have() {
+        let below = |change: fn(&mut SpawnSpec)| {
+            let mut child = spec(change);
+            narrow_below_member(&mut child).map(|()| child).map_err(|error| error.message)
+        };
+        let mode = |mode| move |spec: SpawnSpec| assert_eq!(spec.setup.permission_mode, Some(mode));
+        below(|_| {}).map(mode(Mode::Default)).unwrap();
+        below(|spec| spec.setup.permission_mode = Some(Mode::Plan)).map(mode(Mode::Plan)).unwrap();
+        below(|spec| spec.setup.permission_mode = Some(Mode::AcceptEdits))
+            .map(mode(Mode::AcceptEdits))
+            .unwrap();
+        let refused = below(|spec| spec.setup.permission_mode = Some(Mode::Unattended)).unwrap_err();
+        assert_eq!(
+            refused,
+            "a team's member may not start one in the mode unattended: its own is accept-edits"
+        );
+        assert!(below(|spec| spec.setup.allow = vec!["Bash(*)".into()]).is_err());
+        assert!(below(|spec| spec.setup.add_dirs = vec!["/".into()]).is_err());
+        let kept = below(|spec| {
+            spec.env.insert("HOME".into(), "/h".into());
+            spec.setup.inherited_policy = Some(Value::from("p"));
+        });
+        let kept = kept.unwrap();
+        assert_eq!((kept.env.len(), kept.setup.inherited_policy), (1, Some(Value::from("p"))));
     }
 
     #[test]

@@ -38,6 +38,8 @@ approved = call("approve", "1")
 found["approve 1"] = [approved.returncode, approved.stderr]
 started = call("--bg", "the evil task", "--permission-mode", "unattended", *sys.argv[6:])
 found["--bg"] = [started.returncode, started.stderr]
+alone = call("-p", "the evil task", "--permission-mode", "unattended", *sys.argv[6:])
+found["-p"] = [alone.returncode, alone.stderr]
 with open(out + ".new", "w") as file: json.dump(found, file)
 os.rename(out + ".new", out)
 "#;
@@ -94,6 +96,10 @@ impl Scene {
         assert!(found["approve 1"][1].as_str().unwrap().contains("cannot decide"), "{name}: {found}");
         assert_ne!(found["--bg"][0], 0, "{name}: {found}");
         assert!(!found["--bg"][1].as_str().unwrap().contains("there is no key"), "{name}: {found}");
+        assert!(
+            found["-p"][1].as_str().unwrap().contains("cannot choose a wider permission mode"),
+            "{name}: {found}"
+        );
         self.check_nothing_happened(name);
     }
 
@@ -194,13 +200,27 @@ fn a19_hooks_servers_members_and_other_users_decide_nothing() {
         assert_ne!(found["approve 1"][0], 0, "{found}");
         scene.check_nothing_happened("stranger");
     }
-    // A member of a team has this mark from the first process of its pane. What it starts is not held to less: nobody
-    // here knows what it may do.
-    run("member", &["prlimit", "--rttime=4611686018427387905"]).ok();
+    // A member of a team has this mark from the first process of its pane.
+    let mark = ["prlimit", "--rttime=4611686018427387905"];
+    run("member", &mark).ok();
+    scene.check("member");
     let found = scene.found("member");
-    assert_eq!((&found["links"], &found["approve"]), (&json!(403), &json!(403)), "{found}");
-    assert_ne!(found["approve 1"][0], 0, "{found}");
     assert!(found["approve 1"][1].as_str().unwrap().contains("a process of a team's member"), "{found}");
+    let refused = "a team's member may not start one in the mode unattended: its own is accept-edits";
+    assert!(found["--bg"][1].as_str().unwrap().contains(refused), "{found}");
+    // What members may do unasked, their agents may.
+    let start = |mode: &[&str]| {
+        let program = scene.words("plain", "x".as_ref())[4].clone();
+        let run =
+            testkit::ProgramRun::new(env.program(mark[0])).args([mark[1], &program, "--bg", "a good task"]);
+        run.args(scene.fleet.place.server.args(scene.fleet.place.protocol))
+            .args(mode)
+            .dir(&scene.fleet.place.repo)
+            .output()
+    };
+    start(&["--permission-mode", "accept-edits"]).ok();
+    start(&[]).ok();
+    assert_ne!(start(&["--allow", "Bash(*)"]).code, 0);
 }
 
 #[test]
@@ -222,7 +242,7 @@ fn a19_a_fenced_command_reaches_nobody() {
     for path in ["links", "approve", "agents"] {
         assert_eq!(found[path], 0, "{found}");
     }
-    assert!(found["approve 1"][0] != 0 && found["--bg"][0] != 0, "{found}");
+    assert!(found["approve 1"][0] != 0 && found["--bg"][0] != 0 && found["-p"][0] != 0, "{found}");
     scene.check_nothing_happened("fenced");
 }
 

@@ -134,3 +134,25 @@ fn a20_the_memory_of_an_agent_is_held_and_its_command_is_told_why() {
     let found: Vec<String> = limits.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
     assert_eq!(found.contains(&format!("{}\n", 256 << 20)), is_held, "{found:?}");
 }
+
+/// The next session of the repo removes the private `/tmp` of one that did nothing for a day, and of nobody else.
+#[test]
+fn a20_a_private_tmp_goes_with_the_next_session_a_day_later() {
+    let place = Place::new(script![text("ok").forever()]);
+    place.ask("go", []).ok();
+    place.ask("go", []).ok();
+    let [old, new] = &place.sessions()[..] else { panic!("{:?}", place.sessions()) };
+    for session in [old, new] {
+        place.env.write(session.join("tmp/left"), "x");
+    }
+    let set_back = std::process::Command::new("find")
+        .arg(old)
+        .args(["-exec", "touch", "-h", "-d", "2 days ago", "{}", "+"])
+        .status();
+    assert!(set_back.unwrap().success());
+    testkit::wait_until("it is swept", || {
+        place.ask("go", []).ok();
+        !old.join("tmp").exists()
+    });
+    assert!(new.join("tmp/left").exists() && old.join("transcript.jsonl").exists());
+}
