@@ -98,6 +98,8 @@ fn a_rule_with_outside_lets_a_command_run_as_the_user_in_its_place() {
         ("export npm_config_prefix=/x; npm install", "ask []"),
         ("env HOME=/x npm install", "ask []"),
     ]);
+    let why = work.policy.decide("Bash", &[work.place.command("NODE_ENV=test npm install")]);
+    assert!(why.why().contains("with variables that the line sets"), "{why:?}");
     let web = work.place.at("web");
     assert_eq!(work.said_in("npm install", &web), "ask [Bash(npm install) outside in web]");
     // A rule for the fence would not help.
@@ -144,6 +146,20 @@ fn a_rule_with_outside_may_name_a_directory() {
     own.policy.worktree = Some(own.place.at("web"));
     assert_eq!(own.said_in("npm install", &own.place.at("web")), "none");
     assert!(own.said("npm install").starts_with("ask ["));
+}
+
+/// Where links go in a circle, nobody knows what will be there when it runs.
+#[test]
+fn a_program_that_cannot_be_found_is_asked_about() {
+    let mut work = Work::new(&[]);
+    let program = work.place.home.join("bin/loop");
+    symlink(&program, &program).unwrap();
+    let line = program.to_str().unwrap();
+    add(&mut work.policy, &format!("Bash({line} *) outside"));
+    assert!(work.said(line).starts_with("ask ["), "{}", work.said(line));
+    fs::remove_file(&program).unwrap();
+    executable(&program);
+    assert_eq!(work.said(line), "none");
 }
 
 #[test]
