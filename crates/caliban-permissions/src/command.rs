@@ -343,11 +343,12 @@ impl CommandLine<'_> {
 
     /// A question about a command, with the rules that would answer it.
     fn asked(&self, run: &ParsedCommand, why: String) -> Verdict {
-        let rule = suggestion(run);
+        // A rule is about the command without variables that the line sets.
+        let rule = suggestion(run).filter(|_| !self.assigns);
         let outside = match self.ground {
             Ground::Unfenced => rule.clone(),
             Ground::Fence | Ground::Outside => {
-                narrow_suggestion(run).and_then(|rule| self.judge.outside_here(&rule, run))
+                rule.as_ref().and_then(|rule| self.judge.outside_here(rule, run))
             }
         };
         let helps = match self.ground {
@@ -415,97 +416,24 @@ fn is_changing_git(run: &ParsedCommand) -> bool {
     name.rsplit('/').next() == Some("git") && read_only::reads(run).is_none()
 }
 
-/// Programs whose first argument says what they do.
-const WITH_SUBCOMMANDS: &[&str] = &[
-    "git",
-    "cargo",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bun",
-    "deno",
-    "go",
-    "docker",
-    "podman",
-    "kubectl",
-    "gh",
-    "pip",
-    "uv",
-    "poetry",
-    "systemctl",
-    "brew",
-    "apt",
-    "rustup",
-    "dotnet",
-    "terraform",
-    "mix",
-    "bundle",
-    "make",
-    "just",
-];
-/// Programs that can do anything, run others, or reach other machines, besides wrappers and shells: only the exact words are suggested.
-const ANYTHING: &[&str] = &[
-    "command", "gdb", "lldb", "expect", "find", "fd", "fdfind", "rm", "dd", "tee", "cp", "mv", "ln",
-    "install", "chmod", "chown", "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "tsx",
-    "ts-node", "lua", "luajit", "php", "tclsh", "julia", "Rscript", "R", "pwsh", "ssh", "scp", "sftp",
-    "rsync", "telnet", "nc", "ncat", "socat", "curl", "wget", "awk", "gawk", "mawk", "nawk", "sed", "ed",
-    "ex", "vi", "vim", "nvim", "view", "emacs", "nano", "less", "more", "man", "tar", "zip", "unzip",
-    "crontab", "at", "batch", "npx", "bunx", "uvx", "pipx",
-];
-
-/// A word that means itself in a rule.
-fn plain(word: &Word) -> Option<&str> {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-./:=+@%,~".contains(c);
-    word.literal().filter(|text| !text.is_empty() && text.chars().all(is_plain))
-}
-
-/// The name of a program without its directory and version: `/bin/sh` is `sh`, `python3.12` is `python`.
-fn base(name: &str) -> &str {
-    let base = name.rsplit('/').next().unwrap_or(name);
-    match base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
-        "" => base,
-        plain => plain,
-    }
-}
-
-/// Whether a command may do anything: then a rule has these words alone.
-fn is_any(run: &ParsedCommand, base: &str) -> bool {
-    run.inner.is_some() || SHELLS.contains(&base) || ANYTHING.contains(&base)
-}
-
-/// A rule that would allow commands of this kind in the fence; none where the only one would allow others too.
+/// The rule that allows this command, and no other: these words, each by itself. None where a word is known only when the command runs, or
+/// no rule can name it.
 fn suggestion(run: &ParsedCommand) -> Option<String> {
-    let words = &run.words;
-    let name = plain(&words[0])?;
-    let base = base(name);
-    let options_first = WITH_SUBCOMMANDS.contains(&base)
-        && words.get(1).is_some_and(|word| word.literal().is_none_or(|text| text.starts_with('-')));
-    if is_any(run, base) || options_first {
-        let all = words.iter().map(plain).collect::<Option<Vec<_>>>()?;
-        return Some(format!("Bash({})", all.join(" ")));
-    }
-    Some(match words.get(1).and_then(plain) {
-        Some(sub) if WITH_SUBCOMMANDS.contains(&name) && !sub.starts_with('-') => {
-            format!("Bash({name} {sub} *)")
-        }
-        _ => format!("Bash({name} *)"),
-    })
+    let words = run.words.iter().map(in_rule).collect::<Option<Vec<_>>>()?;
+    Some(format!("Bash({})", words.join(" ")))
 }
 
-/// A rule for outside of the fence: these words, and `*` for those that no rule can name, such as the message of a commit.
-fn narrow_suggestion(run: &ParsedCommand) -> Option<String> {
-    let name = plain(&run.words[0])?;
-    let is_free = !is_any(run, base(name)) && run.words.get(1).is_none_or(|word| plain(word).is_some());
-    let mut words: Vec<&str> = Vec::new();
-    for word in &run.words {
-        match plain(word) {
-            Some(text) => words.push(text),
-            None if !is_free => return None,
-            None if words.last() == Some(&"*") => {}
-            None => words.push("*"),
-        }
+/// A word as a rule names it.
+fn in_rule(word: &Word) -> Option<String> {
+    let text = word.literal()?;
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:=+@%,~".contains(c);
+    match text {
+        _ if text.contains('*') || text.contains(char::is_control) => None,
+        _ if !text.is_empty() && text.chars().all(is_plain) => Some(text.to_owned()),
+        _ if !text.contains('"') => Some(format!("\"{text}\"")),
+        _ if !text.contains('\'') => Some(format!("'{text}'")),
+        _ => None,
     }
-    Some(format!("Bash({})", words.join(" ")))
 }
 
 pub(crate) fn shown(words: &[Word]) -> String {

@@ -11,7 +11,10 @@ use crate::shell::word::Word;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandPattern {
+    /// What stands in quotes is one word.
     words: Vec<String>,
+    /// The same without regard to quotes, where that is something else: a rule that forbids is read both ways.
+    unquoted: Option<Vec<String>>,
 }
 
 /// How a rule fits a command.
@@ -30,14 +33,15 @@ impl CommandPattern {
             Some(prefix) => format!("{prefix} *"),
             None => text.to_owned(),
         };
-        if let Some(at) = text.find(['|', ';', '&', '<', '>', '`', '\n']) {
-            return Err((at, "a rule is about one command, and this joins several"));
-        }
-        let words: Vec<String> = text
+        let words = quoted_words(&text)?;
+        let unquoted: Vec<String> = text
             .split_whitespace()
-            .map(|word| word.chars().filter(|c| !matches!(c, '"' | '\'')).collect::<String>())
+            .map(|word| word.chars().filter(|c| !is_quote(*c)).collect::<String>())
             .collect();
-        if words.is_empty() { Err((0, "no command is named")) } else { Ok(Self { words }) }
+        if words.is_empty() {
+            return Err((0, "no command is named"));
+        }
+        Ok(Self { unquoted: (unquoted != words).then_some(unquoted), words })
     }
 
     /// `Bash(*)`
@@ -74,44 +78,39 @@ impl CommandPattern {
             return None;
         }
         let name = base.join(name.trim_start_matches("./")).to_string_lossy().into_owned();
-        Some(Self { words: [std::slice::from_ref(&name), arguments].concat() })
+        let unquoted = self.unquoted.as_ref().and_then(|words| words.split_first());
+        Some(Self {
+            unquoted: unquoted.map(|(_, arguments)| [std::slice::from_ref(&name), arguments].concat()),
+            words: [std::slice::from_ref(&name), arguments].concat(),
+        })
+    }
+
+    /// The words of a rule that forbids, in each reading.
+    fn readings(&self) -> impl Iterator<Item = &[String]> {
+        [Some(self.words.as_slice()), self.unquoted.as_deref()].into_iter().flatten()
     }
 
     /// How a deny or ask rule fits these words.
     pub(crate) fn fit_widely(&self, words: &[Word]) -> Fit {
-        let fit = fit(&self.words, words, &|pattern, word| match word {
-            Word::Literal(text) if wildcard(pattern, text) => Fit::Yes,
-            Word::Literal(_) => Fit::No,
-            Word::Glob(_) | Word::Computed(_) => Fit::Maybe,
-        });
-        if fit == Fit::Yes {
-            return fit;
-        }
-        // A rule that names a script by its path is about the script, however its path is written.
-        let base = self.words.first().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned());
-        let by_name: Vec<String> = base.into_iter().chain(self.words.iter().skip(1).cloned()).collect();
-        fit.max(widely(&self.words, words)).max(widely(&by_name, words))
+        self.readings().map(|rule| fit_rule_widely(rule, words)).max().unwrap_or(Fit::No)
     }
 
     /// Whether the rule's fixed beginning stands among the arguments of some other program, which may run it. Of
     /// one word that says too little.
     pub(crate) fn stands_among(&self, words: &[Word]) -> bool {
-        let fixed: Vec<&str> = self.fixed().collect();
-        fixed.len() > 1
-            && (1..words.len()).any(|at| {
+        self.readings().map(fixed).filter(|fixed| fixed.len() > 1).any(|fixed| {
+            (1..words.len()).any(|at| {
                 let here = words[at..].iter().map(|word| word.literal().unwrap_or_default());
                 let mut here = here.map(|text| text.rsplit('/').next().unwrap_or(text));
                 fixed.iter().all(|wanted| here.next() == Some(wanted))
             })
-    }
-
-    fn fixed(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().map(String::as_str).take_while(|word| !word.contains('*'))
+        })
     }
 
     /// Whether the rule's fixed beginning stands anywhere in a text that could not be parsed.
     pub(crate) fn stands_in(&self, line: &str) -> bool {
-        let fixed: Vec<&str> = self.fixed().collect();
+        // The text is cut at blanks without regard to quotes, and so is the rule.
+        let fixed = fixed(self.unquoted.as_ref().unwrap_or(&self.words));
         if fixed.is_empty() {
             return true;
         }
@@ -123,6 +122,56 @@ impl CommandPattern {
             .collect();
         words.windows(fixed.len()).any(|window| window == fixed)
     }
+}
+
+/// The words before the first wildcard.
+fn fixed(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).take_while(|word| !word.contains('*')).collect()
+}
+
+fn fit_rule_widely(rule: &[String], words: &[Word]) -> Fit {
+    let fit = fit(rule, words, &|pattern, word| match word {
+        Word::Literal(text) if wildcard(pattern, text) => Fit::Yes,
+        Word::Literal(_) => Fit::No,
+        Word::Glob(_) | Word::Computed(_) => Fit::Maybe,
+    });
+    if fit == Fit::Yes {
+        return fit;
+    }
+    // A rule that names a script by its path is about the script, however its path is written.
+    let base = rule.first().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned());
+    let by_name: Vec<String> = base.into_iter().chain(rule.iter().skip(1).cloned()).collect();
+    fit.max(widely(rule, words)).max(widely(&by_name, words))
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'')
+}
+
+/// The words of a rule. What stands in quotes is one word; a quote that nothing closes means nothing. An error says where (in bytes)
+/// and what.
+fn quoted_words(text: &str) -> Result<Vec<String>, (usize, &'static str)> {
+    let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let at = text.len() - rest.len();
+        rest = &rest[c.len_utf8()..];
+        if is_quote(c) {
+            let word = word.get_or_insert_default();
+            if let Some((quoted, behind)) = rest.split_once(c) {
+                word.push_str(quoted);
+                rest = behind;
+            }
+        } else if matches!(c, '|' | ';' | '&' | '<' | '>' | '`' | '\n') {
+            return Err((at, "a rule is about one command, and this joins several"));
+        } else if c.is_whitespace() {
+            words.extend(word.take());
+        } else {
+            word.get_or_insert_default().push(c);
+        }
+    }
+    words.extend(word);
+    Ok(words)
 }
 
 /// Where a path may begin in a word that begins so: `--out=build/`, `of=build/`, `-Ibuild/`, `host:build/`. Where none does, the

@@ -599,10 +599,10 @@ fn a_refused_line_says_which_rules_would_allow_it() {
     let place = Place::new();
     let policy = place.policy(Mode::Default, &[]);
     let flags = |line: &str| policy.decide("Bash", &[place.command(line)]).allowing_flags();
-    assert_eq!(flags("cargo test --workspace"), Some("--allow 'Bash(cargo test *)'".to_owned()));
+    assert_eq!(flags("cargo test --workspace"), Some("--allow 'Bash(cargo test --workspace)'".to_owned()));
     assert_eq!(
         flags("ls && tsc -b | npm run x"),
-        Some("--allow 'Bash(tsc *)' --allow 'Bash(npm run *)'".to_owned())
+        Some("--allow 'Bash(tsc -b)' --allow 'Bash(npm run x)'".to_owned())
     );
     assert_eq!(flags("rm -rf target"), Some("--allow 'Bash(rm -rf target)'".to_owned()));
     assert_eq!(flags("echo x > a.txt"), Some("--allow 'Edit(./a.txt)'".to_owned()));
@@ -682,19 +682,55 @@ fn always_to_a_program_that_can_do_anything_allows_these_words_alone() {
     assert_eq!(suggested("python3.12 x.py"), ["Bash(python3.12 x.py)"]);
     assert_eq!(suggested("busybox rm x"), ["Bash(busybox rm x)"]);
     assert_eq!(suggested("curl example.org"), ["Bash(curl example.org)"]);
-    assert_eq!(suggested("tsc -b"), ["Bash(tsc *)"]);
-    for line in [
-        "python3 -c 'print(1)'",
-        "/bin/perl -e 'print 1'",
-        "ssh host 'ls -l'",
-        "node -e 'x()'",
-        "./run\\ it",
-        "sudo sh -c 'ls -l'",
-        "find . -exec rm {} \\;",
-        "ls | xargs rm",
-        "env -S 'a b'",
-        "git $x",
-    ] {
+    assert_eq!(suggested("tsc -b"), ["Bash(tsc -b)"]);
+    assert_eq!(suggested("ssh host 'ls -l'"), [r#"Bash(ssh host "ls -l")"#]);
+    assert_eq!(suggested("node -e 'x(\"a b\")'"), [r#"Bash(node -e 'x("a b")')"#]);
+    for line in ["ls | xargs rm", "git $x", "FOO=1 make test", "make '*'", "make \"it's \"'\"'"] {
         assert_eq!(suggested(line), Vec::<String>::new(), "{line}");
     }
+}
+
+/// Seen: `git push --force origin main` became `Bash(git push *)`.
+#[test]
+fn always_is_never_wider_than_what_was_asked() {
+    let place = Place::new();
+    let mut policy = place.policy(Mode::Default, &[]);
+    policy.fencing = Fencing::Missing;
+    for (line, others) in [
+        ("git push --force origin main", &["git push origin main", "git push --force origin main x"][..]),
+        ("git commit -m 'it is done'", &["git commit -m 'it is not'", "git commit -m it is done"]),
+        ("python3 -c 'print(1)'", &["python3 -c 'print(2)'", "python3 -c print(1)"]),
+        ("sudo sh -c 'rm x'", &["sudo sh -c 'rm y'", "sudo rm x", "sh -c 'rm x'"]),
+        ("find . -exec rm {} \\;", &["find .. -exec rm {} \\;"]),
+        ("'my prog' x", &["my prog x", "my x"]),
+        ("make 'a;b' ''", &["make a b", "make 'a;b'"]),
+    ] {
+        let Verdict::Ask { suggestions, .. } = policy.decide("Bash", &[place.command(line)]) else {
+            panic!("{line} is not asked");
+        };
+        assert!(!suggestions.is_empty(), "{line}");
+        let mut wider = policy.clone();
+        suggestions.iter().for_each(|rule| crate::place::add(&mut wider, rule));
+        assert!(wider.decide("Bash", &[place.command(line)]).is_allowed(), "{line} with {suggestions:?}");
+        for other in others {
+            let verdict = wider.decide("Bash", &[place.command(other)]);
+            assert!(!verdict.is_allowed(), "{other} with {suggestions:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_forbids_is_read_with_its_quotes_and_without() {
+    let deny = ["Bash", "deny Bash(git commit -m \"no no\" *)", "deny Bash(sh -c 'rm x')"];
+    check(
+        Mode::Default,
+        &deny,
+        &[
+            ("git commit -m 'no no'", "deny"),
+            ("git commit -m no no", "deny"),
+            ("sh -c 'rm x'", "deny"),
+            ("(( sh -c rm x", "deny"),
+            ("git commit -m yes", "allow"),
+        ],
+    );
 }

@@ -158,7 +158,7 @@ fn a_question_names_the_command_and_the_rule_for_its_program() {
     let asked = |line: &str| policy.decide("Bash", &[place.command(line)]);
     for (line, why, flags) in [
         ("rm x", "runs `rm x`", "--allow 'Bash(rm x)'"),
-        ("touch x", "runs `touch x`", "--allow 'Bash(touch *)'"),
+        ("touch x", "runs `touch x`", "--allow 'Bash(touch x)'"),
         ("git push origin", "runs `git push origin`", "--allow 'Bash(git push origin) outside'"),
     ] {
         let verdict = asked(line);
