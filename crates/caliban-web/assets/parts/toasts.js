@@ -9,7 +9,9 @@ let next = 0;
 /** @param {"ok" | "bad" | "run"} tone @param {string} text @param {string} [hint] */
 export function toast(tone, text, hint) {
   const id = (next += 1);
-  shown.value = [...shown.value.slice(-3), { id, tone, text, hint }];
+  // An error does not stay under a later success.
+  const before = tone === "ok" ? shown.value.filter((it) => it.tone !== "bad") : shown.value;
+  shown.value = [...before.slice(-3), { id, tone, text, hint }];
   setTimeout(() => drop(id), tone === "bad" ? STAY_MS * 2 : STAY_MS);
 }
 
