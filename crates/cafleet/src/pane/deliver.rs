@@ -15,6 +15,8 @@ use caliban_store::Stamp;
 use caliban_store::broker::{
     Agent, Broker, BrokerError, Delivery, DeliveryState, Exec, ExecEnd, ExecState, Task, TaskId,
 };
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::backend::TextWay;
@@ -26,6 +28,10 @@ use crate::settings::Settings;
 
 /// Maximum time that a command waits for another process that types into the same pane.
 const LOCK_LIMIT: Duration = Duration::from_millis(500);
+/// The interval at which it tries to take that lock.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum number of panes that are looked at and typed into at the same time.
+const PANES_AT_ONCE: usize = 8;
 /// Maximum time that a command stays to see its messages received; the rest is left to the deliverer.
 const STAY: Duration = Duration::from_millis(1500);
 /// The interval at which it looks meanwhile.
@@ -83,83 +89,204 @@ pub(crate) async fn step(
     agent: &Agent,
     memory: &mut DeliveryMemory,
 ) -> Result<DeliveryStep, BrokerError> {
+    step_at(&Mutex::new(Desk { broker, memory }), settings, agent).await
+}
+
+/// Does the next thing for each of these agents' panes: several panes at once, since most of the time goes by waiting for tmux. What is
+/// claimed is typed next, and recorded, also when the store fails for another agent.
+pub(crate) async fn steps(
+    broker: &mut Broker,
+    settings: &Settings,
+    agents: &[Agent],
+    memory: &mut DeliveryMemory,
+) -> Result<Vec<DeliveryStep>, BrokerError> {
+    let desk = Mutex::new(Desk { broker, memory });
+    let steps =
+        stream::iter(agents).map(|agent| step_at(&desk, settings, agent)).buffer_unordered(PANES_AT_ONCE);
+    steps.collect::<Vec<_>>().await.into_iter().collect()
+}
+
+/// The store, and what this process remembers: one pane uses them at a time.
+struct Desk<'a> {
+    broker: &'a mut Broker,
+    memory: &'a mut DeliveryMemory,
+}
+
+/// What a pane is given to type.
+enum Typing {
+    Message(Task),
+    Exec(Exec),
+}
+
+/// What comes after a look at a pane.
+enum AfterLook {
+    Done(DeliveryStep),
+    /// It is claimed.
+    Type(Box<PaneLook>, Typing),
+}
+
+async fn step_at(
+    desk: &Mutex<Desk<'_>>,
+    settings: &Settings,
+    agent: &Agent,
+) -> Result<DeliveryStep, BrokerError> {
     let Some(target) = agent.placement.as_ref().and_then(PaneTarget::of) else {
         return Ok(DeliveryStep::Nothing);
     };
     if target.backend.text == TextWay::Mailbox {
         return Ok(DeliveryStep::Nothing);
     }
-    let waiting = broker.undelivered(agent.id).await?;
-    let typed = broker.unconfirmed(agent.id).await?;
-    let mut execs = broker.open_execs(agent.session).await?;
-    execs.retain(|exec| exec.member == agent.id);
-    if waiting.is_empty() && typed.is_empty() && execs.is_empty() {
+    let due = Due::of(desk.lock().await.broker, agent).await?;
+    if due.is_empty() {
         return Ok(DeliveryStep::Nothing);
     }
     if !target.is_here {
-        return hold(broker, &waiting, "its pane is on another machine").await;
+        return hold(desk.lock().await.broker, &due.waiting, "its pane is on another machine").await;
     }
-    let Some(_lock) = broker.lock_pane(&target.lock_name(), LOCK_LIMIT).await else {
+    let Some(_lock) = lock_pane(desk, &target).await else {
         return Ok(DeliveryStep::Waiting("another cafleet is typing into the pane".to_owned()));
     };
     let seen = target.look(settings).await;
-    match seen.state {
-        PaneState::Gone => {
-            put_off(broker, &waiting, DeliveryState::Failed, &seen.why).await?;
-            broker.give_up_typed(agent.id).await?;
-            for exec in &execs {
-                broker.end_exec(exec.id, &ExecEnd::Lost(seen.why.clone()), Stamp::now()).await?;
-            }
-            return Ok(DeliveryStep::Held(seen.why));
+    let (seen, typing) = match desk.lock().await.after_look(settings, agent, &target, seen, &due).await? {
+        AfterLook::Done(step) => return Ok(step),
+        AfterLook::Type(seen, typing) => (seen, typing),
+    };
+    let (text, name) = match &typing {
+        Typing::Message(task) => (compose::preview(task, settings.max_text_len), task.id.short()),
+        Typing::Exec(exec) => {
+            let own = std::env::current_exe().ok();
+            (compose::exec_line(own.as_deref().and_then(Path::to_str), exec.id), exec.id.short())
         }
-        PaneState::Unreachable => return hold(broker, &waiting, &seen.why).await,
-        _ => {}
-    }
-    if let Some(why) = settle(broker, settings, &target, &seen, &typed, memory).await? {
-        hold(broker, &waiting, "an earlier message is not taken yet").await?;
-        return Ok(DeliveryStep::Waiting(why));
-    }
-    if let Some(exec) = execs.first() {
-        return step_exec(broker, settings, &target, seen, exec, &waiting, memory).await;
-    }
-    let Some(task) = waiting.first() else { return Ok(DeliveryStep::Nothing) };
-    if seen.state != PaneState::Free {
-        return hold(broker, &waiting, &seen.why).await;
-    }
-    if !broker.claim_delivery(task.id).await? {
-        // It was acknowledged or cancelled meanwhile.
-        return Ok(DeliveryStep::Waiting("it is not wanted any more".to_owned()));
-    }
-    let text = compose::preview(task, settings.max_text_len);
-    match type_text(&target, settings, seen, &text, &format!("cafleet-{}", task.id.short())).await {
-        WriteResult::Sent => {
-            memory.typed.insert(task.id, Instant::now());
-            memory.entered.insert(compose::marker(task), Instant::now());
-            record(broker, task.id, DeliveryState::Typed, None).await?;
-            Ok(DeliveryStep::Typed)
+    };
+    let written = type_text(&target, settings, *seen, &text, &format!("cafleet-{name}")).await;
+    desk.lock().await.after_typing(typing, written, &due).await
+}
+
+/// Takes the lock of a pane; the desk is free for others meanwhile.
+async fn lock_pane(desk: &Mutex<Desk<'_>>, target: &PaneTarget<'_>) -> Option<impl Sized> {
+    let give_up = Instant::now() + LOCK_LIMIT;
+    loop {
+        let lock = desk.lock().await.broker.lock_pane(&target.lock_name(), Duration::ZERO).await;
+        if lock.is_some() || Instant::now() >= give_up {
+            return lock;
         }
-        WriteResult::NotNow(why) => {
-            record(broker, task.id, DeliveryState::Held, Some(&why)).await?;
-            hold(broker, &waiting[1..], "an earlier message is held").await?;
-            Ok(DeliveryStep::Held(why))
-        }
-        // The claim stands: the message counts as interrupted, and later steps look for its outcome.
-        WriteResult::Failed(why) => Ok(DeliveryStep::Held(why)),
+        tokio::time::sleep(LOCK_INTERVAL).await;
     }
 }
 
-/// Takes steps until nothing is left, nothing moves, or time is up; returns how many things were typed.
+/// What the store has for an agent's pane.
+struct Due {
+    waiting: Vec<Task>,
+    typed: Vec<Task>,
+    execs: Vec<Exec>,
+}
+
+impl Due {
+    async fn of(broker: &mut Broker, agent: &Agent) -> Result<Self, BrokerError> {
+        let waiting = broker.undelivered(agent.id).await?;
+        let typed = broker.unconfirmed(agent.id).await?;
+        let mut execs = broker.open_execs(agent.session).await?;
+        execs.retain(|exec| exec.member == agent.id);
+        Ok(Self { waiting, typed, execs })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.typed.is_empty() && self.execs.is_empty()
+    }
+}
+
+impl Desk<'_> {
+    /// Records what a look shows, and claims what is typed next.
+    async fn after_look(
+        &mut self,
+        settings: &Settings,
+        agent: &Agent,
+        target: &PaneTarget<'_>,
+        seen: PaneLook,
+        due: &Due,
+    ) -> Result<AfterLook, BrokerError> {
+        let Self { broker, memory } = self;
+        let Due { waiting, typed, execs } = due;
+        match seen.state {
+            PaneState::Gone => {
+                put_off(broker, waiting, DeliveryState::Failed, &seen.why).await?;
+                broker.give_up_typed(agent.id).await?;
+                for exec in execs {
+                    broker.end_exec(exec.id, &ExecEnd::Lost(seen.why.clone()), Stamp::now()).await?;
+                }
+                return Ok(AfterLook::Done(DeliveryStep::Held(seen.why)));
+            }
+            PaneState::Unreachable => return hold(broker, waiting, &seen.why).await.map(AfterLook::Done),
+            _ => {}
+        }
+        if let Some(why) = settle(broker, settings, target, &seen, typed, memory).await? {
+            hold(broker, waiting, "an earlier message is not taken yet").await?;
+            return Ok(AfterLook::Done(DeliveryStep::Waiting(why)));
+        }
+        if let Some(exec) = execs.first() {
+            return step_exec(broker, target, seen, exec, waiting, memory).await;
+        }
+        let Some(task) = waiting.first() else { return Ok(AfterLook::Done(DeliveryStep::Nothing)) };
+        if seen.state != PaneState::Free {
+            return hold(broker, waiting, &seen.why).await.map(AfterLook::Done);
+        }
+        if !broker.claim_delivery(task.id).await? {
+            // It was acknowledged or cancelled meanwhile.
+            return Ok(AfterLook::Done(DeliveryStep::Waiting("it is not wanted any more".to_owned())));
+        }
+        Ok(AfterLook::Type(Box::new(seen), Typing::Message(task.clone())))
+    }
+
+    /// Records what came of typing.
+    async fn after_typing(
+        &mut self,
+        typing: Typing,
+        written: WriteResult,
+        due: &Due,
+    ) -> Result<DeliveryStep, BrokerError> {
+        let Self { broker, memory } = self;
+        match (typing, written) {
+            (Typing::Message(task), WriteResult::Sent) => {
+                memory.typed.insert(task.id, Instant::now());
+                memory.entered.insert(compose::marker(&task), Instant::now());
+                record(broker, task.id, DeliveryState::Typed, None).await?;
+                Ok(DeliveryStep::Typed)
+            }
+            (Typing::Message(task), WriteResult::NotNow(why)) => {
+                record(broker, task.id, DeliveryState::Held, Some(&why)).await?;
+                hold(broker, &due.waiting[1..], "an earlier message is held").await?;
+                Ok(DeliveryStep::Held(why))
+            }
+            // The claim stands: the message counts as interrupted, and later steps look for its outcome.
+            (Typing::Message(_), WriteResult::Failed(why)) => Ok(DeliveryStep::Held(why)),
+            (Typing::Exec(_), WriteResult::Sent) => Ok(DeliveryStep::Typed),
+            (Typing::Exec(exec), WriteResult::NotNow(why)) => {
+                broker.unclaim_exec(exec.id, &why, Stamp::now()).await?;
+                Ok(DeliveryStep::Held(why))
+            }
+            (Typing::Exec(exec), WriteResult::Failed(why)) => {
+                broker.end_exec(exec.id, &ExecEnd::Lost(why.clone()), Stamp::now()).await?;
+                Ok(DeliveryStep::Held(why))
+            }
+        }
+    }
+}
+
+/// Takes steps until nothing is left, nothing moves, or time is up; returns how many things were typed. Where a deliverer runs, it sees to
+/// what was typed: a Director with thirty members does not wait for each of them.
 pub(crate) async fn deliver(
     broker: &mut Broker,
     settings: &Settings,
     agent: &Agent,
 ) -> Result<usize, BrokerError> {
+    let is_served = broker.lock_deliverer(agent.session).await.is_none();
     let mut memory = DeliveryMemory::default();
     let mut typed = 0;
     let mut enough = Instant::now() + STAY;
     loop {
         match step(broker, settings, agent, &mut memory).await? {
             DeliveryStep::Nothing | DeliveryStep::Held(_) => return Ok(typed),
+            DeliveryStep::Typed if is_served => return Ok(typed + 1),
             DeliveryStep::Typed => {
                 typed += 1;
                 enough = Instant::now() + STAY;
@@ -214,20 +341,19 @@ async fn settle(
     Ok(under_way)
 }
 
-/// The next step of a command: type it, or wait for its end. Messages wait meanwhile.
+/// The next step of a command: claim it for typing, or wait for its end. Messages wait meanwhile.
 async fn step_exec(
     broker: &mut Broker,
-    settings: &Settings,
     target: &PaneTarget<'_>,
     seen: PaneLook,
     exec: &Exec,
     waiting: &[Task],
     memory: &mut DeliveryMemory,
-) -> Result<DeliveryStep, BrokerError> {
+) -> Result<AfterLook, BrokerError> {
     let why = format!("a command runs in it (exec {})", exec.id.short());
     hold(broker, waiting, &why).await?;
     match exec.state {
-        ExecState::Running => return Ok(DeliveryStep::Waiting(why)),
+        ExecState::Running => return Ok(AfterLook::Done(DeliveryStep::Waiting(why))),
         ExecState::Typed => {
             let marker = exec.id.short();
             if let (PaneState::Draft, Some(facts)) = (seen.state, &seen.facts)
@@ -237,30 +363,18 @@ async fn step_exec(
                 // Best effort, as for a message.
                 let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
             }
-            return Ok(DeliveryStep::Waiting(why));
+            return Ok(AfterLook::Done(DeliveryStep::Waiting(why)));
         }
-        ExecState::Done | ExecState::Lost => return Ok(DeliveryStep::Nothing),
+        ExecState::Done | ExecState::Lost => return Ok(AfterLook::Done(DeliveryStep::Nothing)),
         ExecState::Queued => {}
     }
     if seen.state != PaneState::Free {
-        return Ok(DeliveryStep::Held(seen.why));
+        return Ok(AfterLook::Done(DeliveryStep::Held(seen.why)));
     }
     if !broker.claim_exec(exec.id, Stamp::now()).await? {
-        return Ok(DeliveryStep::Waiting(why));
+        return Ok(AfterLook::Done(DeliveryStep::Waiting(why)));
     }
-    let own = std::env::current_exe().ok();
-    let line = compose::exec_line(own.as_deref().and_then(Path::to_str), exec.id);
-    match type_text(target, settings, seen, &line, &format!("cafleet-{}", exec.id.short())).await {
-        WriteResult::Sent => Ok(DeliveryStep::Typed),
-        WriteResult::NotNow(why) => {
-            broker.unclaim_exec(exec.id, &why, Stamp::now()).await?;
-            Ok(DeliveryStep::Held(why))
-        }
-        WriteResult::Failed(why) => {
-            broker.end_exec(exec.id, &ExecEnd::Lost(why.clone()), Stamp::now()).await?;
-            Ok(DeliveryStep::Held(why))
-        }
-    }
+    Ok(AfterLook::Type(Box::new(seen), Typing::Exec(exec.clone())))
 }
 
 /// Whether a typed command should have begun by now.

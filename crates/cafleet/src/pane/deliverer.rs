@@ -16,7 +16,7 @@ use caliban_store::broker::{
 use caliban_store::{Stamp, StoreUrl};
 use tokio::time::Instant;
 
-use super::deliver::{DeliveryMemory, DeliveryStep, is_overdue, step};
+use super::deliver::{DeliveryMemory, DeliveryStep, is_overdue, steps};
 use super::inspect::{PaneState, PaneTarget, look_at};
 use super::own_pane;
 use super::process;
@@ -176,13 +176,10 @@ impl Rounds {
             close_lost_execs(broker, session).await?;
             report(broker, settings, session).await?;
         }
-        let mut moves = false;
-        for agent in broker.agents(session).await? {
-            if agent.placement.is_some() {
-                let step = step(broker, settings, &agent, &mut self.memory).await?;
-                moves |= matches!(step, DeliveryStep::Typed | DeliveryStep::Waiting(_));
-            }
-        }
+        let mut agents = broker.agents(session).await?;
+        agents.retain(|agent| agent.placement.is_some());
+        let steps = steps(broker, settings, &agents, &mut self.memory).await?;
+        let moves = steps.iter().any(|step| matches!(step, DeliveryStep::Typed | DeliveryStep::Waiting(_)));
         let is_owed = moves || broker.owed(session).await? > 0;
         Ok(match (is_owed, moves) {
             (true, true) => LIVELY,

@@ -679,3 +679,43 @@ fn disturb(team: &Team, members: &mut [Chaotic], round: usize) {
         }
     }
 }
+
+/// 28.13b: one pane waits for no other. Each paste here waits until another one is under way, too.
+#[test]
+fn m09_panes_are_typed_into_at_the_same_time() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let team = Team::start(true);
+    let meeting = team.tmux.world.path("meeting");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *load-buffer*) if [ -d {0} ]; then : > {0}/$$; \
+         until [ \"$(ls {0} | wc -l)\" -ge 2 ]; do sleep 0.02; done; fi;; esac\nexec /usr/bin/tmux \"$@\"\n",
+        meeting.display()
+    );
+    let tmux = team.tmux.world.path("bin/tmux");
+    fs::write(&tmux, script).expect("script");
+    fs::set_permissions(&tmux, fs::Permissions::from_mode(0o755)).expect("mode");
+    for name in ["one", "two"] {
+        team.create(name, &["--", "x"]);
+    }
+    fs::create_dir(&meeting).expect("meeting");
+    let send = ["--session-id", "@S", "message", "broadcast", "--agent-id", "@D", "--text", "all of you"];
+    assert_eq!(team.tmux.world.run(&send).code, 0);
+    for pane in ["%1", "%2"] {
+        eventually(&format!("{pane} to have it"), || {
+            team.log_of(pane).iter().any(|line| line.contains("all of you")).then_some(())
+        });
+    }
+}
+
+/// 28.13b: whoever sends waits for no agent where a deliverer sees to what was typed.
+#[test]
+fn m08_a_send_returns_when_its_message_is_typed_and_the_deliverer_confirms_it() {
+    let team = Team::start(true);
+    team.create("rev", &["--", "x"]);
+    team.tmux.world.send("ONE", "D", "rev", "one");
+    confirmed(&team, "ONE");
+    eventually("the deliverer to run", || deliverer(&team));
+    let sent = team.tmux.world.send("TWO", "D", "rev", "two");
+    assert_eq!(sent["delivery"]["state"], "typed", "{sent}");
+    confirmed(&team, "TWO");
+}
