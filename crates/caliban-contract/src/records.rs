@@ -1,7 +1,7 @@
 //! The small files in an agent's directory: who writes which, and their shape.
 //!
 //! `shim.json` and `exit.json` are the shim's, `status.json` and `rights.json` the worker's, `launch.json`, `queued.json`,
-//! `resume.json` and `stop.json` the daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
+//! `resume.json`, `review.json` and `stop.json` the daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
 //! Each carries the nonce of the run that it belongs to; one of another run does not count.
 
 use std::fs::{self, File, OpenOptions};
@@ -15,6 +15,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Outcome, WaitingFor};
 use caliban_core::mode::Mode;
 use caliban_core::price::MicroUsd;
+use caliban_core::review::Review;
 use caliban_core::usage::Usage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,8 @@ pub const LIMITS: &str = "limits.json";
 pub const STOP: &str = "stop.json";
 /// When it left the queue ([`BegunRecord`]).
 pub const BEGUN: &str = "begun.json";
+/// How its work stood when somebody looked last ([`ReviewRecord`]), by the daemon.
+pub const REVIEW: &str = "review.json";
 /// Room for `stop.json`, taken when the agent is spawned. An order has a few names of 32 bytes.
 pub const STOP_ROOM: Reserved = Reserved::often(STOP, ".stop.reserved", 1024);
 /// Room for `exit.json`, taken by the shim before the worker starts.
@@ -140,6 +143,15 @@ pub struct ExitRecord {
     pub left: Vec<i32>,
     /// When, in milliseconds since 1970.
     pub at: u64,
+}
+
+/// `review.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReviewRecord {
+    /// After how many runs somebody looked.
+    pub runs: u32,
+    /// What there was.
+    pub review: Review,
 }
 
 /// Whether what could not be started is tried again.

@@ -31,7 +31,15 @@ pub struct ShownAgent<'a> {
 impl<'a> ShownAgent<'a> {
     /// The row, and what it means at `now_ms` (milliseconds since 1970).
     pub fn new(row: &'a AgentRow, now_ms: u64) -> Self {
-        Self { row, needs_you: needs_you(row), doing: doing_within(row, now_ms) }
+        Self { row, needs_you: needs_you(row), doing: with_review(row, doing_within(row, now_ms)) }
+    }
+}
+
+/// `finished, to review +10 −2`: what is said of an agent with how its work stands, where that is known.
+pub fn with_review(row: &AgentRow, said: String) -> String {
+    match &row.review {
+        Some(review) => format!("{said}, {review}"),
+        None => said,
     }
 }
 

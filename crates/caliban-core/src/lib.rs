@@ -27,6 +27,7 @@ pub mod priority;
 pub mod quiet_hours;
 pub mod recurrence;
 pub mod redact;
+pub mod review;
 pub mod setup;
 pub mod size;
 pub mod spec;

@@ -7,11 +7,13 @@ use caliban_control::words as row_words;
 use caliban_core::inert;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
+use caliban_core::review::ReviewState;
 use caliban_core::spec::{Isolation, SpawnSpec};
-use caliban_worktrees::{LandAs, LandRequest, Landed, NotLanded};
+use caliban_worktrees::{CommitLeft, LandAs, LandRequest, Landed, MergeKind, NotLanded, Repo};
+use tokio_util::sync::CancellationToken;
 
 use self::words::{LandingError, LandingErrorKind};
-use crate::protocol::{AgentRow, MergeHow, MergeRefused, MergeRequest, Merged};
+use crate::protocol::{AgentRow, MergeForecast, MergeHow, MergeRefused, MergeRequest, Merged};
 use crate::records;
 
 /// Why there was no merge: an error for people, and what programs get beside it.
@@ -89,13 +91,55 @@ pub fn request(agent: &AgentRow, request: &MergeRequest) -> Result<LandRequest, 
             .hint(format!("wait for it: caliban agents wait {}", agent.id));
         return Err(NotMerged { reason: "at_work", ..words.into() });
     }
-    let message = || format!("Merge agent {}\n\n{}\n", row_words::name(agent), inert::line(&agent.prompt));
-    Ok(LandRequest {
+    Ok(land_request(agent, request))
+}
+
+fn land_request(agent: &AgentRow, request: &MergeRequest) -> LandRequest {
+    LandRequest {
         name: Slug::from(agent.id),
         into: request.into.clone(),
         land_as: if request.squash { LandAs::Squash } else { LandAs::Merge },
-        commit: request.commit.clone(),
-        message: request.message.clone().unwrap_or_else(message),
+        commit: match (&request.commit, request.commit_left) {
+            (Some(message), _) => CommitLeft::As(message.clone()),
+            (None, true) => CommitLeft::Suggested,
+            (None, false) => CommitLeft::IfAlone,
+        },
+        message: request.message.clone(),
+        agent: row_words::name(agent),
+        task: inert::line(&agent.prompt).into_owned(),
+    }
+}
+
+/// What a merge would do, where it would land, and the messages that are suggested for it.
+pub async fn forecast(
+    repo: &Repo,
+    agent: &AgentRow,
+    request: &MergeRequest,
+    cancel: &CancellationToken,
+) -> Result<MergeForecast, NotMerged> {
+    let name = worktree(agent)?;
+    let worded = |error| NotMerged::from(words::work(&name, error));
+    let into = repo.landing_target(request.into.as_deref(), cancel).await.map_err(|refusal| {
+        NotMerged::of(&name, NotLanded { branch: None, into: request.into.clone(), refusal })
+    })?;
+    let found = repo.merge_preview(&name, request.into.as_deref(), cancel).await.map_err(worded)?;
+    let changes = repo.changes(&name, cancel).await.map_err(worded)?;
+    let review = repo.review(&changes, cancel).await.map_err(worded)?;
+    let wanted = LandRequest { land_as: LandAs::Merge, ..land_request(agent, request) };
+    // A squash shares no commit: git alone would bring its work once more.
+    let merge = if review.state == ReviewState::Merged { MergeKind::UpToDate } else { found.merge };
+    Ok(MergeForecast {
+        agent: agent.id,
+        would_be: word_of(merge),
+        conflicts: found.conflicts,
+        messages: found.messages,
+        into,
+        message: changes.suggested_message(&wanted.task),
+        merge_message: wanted.landing_message(&changes),
+        commits: changes.commit_count,
+        summary: changes.summary(),
+        review: Some(review),
+        uncommitted: changes.uncommitted.into_iter().map(|change| change.path).collect(),
     })
 }
 
@@ -117,7 +161,14 @@ pub fn merged(landed: Landed, agent: &AgentRow) -> Merged {
         left: landed.left,
         is_detached: landed.is_detached,
         is_nothing: landed.is_nothing,
+        committed_as: landed.committed_as,
     }
+}
+
+/// The word that serde has for a variant.
+pub(crate) fn word_of(kind: impl serde::Serialize) -> String {
+    let value = serde_json::to_value(kind).ok();
+    value.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// The name of an agent's worktree; an error for an agent that has none.

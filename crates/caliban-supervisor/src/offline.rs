@@ -136,6 +136,7 @@ fn agent(
     let about = About::of_json(spec, caliban_contract::limits::RaisedLimits::read(&dir));
     let begun =
         about.is_timed().then(|| records::read::<records::BegunRecord>(&dir, records::BEGUN)).flatten();
+    let review: Option<records::ReviewRecord> = records::read(&dir, records::REVIEW);
     let facts = RowFacts {
         record: &record,
         status: &status,
@@ -146,6 +147,7 @@ fn agent(
         dir,
         queued_behind: None,
         queued_for: None,
+        review: review.filter(|review| review.runs == record.runs).map(|review| review.review),
         begun: begun.as_ref(),
         time_left_ms: None,
         hibernated,

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Status;
+use caliban_core::lifecycle::{State, Status};
 use caliban_core::priority::Priority;
 use caliban_core::recurrence::LATE_MS;
+use caliban_core::review::Review;
 use caliban_core::setup::AgentSetup;
 use caliban_core::spec::{Isolation, Occurrence, SpawnSpec};
 use caliban_core::wait::QueuedFor;
@@ -156,6 +157,8 @@ pub struct RowFacts<'a> {
     pub begun: Option<&'a BegunRecord>,
     /// How much of its time is left, while it counts.
     pub time_left_ms: Option<u64>,
+    /// How its work stood when somebody looked last.
+    pub review: Option<Review>,
     /// Whether it has left memory.
     pub hibernated: bool,
 }
@@ -212,6 +215,8 @@ impl RowFacts<'_> {
             late_ms,
             timeout_ms: about.timeout_ms,
             time_left_ms: self.time_left_ms,
+            // What somebody changes now is nothing to look at yet.
+            review: self.review.filter(|_| status.state().is_ending() || status.state() == State::Idle),
             hibernated: self.hibernated,
             runs: record.runs,
         }

@@ -6,6 +6,7 @@
 //! attribute or configuration of it is in force.
 
 use caliban_core::names::Slug;
+use caliban_core::review::{self, Review, ReviewState};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -90,8 +91,29 @@ impl Changes {
 
     /// `3 files changed, 10 insertions(+), 2 deletions(-)`.
     pub fn summary(&self) -> String {
+        let Review { files, added, deleted, .. } = self.figures();
+        summary(files, added, deleted)
+    }
+
+    /// How much it is; whether it has landed is [`Repo::review`]'s.
+    pub(crate) fn figures(&self) -> Review {
         let sum = |of: fn(&FileChange) -> Option<u64>| self.files.iter().filter_map(of).sum::<u64>();
-        summary(self.file_count as u64, sum(|f| f.added), sum(|f| f.deleted))
+        Review {
+            state: ReviewState::ToReview,
+            files: self.file_count as u64,
+            added: sum(|f| f.added),
+            deleted: sum(|f| f.deleted),
+        }
+    }
+
+    /// The message that is suggested for one commit of all this.
+    pub fn suggested_message(&self, task: &str) -> String {
+        let only = match self.commits.as_slice() {
+            [only] if self.uncommitted.is_empty() => Some(only.subject.as_str()),
+            _ => None,
+        };
+        let paths: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
+        review::suggested_message(task, only, self.figures(), &paths)
     }
 }
 
@@ -206,8 +228,8 @@ impl Repo {
         Ok(Patch { bytes: answer.stdout, left: state.left })
     }
 
-    /// Tries the merge of the worktree's branch into `into` (default: what was HEAD where this was opened), in a
-    /// store of its own. Uncommitted work is not part of it.
+    /// Tries the merge of the worktree's work, committed or not, into `into` (default: what was HEAD where this was opened), in
+    /// a store of its own.
     pub async fn merge_preview(
         &self,
         name: &Slug,
@@ -215,12 +237,8 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<MergePreview> {
         let repo = &self.until(cancel);
-        if let Ok(at) = repo.locate(name) {
-            let _landing_says_so = repo.publish_left(&at).await;
-        }
-        let branch = format!("refs/heads/{}", branch_of(name));
-        let absent = || Error::NotFound(name.as_str().to_owned());
-        let head = repo.resolve_ref(&branch).await?.ok_or_else(absent)?;
+        let state = repo.snapshot(name).await?;
+        let head = state.head.clone().ok_or_else(|| Error::NotFound(name.as_str().to_owned()))?;
         let into = repo.resolve_revision(into.unwrap_or("HEAD")).await?;
         let mut preview = MergePreview {
             into,
@@ -229,21 +247,21 @@ impl Repo {
             conflicts: Vec::new(),
             messages: Vec::new(),
         };
-        if repo.count(&preview.into, &preview.head).await? == 0 {
+        let has_uncommitted = !state.uncommitted.is_empty();
+        if !has_uncommitted && repo.count(&preview.into, &preview.head).await? == 0 {
             return Ok(preview);
         }
         if repo.count(&preview.head, &preview.into).await? == 0 {
-            preview.merge = MergeKind::FastForward;
+            preview.merge = if has_uncommitted { MergeKind::Clean } else { MergeKind::FastForward };
             return Ok(preview);
         }
-        let store = OneCallStore::new(repo)?;
-        let call = repo.git.hardened(store.place(), "merge-tree").args([
+        let call = repo.git.hardened(state.store.place(), "merge-tree").args([
             "--write-tree",
             "-z",
             "--name-only",
             "--messages",
         ]);
-        let answer = call.args([preview.into.as_str(), preview.head.as_str()]).run().await?;
+        let answer = call.args([preview.into.as_str(), state.commit.as_str()]).run().await?;
         match answer.status.code() {
             Some(0) => preview.merge = MergeKind::Clean,
             Some(1) => {

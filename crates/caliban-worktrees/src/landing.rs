@@ -31,6 +31,7 @@ use self::record::StillLanded;
 pub use self::refusal::{CannotCommit, LandingRefusal, NotLanded, Operation, SubmoduleCommit, TreeAfter};
 use self::target::LandingTarget;
 use self::work::Work;
+use crate::diff::Changes;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::{Locked, Repo};
@@ -47,10 +48,46 @@ pub struct LandRequest {
     pub into: Option<String>,
     /// As what.
     pub land_as: LandAs,
-    /// The message of a commit of what is in no commit; `None` refuses such work.
-    pub commit: Option<String>,
-    /// The message of the merge or squash.
-    pub message: String,
+    /// What becomes of work that is in no commit.
+    pub commit: CommitLeft,
+    /// The message of the merge or squash; `None` is the suggested one.
+    pub message: Option<String>,
+    /// Whose work it is, in words.
+    pub agent: String,
+    /// What the agent was asked to do.
+    pub task: String,
+}
+
+/// What becomes of work that is in no commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitLeft {
+    /// It is committed, with the suggested message, when there is no commit of the agent's; else it is refused: it may be what
+    /// the agent left out on purpose.
+    IfAlone,
+    /// It is committed with the suggested message.
+    Suggested,
+    /// It is committed with this message.
+    As(String),
+}
+
+impl LandRequest {
+    /// The message of a commit of what is in no commit; `None` refuses it.
+    fn commit_message(&self, changes: &Changes) -> Option<String> {
+        match &self.commit {
+            CommitLeft::As(message) => Some(message.clone()),
+            CommitLeft::IfAlone if changes.commit_count > 0 => None,
+            CommitLeft::IfAlone | CommitLeft::Suggested => Some(changes.suggested_message(&self.task)),
+        }
+    }
+
+    /// The message of what is put on the branch.
+    pub fn landing_message(&self, changes: &Changes) -> String {
+        match (&self.message, self.land_as) {
+            (Some(message), _) => message.clone(),
+            (None, LandAs::Squash) => changes.suggested_message(&self.task),
+            (None, LandAs::Merge) => format!("Merge agent {}\n\n{}\n", self.agent, self.task),
+        }
+    }
 }
 
 /// As what work lands.
@@ -84,6 +121,8 @@ pub struct Landed {
     pub is_detached: bool,
     /// Whether the worktree has neither a commit of its own nor a change.
     pub is_nothing: bool,
+    /// The message of the commit of what was in none.
+    pub committed_as: Option<String>,
 }
 
 /// What the user should know while work lands.
@@ -194,13 +233,16 @@ impl Repo {
             Some(record) => self.still_landed(record, &into).await?,
             None => StillLanded::default(),
         };
-        let prepared = match (&request.commit, work.uncommitted.is_empty()) {
-            (_, true) => None,
-            (Some(message), false) => Some(PreparedCommit::make(self, &work, message, &into).await?),
-            (None, false) => {
+        let prepared = if work.uncommitted.is_empty() {
+            None
+        } else {
+            let Some(message) = request.commit_message(&work.changes) else {
                 return Err(LandingRefusal::Uncommitted(work.uncommitted.into_keys().collect()));
-            }
+            };
+            let prepared = PreparedCommit::make(self, &work, &message, &into).await?;
+            Some((prepared, message))
         };
+        let (prepared, committed_as) = prepared.unzip();
         let head = prepared.as_ref().map_or(&work.head, PreparedCommit::commit).clone();
         let landed = self.land_commit(&target, &work, into, head, before, request, note).await;
         match (&landed, prepared) {
@@ -212,7 +254,8 @@ impl Repo {
             }
             (Err(_), Some(prepared)) => prepared.discard(self).await,
         }
-        let (landed, record) = landed?;
+        let (mut landed, record) = landed?;
+        landed.committed_as = committed_as;
         if let Some(Err(error)) = record.map(|record| record.write(&work.at.admin)) {
             note(LandNote::NoRecord(error));
         }
@@ -242,6 +285,7 @@ impl Repo {
             left: work.left.clone(),
             is_detached: target.is_detached(),
             is_nothing: work.changes.commit_count == 0 && preview.commits == 0,
+            committed_as: None,
         };
         let is_in = matches!(preview.result, PreviewResult::UpToDate);
         let is_squash = request.land_as == LandAs::Squash;
@@ -272,6 +316,7 @@ impl Repo {
         if !submodules.is_empty() {
             return Err(LandingRefusal::SubmoduleCommits { submodules, worktree: work.worktree() });
         }
+        let message = request.landing_message(&work.changes);
         let mut ends = MergeEnds { into: preview.into, head: preview.head, merged };
         landed.commit = match target {
             LandingTarget::Here { tree, name } => {
@@ -285,14 +330,15 @@ impl Repo {
                 let (branch, calm) = (name.as_deref(), self.uncancelled());
                 let here = InTree { repo: self, calm, tree, branch, ends: &ends, note };
                 here.check(&touched).await?;
-                here.merge(&touched, &request.message, request.land_as).await?
+                here.merge(&touched, &message, request.land_as).await?
             }
-            LandingTarget::Branch { name } => {
-                self.land_in_store(name, &ends, request).await.map_err(|error| match error {
+            LandingTarget::Branch { name } => self
+                .land_in_store(name, &ends, (&message, request.land_as))
+                .await
+                .map_err(|error| match error {
                     Error::Cancelled => LandingRefusal::from(error),
                     error => LandingRefusal::MergeFailed { error, after: TreeAfter::AsBefore },
-                })?
-            }
+                })?,
         };
         // It has landed: nothing that fails from here on may say that it has not.
         let summary = self.uncancelled().summary(&ends.into, &landed.commit).await;
@@ -305,7 +351,12 @@ impl Repo {
     }
 
     /// Merges into a branch that no tree has: a commit and the branch, nothing else. The new commit.
-    async fn land_in_store(&self, name: &str, ends: &MergeEnds, request: &LandRequest) -> Result<Oid> {
+    async fn land_in_store(
+        &self,
+        name: &str,
+        ends: &MergeEnds,
+        (message, land_as): (&str, LandAs),
+    ) -> Result<Oid> {
         // Trusted calls: the user's name and the log of their branch count.
         let git = |subcommand| self.git.trusted(self.users_directory(), subcommand);
         let signs = git("config").args(["--type=bool", "--get", "commit.gpgSign"]).run().await?;
@@ -314,8 +365,8 @@ impl Repo {
             true => self.git.as_user(self.users_directory(), "commit-tree").arg("-S"),
             false => git("commit-tree"),
         };
-        let call = call.args(["-m", request.message.as_str()]);
-        let parents = parents(ends, request.land_as);
+        let call = call.args(["-m", message]);
+        let parents = parents(ends, land_as);
         let call = call.args(parents.iter().flat_map(|parent| ["-p", parent.as_str()]));
         let answer = call.arg(ends.merged.as_str()).ok().await?;
         let unknown = || Error::Answer { command: "commit-tree", detail: answer.line() };

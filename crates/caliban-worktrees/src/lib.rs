@@ -55,8 +55,8 @@ pub use glance::Glance;
 pub use inspect::{Inspection, ListedWorktree, Presence, Use};
 pub use kept_paths::FileState;
 pub use landing::{
-    CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingRefusal, LandingTurn, NotLanded, Operation,
-    SubmoduleCommit, TreeAfter,
+    CannotCommit, CommitLeft, LandAs, LandNote, LandRequest, Landed, LandingRefusal, LandingTurn, NotLanded,
+    Operation, SubmoduleCommit, TreeAfter,
 };
 pub use links::check_links;
 pub use lookup::Lookup;

@@ -340,6 +340,11 @@ impl Client {
         self.again(&call, None).await
     }
 
+    /// One agent, after a look at how its work stands now.
+    pub async fn review(&mut self, agent: &str) -> Result<AgentRow, ClientError> {
+        self.again(&RouteCall::on(Verb::Review, agent)?, None).await
+    }
+
     /// Lands an agent's work, or tells why not.
     pub async fn merge(&mut self, agent: &str, request: &MergeRequest) -> Result<MergeAnswer, ClientError> {
         self.once(&RouteCall::on(Verb::Merge, agent)?, Some(body(request)?)).await
@@ -491,7 +496,7 @@ impl RouteCall {
             | Verb::Shutdown
             | Verb::OpenApi => true,
             Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm | Verb::Wake => false,
-            Verb::Send | Verb::Approve | Verb::Deny | Verb::Diff | Verb::Merge => false,
+            Verb::Send | Verb::Approve | Verb::Deny | Verb::Diff | Verb::Review | Verb::Merge => false,
         }
     }
 }

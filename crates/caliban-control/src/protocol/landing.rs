@@ -1,9 +1,9 @@
 //! An agent's work over the control socket: what it changed, and landing it.
 
-use caliban_core::ids::AgentId;
+use caliban_core::{ids::AgentId, review::Review};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// `GET /v1/agents/{id}/diff`: what an agent changed against its recorded base, committed or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -79,15 +79,18 @@ pub struct DiffPath {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MergeRequest {
-    /// First commit what the agent left uncommitted, with this message.
+    /// First commit what the agent left uncommitted, with this message. Without one that is done, with the suggested message, when
+    /// the agent has made no commit; else it is refused.
     pub commit: Option<String>,
+    /// Commit it in any case, with the suggested message when `commit` has none.
+    pub commit_left: bool,
     /// Land everything as one ordinary commit.
     pub squash: bool,
     /// The branch; what is checked out in the main tree when absent.
     pub into: Option<String>,
     /// The message of the merge.
     pub message: Option<String>,
-    /// Only try it, on what is committed: nothing is touched.
+    /// Only try it, with what is not committed: nothing is touched.
     pub preview: bool,
 }
 
@@ -129,6 +132,9 @@ pub struct Merged {
     /// Whether the worktree has neither a commit of its own nor a change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nothing: bool,
+    /// The message of the commit that was made of uncommitted work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed_as: Option<String>,
 }
 
 /// How a merge went.
@@ -179,9 +185,36 @@ pub struct MergeForecast {
     pub conflicts: Vec<String>,
     /// What git says about them.
     pub messages: Vec<String>,
-    /// Files with changes that are in no commit yet. The forecast is without them, and so is a merge without `commit`.
+    /// Files with changes that are in no commit yet; they are part of the forecast.
     #[serde(default)]
     pub uncommitted: Vec<String>,
+    /// The branch that it would land in.
+    #[serde(default)]
+    pub into: String,
+    /// The suggested message for one commit: of what is not committed, or of a squash.
+    #[serde(default)]
+    pub message: String,
+    /// The suggested message for a merge commit.
+    #[serde(default)]
+    pub merge_message: String,
+    /// How many commits of its own the agent has.
+    #[serde(default)]
+    pub commits: u64,
+    /// What it changed: `3 files changed, 10 insertions(+), 2 deletions(-)`.
+    #[serde(default)]
+    pub summary: String,
+    /// How its work stands.
+    #[serde(default)]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub review: Option<Review>,
+}
+
+impl MergeForecast {
+    /// Whether there is something to land, and it lands without conflicts.
+    #[must_use]
+    pub fn can_land(&self) -> bool {
+        !matches!(self.would_be.as_str(), "conflicts" | "up_to_date")
+    }
 }
 
 /// `GET /v1/agents/{id}/log`: a part of what an agent did.

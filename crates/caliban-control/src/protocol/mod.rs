@@ -11,6 +11,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::price::MicroUsd;
 use caliban_core::priority::Priority;
+use caliban_core::review::Review;
 use caliban_core::spec::{Occurrence, SpawnSpec};
 use caliban_core::usage::Usage;
 use caliban_core::wait::QueuedFor;
@@ -289,6 +290,10 @@ pub struct AgentRow {
     /// How much of that is left, while it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left_ms: Option<u64>,
+    /// How its work stands, once it has stopped in a worktree of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub review: Option<Review>,
     /// Whether it has left memory.
     pub hibernated: bool,
     /// How often a worker was started for it.
@@ -335,6 +340,7 @@ impl AgentRow {
             late_ms: None,
             timeout_ms: None,
             time_left_ms: None,
+            review: None,
             hibernated: false,
             runs: 1,
         }

@@ -45,6 +45,8 @@ pub enum Verb {
     Log,
     /// What one changed.
     Diff,
+    /// How what one changed stands.
+    Review,
     /// Land what one changed.
     Merge,
     /// How agents stood when.
@@ -99,7 +101,7 @@ pub struct Route {
 }
 
 /// Method and path of every route.
-pub const ROUTES: [Route; 27] = [
+pub const ROUTES: [Route; 28] = [
     get(Verb::Status, "/v1/status", schema::<DaemonStatus>)
         .says("How the daemon is, and what it found when it started"),
     get(Verb::List, "/v1/agents", schema::<AgentList>).says("All agents, in the order of their spawn"),
@@ -147,6 +149,8 @@ pub const ROUTES: [Route; 27] = [
     get(Verb::Diff, "/v1/agents/{id}/diff", schema::<Diff>)
         .says("What an agent changed against its recorded base, committed or not")
         .flags(&[("stat", "leave the patch out")]),
+    get(Verb::Review, "/v1/agents/{id}/review", schema::<AgentRow>)
+        .says("One agent, after a look at how its work stands: to review, merged, or nothing changed"),
     post(Verb::Merge, "/v1/agents/{id}/merge", schema::<MergeAnswer>)
         .takes(schema::<MergeRequest>)
         .says("Land an agent's work, or try to; for a person"),

@@ -74,6 +74,7 @@ impl Owner {
             let mut agent = DaemonAgent::new(record, about, Phase::Ended);
             agent.read_report(&self.places);
             agent.read_begun(&self.places);
+            agent.read_review(&self.places);
             let is_over = agent.state().is_ending();
             if agent.state() != State::Spawning {
                 // The last daemon died before it could remove it.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use caliban_core::lifecycle::{State, WaitingFor};
+use caliban_core::review::Review;
 use caliban_core::wait::QueuedFor;
 use caliban_keeper::Group;
 use caliban_store::fleet::{AgentRecord, WantedState};
@@ -26,6 +27,8 @@ pub(super) struct DaemonAgent {
     pub(super) report: Option<WorkerStatus>,
     /// When it left the queue, where that matters.
     pub(super) begun: Option<BegunRecord>,
+    /// How its work stood when somebody looked last, since it stopped.
+    pub(super) review: Option<Review>,
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
     pub(super) phase: Phase,
@@ -33,7 +36,8 @@ pub(super) struct DaemonAgent {
 
 impl DaemonAgent {
     pub(super) fn new(record: AgentRecord, about: About, phase: Phase) -> Self {
-        Self { record, about, other_runs: Vec::new(), report: None, begun: None, unsaved: false, phase }
+        let (other_runs, report, begun, review) = (Vec::new(), None, None, None);
+        Self { record, about, other_runs, report, begun, review, unsaved: false, phase }
     }
 
     pub(super) fn state(&self) -> State {
@@ -181,6 +185,7 @@ impl DaemonAgent {
             queued_for,
             begun: self.begun.as_ref(),
             time_left_ms: self.time_left_ms(),
+            review: self.review,
             hibernated: matches!(self.phase, Phase::Hibernating(_) | Phase::Renewing(Renewing::Wake(_))),
         };
         facts.row()

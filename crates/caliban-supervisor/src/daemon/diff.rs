@@ -4,7 +4,7 @@ use caliban_worktrees::{Changes, GitOptions, Patch, PathChange, Repo};
 use tokio_util::sync::CancellationToken;
 
 use crate::landing::words::{self, LandingError};
-use crate::landing::worktree_name;
+use crate::landing::{word_of, worktree_name};
 use crate::places::Places;
 use crate::protocol::{AgentRow, ApiError, Diff, DiffCommit, DiffFile, DiffPath, ErrorCode};
 
@@ -36,12 +36,6 @@ pub(super) async fn diff(
 /// That there is nothing to look at, for whoever asked.
 pub(super) fn refusal(words: LandingError) -> ApiError {
     ApiError { code: ErrorCode::Conflict, message: words.message, hint: words.hint }
-}
-
-/// The word that serde has for a variant.
-pub(super) fn word_of(kind: impl serde::Serialize) -> String {
-    let value = serde_json::to_value(kind).ok();
-    value.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn told(changes: Changes, patch: Option<&Patch>) -> Diff {

@@ -36,7 +36,7 @@ use super::spare_descriptors::{Lent, Shortage, Spare};
 use super::spawn::bad;
 use super::{
     DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
-    inherit, internal, merge, out_of_descriptors, reach, requeue, send, stopping, wake,
+    inherit, internal, merge, out_of_descriptors, reach, requeue, review, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -328,6 +328,11 @@ async fn answer(
             let _hung_up = cancel.clone().drop_guard();
             return json(200, &run(&door.looks, diff::diff(row, whole, places.clone(), cancel)).await?);
         }
+        Verb::Review => {
+            let row = Speaker { inbox, caller: None }.show(id).await?;
+            let work = review::review(row, places.clone(), inbox.clone(), stop.child_token());
+            return json(200, &run(&door.looks, work).await?);
+        }
         Verb::Merge => {
             merge::check_caller(peer)?;
             let wanted = body_or_default::<MergeRequest>(request).await?;
@@ -403,9 +408,8 @@ enum Pace {
 
 fn pace(verb: Verb) -> Pace {
     match verb {
-        Verb::Events | Verb::Wake | Verb::Send | Verb::Approve | Verb::Deny | Verb::Diff | Verb::Merge => {
-            Pace::Waits
-        }
+        Verb::Events | Verb::Wake | Verb::Send | Verb::Approve | Verb::Deny => Pace::Waits,
+        Verb::Diff | Verb::Review | Verb::Merge => Pace::Waits,
         Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm => Pace::Slow,
         Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => Pace::Slow,
         Verb::RunSchedule | Verb::ScheduleKeys => Pace::Slow,
@@ -438,7 +442,7 @@ fn judges_the_caller(verb: Verb) -> bool {
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
         Verb::Kill | Verb::Rm => true,
-        Verb::Events | Verb::Diff | Verb::Log | Verb::History => false,
+        Verb::Events | Verb::Diff | Verb::Review | Verb::Log | Verb::History => false,
         Verb::Schedules => false,
         Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => true,
         Verb::RunSchedule | Verb::ScheduleKeys => true,

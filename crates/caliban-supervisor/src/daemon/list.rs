@@ -10,6 +10,7 @@ impl Owner {
     /// An `AgentList`, written row by row: only one of them is in memory beside the text.
     pub(super) fn list(&mut self) -> Result<DaemonAnswer, ApiError> {
         self.refresh();
+        self.review_asked();
         let mut text = b"{\"agents\":[".to_vec();
         for row in self.rows() {
             if !text.ends_with(b"[") {

@@ -3,7 +3,6 @@
 //! git runs with the daemon's environment and without a terminal; `caliban agents merge` runs it in the caller's. For a
 //! person only: the hooks of the user's tree would run outside of an agent's processes.
 
-use caliban_core::names::Slug;
 use caliban_worktrees::{GitOccasion, GitOptions, Repo};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +34,10 @@ pub(super) async fn merge(
     cancel: CancellationToken,
 ) -> Result<MergeAnswer, ApiError> {
     if request.preview {
-        return preview(&row, &request, &places, &cancel).await.map(MergeAnswer::Preview);
+        return Ok(match preview(&row, &request, &places, &cancel).await {
+            Ok(forecast) => MergeAnswer::Preview(forecast),
+            Err(refused) => MergeAnswer::Refused(refused.told(Some(&row), &request)),
+        });
     }
     Ok(match land(&row, &request, &places, &inbox, &cancel).await {
         Ok(merged) => MergeAnswer::Merged(merged),
@@ -78,7 +80,12 @@ async fn land(
     }
     let note = |note| tracing::info!(id = %row.id, "{}", words::note(&note));
     match repo.land(&turn, &wanted, &note, cancel).await {
-        Ok(landed) => Ok(landing::merged(landed, &row)),
+        Ok(landed) => {
+            // The list shows it when the caller hears of it. It has landed whatever becomes of that.
+            let _not_seen =
+                super::review::review(row.clone(), places.clone(), inbox.clone(), cancel.clone()).await;
+            Ok(landing::merged(landed, &row))
+        }
         Err(not_landed) => Err(NotMerged::of(&name, not_landed).into()),
     }
 }
@@ -88,20 +95,10 @@ async fn preview(
     request: &MergeRequest,
     places: &Places,
     cancel: &CancellationToken,
-) -> Result<MergeForecast, ApiError> {
-    let name: Slug = landing::worktree_name(row).map_err(super::diff::refusal)?;
-    let worded = |error| super::diff::refusal(words::work(&name, error));
-    let repo = open(places, cancel).await.map_err(worded)?;
-    let found = repo.merge_preview(&name, request.into.as_deref(), cancel).await.map_err(worded)?;
-    let changes = repo.changes(&name, cancel).await.map_err(worded)?;
-    let uncommitted = changes.uncommitted.into_iter().map(|change| change.path).collect();
-    Ok(MergeForecast {
-        agent: row.id,
-        would_be: super::diff::word_of(found.merge),
-        conflicts: found.conflicts,
-        messages: found.messages,
-        uncommitted,
-    })
+) -> Result<MergeForecast, NotMerged> {
+    let name = landing::worktree(row)?;
+    let repo = open(places, cancel).await.map_err(|error| NotMerged::from(words::work(&name, error)))?;
+    landing::forecast(&repo, row, request, cancel).await
 }
 
 async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, caliban_worktrees::Error> {

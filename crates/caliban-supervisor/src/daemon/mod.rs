@@ -34,6 +34,7 @@ mod requeue;
 mod resolve;
 mod respawn;
 mod resume;
+mod review;
 mod rm;
 mod schedule;
 mod send;
@@ -115,6 +116,10 @@ pub(in crate::daemon) enum Msg {
     SlotsTaken { granted: Vec<AgentId>, is_full: bool },
     /// A place of another repo may be free.
     SlotFree,
+    /// How the work of an agent stands after so many runs; whether it was that one's turn.
+    Reviewed { id: AgentId, runs: u32, review: Result<caliban_core::review::Review, String>, is_due: bool },
+    /// Where the user's branches are, if git can tell.
+    Branches(Option<Vec<String>>),
     /// The sweep at start is over.
     Swept { count: u64, notes: Vec<String> },
 }
@@ -229,6 +234,7 @@ pub(in crate::daemon) struct Owner {
     tasks: JoinSet<()>,
     watch: Watch,
     events: events::EventRing,
+    reviews: review::Reviews,
     stop: CancellationToken,
     /// Where we listen, once we do.
     listener: Option<listener::Listener>,
@@ -274,6 +280,7 @@ impl Owner {
             tasks: JoinSet::new(),
             watch: Watch::new(),
             events: events::EventRing::new(),
+            reviews: review::Reviews::default(),
             stop,
             listener: None,
             answers: answers::Answers::default(),
@@ -350,6 +357,8 @@ impl Owner {
             Msg::Archived { respawned, reply } => self.archived(respawned, reply),
             Msg::SlotsTaken { granted, is_full } => self.slots_taken(granted, is_full),
             Msg::SlotFree => self.start_ready(),
+            Msg::Reviewed { id, runs, review, is_due } => self.reviewed(id, runs, review, is_due),
+            Msg::Branches(branches) => self.branches_found(branches),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;
                 self.found.notes.extend(notes);
@@ -481,6 +490,7 @@ impl Owner {
         if before.state() == after {
             return;
         }
+        self.review_anew(id);
         if after.is_ending() && !is_told {
             self.tell(id);
         }
@@ -532,6 +542,9 @@ impl Owner {
         self.settle_doubts();
         self.ticks = self.ticks.wrapping_add(1);
         let all = self.ticks.is_multiple_of(LOOK_AT_ALL);
+        if all {
+            self.look_at_branches();
+        }
         self.refresh_all(if all { watch::Whom::All } else { watch::Whom::NotCovered });
         self.end_overdue();
         self.run_schedules();

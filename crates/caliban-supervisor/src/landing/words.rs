@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use caliban_core::{inert, names::Slug};
+use caliban_control::protocol::MergeForecast;
+use caliban_core::{inert, names::Slug, review::ReviewState};
 use caliban_worktrees::{CannotCommit, Error, LandNote, LandingRefusal, Operation, TreeAfter};
 
 /// Files that are named in an error.
@@ -231,6 +232,35 @@ fn shown(operation: Operation) -> &'static str {
         Operation::Rebase => "a rebase",
         Operation::Bisect => "a bisection",
     }
+}
+
+/// What a merge would do, line by line; as one commit or as a merge.
+#[must_use]
+pub fn forecast(forecast: &MergeForecast, is_squash: bool) -> Vec<String> {
+    let into = inert::line(&forecast.into).into_owned();
+    let mut lines = vec![match forecast.would_be.as_str() {
+        "conflicts" => format!("it does not merge into {into}: conflicts in {}", listed(&forecast.conflicts)),
+        "up_to_date" => match forecast.review.map(|review| review.state) {
+            Some(ReviewState::NothingChanged) => {
+                format!("nothing changed: there is nothing to merge into {into}")
+            }
+            _ => format!("{into} has everything of it already"),
+        },
+        _ => format!("it merges into {into} without conflicts"),
+    }];
+    lines.extend(forecast.messages.iter().map(|message| inert::line(message.trim()).into_owned()));
+    lines.push(forecast.summary.clone());
+    if !forecast.uncommitted.is_empty() {
+        lines.push(format!("not committed yet, committed first: {}", listed(&forecast.uncommitted)));
+    }
+    if forecast.can_land() {
+        let is_one = is_squash || (!forecast.uncommitted.is_empty() && forecast.commits == 0);
+        let message = if is_one { &forecast.message } else { &forecast.merge_message };
+        lines.push("suggested message:".to_owned());
+        let shown = |line: &str| format!("  {}", inert::line(line));
+        lines.extend(message.trim_end().lines().map(|line| shown(line).trim_end().to_owned()));
+    }
+    lines
 }
 
 /// What is worth knowing while work lands.

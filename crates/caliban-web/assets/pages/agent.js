@@ -37,8 +37,6 @@ function One({ id }) {
   const [side, setSide] = useState(tabs.get(id) ?? "diff");
   const [isTalk, setTalk] = useState(true);
   const [over, setOver] = useState("");
-  /** What there is to merge: "work" (also while that is unknown), "nothing", or all of it "landed". */
-  const [landing, setLanding] = useState("work");
   const look = async () => {
     try {
       setWhole(await get(path));
@@ -82,6 +80,7 @@ function One({ id }) {
   if (ready.value && !row && whole) return html`<div class="page"><${Failure} error=${{ message: `${whole.name ?? id} was removed.`, hint: "Its files are archived: caliban sessions list --archived" }} /></div>`;
   const open = [...asks.value.values()].filter((ask) => ask.key === id).sort((a, b) => (a.opened_at < b.opened_at ? -1 : 1));
   const isOver = ENDED.has(agent.state);
+  const review = agent.review?.state ?? "to_review";
   const todo = whole?.todo ?? [];
   const left = todo.filter((/** @type {any} */ it) => it.status !== "completed").length;
   const act = async (/** @type {string} */ verb, /** @type {any} */ body, /** @type {string} */ words) => {
@@ -107,14 +106,14 @@ function One({ id }) {
   return html`<div class="agent" data-tab=${isTalk ? "talk" : side}>
     <header class="agent-head">
       <button class="btn quiet icon" aria-label="Back" onClick=${back}><${Icon} name="chevron-left" /></button>
-      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.label ?? oneLine(agent.prompt)}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${oneLine(agent.doing)}</span></div>
+      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.label ?? oneLine(agent.prompt)}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${agent.review_words && html`<span class=${`review ${agent.review.state}`}>${agent.review_words}</span> `}${oneLine(agent.doing)}</span></div>
       <div class="agent-facts dim"><span class="cut" title=${agent.cwd}>${agent.repo_name}</span>${agent.branch && html`<span class="cut mono" title=${agent.branch}>${agent.branch}${whole?.spec?.base && whole.spec.base !== "head" ? ` from ${whole.spec.base}` : ""}</span>`}<span>${isOver ? `ended ${ago(agent.since, now.value)} ago` : span(now.value - (instant(agent.created_at) ?? now.value))}</span>
         ${whole?.context && html`<span class="ctx" title=${`${whole.context.used} of ${whole.context.window} tokens`}><meter min="0" max="100" high="80" value=${Math.round((100 * whole.context.used) / whole.context.window)} aria-label="Context used"></meter>${Math.round((100 * whole.context.used) / whole.context.window)}%</span>`}
         <span><b class="fg">${money(agent.micro_usd)}</b>${budget !== null && ` / ${money(budget)}`}</span></div>
       <div class="agent-acts">
         ${!isOver && agent.status === "running" && html`<button class="btn" onClick=${() => act("cancel", {}, "The turn ends; the agent waits for you.")} title="End the turn; the agent lives on"><${Icon} name="square" />Stop</button>`}
         ${isOver && html`<button class="btn" onClick=${() => setOver("resume")}><${Icon} name="play" />Resume</button>`}
-        ${agent.branch && html`<button class=${`btn ${landing === "work" ? "primary" : ""}`} title=${landing === "landed" ? "All its commits are on a branch of yours" : undefined} onClick=${() => setOver("merge")}><${Icon} name=${landing === "landed" ? "check" : "git-merge"} />${landing === "landed" ? "Merged" : "Merge…"}</button>`}
+        ${agent.branch && html`<button class=${`btn ${review === "to_review" ? "primary" : ""}`} title=${review === "merged" ? "All its commits are on a branch of yours" : review === "nothing_changed" ? "Nothing changed" : undefined} onClick=${() => setOver("merge")}><${Icon} name=${review === "merged" ? "check" : "git-merge"} />${review === "merged" ? "Merged" : "Merge…"}</button>`}
         <${Menu} name="More" label=${html`<${Icon} name="ellipsis" />`} cls="icon" items=${[
           !isOver ? { title: "Kill", icon: "square", danger: true, act: () => setOver("kill") } : null,
           { title: "Start anew (respawn)", icon: "rotate-ccw", act: () => setOver("respawn") },
@@ -130,9 +129,9 @@ function One({ id }) {
     </section>
     <aside class="agent-side" aria-label="Work">
       <${Tabs} label="Work" value=${side} set=${show} of=${[{ id: "diff", title: "Diff" }, { id: "todo", title: left > 0 ? `Todo ${left}` : "Todo" }, { id: "info", title: "Info" }]} />
-      <div class="agent-work">${side === "diff" ? (agent.branch ? html`<${Diff} id=${id} version=${`${agent.turns}/${agent.status}`} told=${(/** @type {any} */ diff) => setLanding(diff.landed ? "landed" : diff.file_count === 0 && diff.uncommitted.length === 0 ? "nothing" : "work")} />` : agent.state === "spawning" ? html`<div class="state"><p>It has not begun: nothing is changed yet.</p></div>` : html`<div class="state"><h2>No diff</h2><p>This agent works in your own tree, without a branch.</p></div>`) : side === "todo" ? (todo.length > 0 ? html`<div class="pad"><${Todo} items=${todo} /></div>` : html`<div class="state"><p>It has made no list.</p></div>`) : html`<${AgentInfo} id=${id} agent=${agent} whole=${whole} />`}</div>
+      <div class="agent-work">${side === "diff" ? (agent.branch ? html`<${Diff} id=${id} version=${`${agent.turns}/${agent.status}`} />` : agent.state === "spawning" ? html`<div class="state"><p>It has not begun: nothing is changed yet.</p></div>` : html`<div class="state"><h2>No diff</h2><p>This agent works in your own tree, without a branch.</p></div>`) : side === "todo" ? (todo.length > 0 ? html`<div class="pad"><${Todo} items=${todo} /></div>` : html`<div class="state"><p>It has made no list.</p></div>`) : html`<${AgentInfo} id=${id} agent=${agent} whole=${whole} />`}</div>
     </aside>
-    ${over === "merge" && html`<${Merge} path=${path} agent=${agent} close=${() => setOver("")} landed=${() => setLanding("landed")} />`}
+    ${over === "merge" && html`<${Merge} path=${path} agent=${agent} close=${() => setOver("")} />`}
     ${over === "kill" && html`<${Sure} title=${`Kill ${agent.name}?`} text="Its whole process tree ends. Its work stays on its branch, and it can be resumed." yes="Kill" close=${() => setOver("")} act=${() => act("kill", {}, `${agent.name} is killed.`)} />`}
     ${over === "respawn" && html`<${Sure} title=${`Start ${agent.name} anew?`} text="It begins again from its first prompt, with a new id. What it did is archived." yes="Start anew" close=${() => setOver("")} act=${() => act("respawn", {}, "It begins anew.")} />`}
     ${over === "remove" && html`<${Sure} title=${`Remove ${agent.name}?`} text="It leaves the list, and its worktree goes. Work that is on no branch is saved under a rescue ref first." yes="Remove" close=${() => setOver("")} act=${remove} />`}

@@ -99,7 +99,7 @@ function Row({ id }) {
   return html`<li class=${`agent-row ${row.group === "needs_you" ? "needy" : ""} ${selected.value === id ? "selected" : ""}`}>
     <span class="who"><${Glyph} row=${row} /><a id=${`row-${id}`} class="hit cut" href=${href} onFocus=${() => (selected.value = id)} title=${row.prompt}>${row.label ?? oneLine(row.prompt)}</a></span>
     <span class="repo cut dim">${row.repo_name}</span>
-    <span class=${`doing cut ${row.group === "needs_you" ? "attn" : row.group === "finished" ? "fg2" : ""}`} title=${row.doing}>${row.near && html`<span class="near">${row.near}</span> `}${oneLine(row.doing)}</span>
+    <span class=${`doing cut ${row.group === "needs_you" ? "attn" : row.group === "finished" ? "fg2" : ""}`} title=${row.doing}>${row.near && html`<span class="near">${row.near}</span> `}${row.review_words && html`<span class=${`review ${row.review.state}`}>${row.review_words}</span> `}${oneLine(row.doing)}</span>
     <span class="words fg2">${oneLine(row.group === "finished" ? row.prompt : (row.last_text ?? row.prompt))}</span>
     <span class="act">${isAsking ? html`<a class="btn" href=${`/asks/${row.key}`}>Show</a>` : row.status === "waits" ? html`<a class="btn" href=${`${href}?reply`}>Reply</a>` : null}</span>
     <span class="model cut dim">${row.model ?? ""}</span>

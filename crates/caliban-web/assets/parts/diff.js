@@ -17,8 +17,8 @@ const AT_FIRST = 80;
 /** A file with more rows is never shown side by side: its pairs are unknown until all rows are loaded. */
 const SPLIT_MAX = 3000;
 
-/** @param {{ id: string, version: string, told: (diff: any) => void }} props `told` hears each diff that comes */
-export function Diff({ id, version, told }) {
+/** @param {{ id: string, version: string }} props */
+export function Diff({ id, version }) {
   const path = agentPath(id);
   const [diff, setDiff] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -46,7 +46,6 @@ export function Diff({ id, version, told }) {
       if (!diff) await Promise.all(first.map((/** @type {any} */ file) => fetchRows(file.path, 0)));
       setStale(false);
       setDiff(answer);
-      told(answer);
       setOpen((was) => (was.size > 0 ? was : new Set(unfolded.map((/** @type {any} */ file) => file.path))));
     } catch (failure) {
       setError(failure);
@@ -59,7 +58,6 @@ export function Diff({ id, version, told }) {
     const timer = setTimeout(async () => {
       try {
         const answer = await get(`${path}/diff`);
-        told(answer);
         if (answer.etag !== diff.etag) setStale(true);
       } catch {
         // The next change tries again.

@@ -79,11 +79,7 @@ pub(crate) async fn diff(
             })
         })
         .collect();
-    let head = changes.head.as_ref().filter(|_| changes.commit_count > 0 && changes.uncommitted.is_empty());
-    let has_landed = match head {
-        Some(head) => repo.has_landed(&name, head, &cancel).await.unwrap_or(false),
-        None => false,
-    };
+    let review = repo.review(&changes, &cancel).await.map_err(|error| refusal(words::work(&name, error)))?;
     let body = json!({
         "name": changes.name.to_string(),
         "branch": inert::line(&changes.branch),
@@ -96,7 +92,7 @@ pub(crate) async fn diff(
         "file_count": changes.file_count,
         "uncommitted": paths(&changes.uncommitted),
         "left": paths(&changes.left),
-        "landed": has_landed,
+        "review": review,
     });
     // The tag includes the files' mtimes: an edit can leave the line counts as they were.
     let touched = worktree.map(|root| touched(&root, &changes.uncommitted)).unwrap_or_default();

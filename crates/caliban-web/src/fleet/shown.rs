@@ -64,6 +64,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
     let own = line(&row.label);
     let doing = match (how.group, &row.last_text) {
         ("finished", Some(text)) => format!("{}: {}", words::ended(row), plain(text)),
+        // The page has a place of its own for how its work stands.
         _ => words::doing_among(row, now, label),
     };
     let extra = json!({
@@ -82,6 +83,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
         "near": words::near_limit(row),
         "cost": words::cost(row),
         "spent": words::spent(row),
+        "review_words": row.review.map(|review| review.to_string()),
         "prompt": inert::line(&row.prompt),
         "activity": line(&row.activity),
         "note": line(&row.note),

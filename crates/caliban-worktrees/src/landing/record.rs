@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use caliban_core::names::Slug;
+use caliban_core::review::{Review, ReviewState};
 use caliban_rooted::{
     Below,
     tree::{self, Durability},
@@ -15,6 +16,7 @@ use caliban_rooted::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::diff::Changes;
 use crate::error::Result;
 use crate::marker::Oid;
 use crate::repo::{BRANCH_PREFIX, Repo};
@@ -123,6 +125,27 @@ impl Repo {
             }
         }
         Ok(false)
+    }
+
+    /// How the work of the worktree stands, of which these are the changes.
+    pub async fn review(&self, changes: &Changes, cancel: &CancellationToken) -> Result<Review> {
+        let committed = changes.head.as_ref().filter(|_| changes.commit_count > 0);
+        let state = match committed.filter(|_| changes.uncommitted.is_empty()) {
+            Some(head) if self.has_landed(&changes.name, head, cancel).await? => ReviewState::Merged,
+            _ if changes.file_count == 0 && changes.uncommitted.is_empty() => ReviewState::NothingChanged,
+            _ => ReviewState::ToReview,
+        };
+        Ok(Review { state, ..changes.figures() })
+    }
+
+    /// The branches that are no agent's, and where they are: as long as that stays the same, nothing lands or is taken back.
+    pub async fn users_branches(&self, cancel: &CancellationToken) -> Result<Vec<String>> {
+        let repo = &self.until(cancel);
+        let call = repo.git.hardened(repo.store(), "for-each-ref");
+        let answer = call.args(["--format=%(refname) %(objectname)", "refs/heads"]).ok().await?;
+        let agents = format!("refs/heads/{BRANCH_PREFIX}");
+        let branches = answer.line();
+        Ok(branches.lines().filter(|branch| !branch.starts_with(&agents)).map(str::to_owned).collect())
     }
 
     /// The branches that are no agent's and have the commit; none when the store does not have it any more.

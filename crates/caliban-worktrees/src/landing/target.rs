@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tokio_util::sync::CancellationToken;
+
 use super::refusal::{LandingRefusal, Operation};
 use crate::error::Result;
 use crate::git::GitPlace;
@@ -90,6 +92,16 @@ impl LandingTarget {
 }
 
 impl Repo {
+    /// The branch that work would land in, in words for people.
+    pub async fn landing_target(
+        &self,
+        into: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<String, LandingRefusal> {
+        let target = LandingTarget::find(&self.until(cancel), into).await?;
+        Ok(target.name().to_owned())
+    }
+
     /// What a symbolic ref names; `None` for other refs.
     pub(super) async fn symbolic_ref(&self, place: GitPlace<'_>, name: &str) -> Result<Option<String>> {
         let found = self.git.hardened(place, "symbolic-ref").args(["--quiet", name]).run().await?;

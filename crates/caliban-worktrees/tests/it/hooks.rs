@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use caliban_worktrees::{
-    BranchFate, Error, GitOptions, LandAs, LandNote, LandRequest, Landed, LandingRefusal, NotLanded, Repo,
-    TreeAfter,
+    BranchFate, CommitLeft, Error, GitOptions, LandAs, LandNote, LandRequest, Landed, LandingRefusal,
+    NotLanded, Repo, TreeAfter,
 };
 
 use crate::lab::{Lab, make, make_executable, remove, slug, token, write};
@@ -16,8 +16,10 @@ fn request(land_as: LandAs, commit: Option<&str>) -> LandRequest {
         name: slug("x"),
         into: None,
         land_as,
-        commit: commit.map(str::to_owned),
-        message: "land x".to_owned(),
+        commit: commit.map_or(CommitLeft::IfAlone, |message| CommitLeft::As(message.to_owned())),
+        message: Some("land x".to_owned()),
+        agent: "x".to_owned(),
+        task: "the task".to_owned(),
     }
 }
 
@@ -102,7 +104,7 @@ async fn a_squash_whose_commit_cannot_be_started_is_taken_back() {
     commit(&lab, &path, "new", "new\n");
     let before = state(&lab);
     // Longer than an argument can be.
-    let message = "m".repeat(200_000);
+    let message = Some("m".repeat(200_000));
     let refused = land(&repo, &LandRequest { message, ..request(LandAs::Squash, None) }).await;
     let refused = refused.unwrap_err().refusal;
     let LandingRefusal::MergeFailed { error: Error::GitMissing { .. }, after: TreeAfter::AsBefore } = refused

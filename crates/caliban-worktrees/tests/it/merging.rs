@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use caliban_worktrees::{
-    CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingRefusal, NotLanded, Operation, Repo,
-    TreeAfter,
+    CannotCommit, CommitLeft, LandAs, LandNote, LandRequest, Landed, LandingRefusal, MergeKind, NotLanded,
+    Operation, Repo, TreeAfter,
 };
 
 use crate::lab::{Lab, make, make_executable, names, slug, token, write};
@@ -14,8 +14,10 @@ fn request(into: Option<&str>, commit: Option<&str>) -> LandRequest {
         name: slug("x"),
         into: into.map(str::to_owned),
         land_as: LandAs::Merge,
-        commit: commit.map(str::to_owned),
-        message: "land x".to_owned(),
+        commit: commit.map_or(CommitLeft::IfAlone, |message| CommitLeft::As(message.to_owned())),
+        message: Some("land x".to_owned()),
+        agent: "x".to_owned(),
+        task: "the task".to_owned(),
     }
 }
 
@@ -54,12 +56,49 @@ async fn what_landed_is_told() {
         left: vec![],
         is_detached: false,
         is_nothing: false,
+        committed_as: Some("two".into()),
     };
     assert_eq!(landed, expected);
     assert_eq!(lab.git(&["rev-parse", "main"]), landed.commit.as_str());
     assert_eq!(lab.git_at(&path, &["status", "--porcelain"]), "");
     let head = repo.changes(&slug("x"), &token()).await.unwrap().head.unwrap();
     assert!(repo.has_landed(&slug("x"), &head, &token()).await.unwrap());
+}
+
+#[tokio::test]
+async fn work_is_to_review_until_it_has_landed_and_only_uncommitted_work_lands_by_itself() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    let review = async || {
+        let changes = repo.changes(&slug("x"), &token()).await.unwrap();
+        repo.review(&changes, &token()).await.unwrap().to_string()
+    };
+    let foretold = async || repo.merge_preview(&slug("x"), None, &token()).await.unwrap().merge;
+    assert_eq!((review().await.as_str(), foretold().await), ("nothing changed", MergeKind::UpToDate));
+    write(&path.join("one"), "1\n2\n");
+    assert_eq!((review().await.as_str(), foretold().await), ("to review +2 −0", MergeKind::Clean));
+    let landed = land(&repo, &LandRequest { message: None, ..request(None, None) }).await.unwrap();
+    assert_eq!(landed.committed_as.as_deref(), Some("the task\n\none: +2 −0\n"));
+    assert_eq!(lab.git(&["log", "--format=%s", "main", "-2"]), "Merge agent x\nthe task");
+    assert_eq!((review().await.as_str(), foretold().await), ("merged +2 −0", MergeKind::UpToDate));
+    // A squash is one commit with the suggested message.
+    write(&path.join("two"), "2\n");
+    let squash = LandRequest {
+        land_as: LandAs::Squash,
+        commit: CommitLeft::Suggested,
+        message: None,
+        ..request(None, None)
+    };
+    assert_eq!(review().await, "to review +3 −0");
+    land(&repo, &squash).await.unwrap();
+    assert_eq!(lab.git(&["log", "--format=%s", "main", "-1"]), "the task");
+    assert_eq!(review().await, "merged +3 −0");
+    // What conflicts is foretold although nobody has committed it.
+    write(&path.join("README.md"), "theirs\n");
+    lab.write("README.md", "ours\n");
+    lab.git(&["commit", "-qam", "ours"]);
+    assert_eq!(foretold().await, MergeKind::Conflicts);
 }
 
 #[tokio::test]

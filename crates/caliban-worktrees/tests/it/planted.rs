@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use caliban_worktrees::{
-    BranchFate, CreateRequest, GitOptions, KeepWorktrees, LandAs, LandRequest, RemoveOptions, Repo,
+    BranchFate, CommitLeft, CreateRequest, GitOptions, KeepWorktrees, LandAs, LandRequest, RemoveOptions,
+    Repo,
 };
 
 use crate::lab::{Lab, make, names, remove, slug, token, try_create, write};
@@ -85,8 +86,9 @@ async fn r19_a_graft_does_not_make_a_branch_merged() {
     lab.git(&["branch", "release"]);
     for (into, land_as) in [(Some("release"), LandAs::Merge), (None, LandAs::Squash)] {
         let into = into.map(str::to_owned);
-        let request =
-            LandRequest { name: name.clone(), into, land_as, commit: None, message: message.clone() };
+        let (agent, task) = ("x".to_owned(), "the task".to_owned());
+        let (name, commit, message) = (name.clone(), CommitLeft::IfAlone, Some(message.clone()));
+        let request = LandRequest { name, into, land_as, commit, message, agent, task };
         let landed = repo.land(&turn, &request, &|_| {}, &token()).await.unwrap();
         assert_eq!(landed.summary, "1 file changed, 1 insertion(+), 0 deletions(-)", "{land_as:?}");
     }

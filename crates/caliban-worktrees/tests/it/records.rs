@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use caliban_worktrees::{LandAs, LandRequest, Repo};
+use caliban_worktrees::{CommitLeft, LandAs, LandRequest, Repo};
 
 use crate::lab::{Lab, create, make, remove, slug, token, write};
 
@@ -180,8 +180,10 @@ async fn r19_objects_that_lie_in_the_worktree_stay_when_it_goes() {
             name: slug("x"),
             into: None,
             land_as: LandAs::Merge,
-            commit: None,
-            message: "land x".into(),
+            commit: CommitLeft::IfAlone,
+            message: Some("land x".into()),
+            agent: "x".into(),
+            task: "the task".into(),
         };
         repo.land(&turn, &request, &|_| {}, &token()).await.unwrap();
         drop(turn);

@@ -385,24 +385,30 @@ pub(crate) struct DiffArgs {
 #[command(after_help = "\
 Examples:
   caliban agents merge a3f8
+  caliban agents merge a3f8 --preview       # where it would land, and the suggested message
   caliban agents merge a3f8 --squash -m \"auth: the new token type\"
   caliban agents merge a3f8 --commit \"what was left\"
   caliban agents merge a3f8 --into release")]
 pub(crate) struct MergeArgs {
     #[command(flatten)]
     pub agent: IdArg,
-    /// First commit what the agent left uncommitted, with this message
-    #[arg(long, value_name = "MESSAGE")]
-    pub commit: Option<String>,
+    /// First commit what the agent left uncommitted, with this message or a suggested one; without this flag only when the
+    /// agent has made no commit
+    #[arg(long, value_name = "MESSAGE", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "the flag, and its value")]
+    pub commit: Option<Option<String>>,
     /// Land everything as one ordinary commit
     #[arg(long)]
     pub squash: bool,
     /// The branch to merge into, instead of the one that is checked out here
     #[arg(long, value_name = "BRANCH")]
     pub into: Option<String>,
-    /// The message of the merge
+    /// The message of the merge, or of the one commit of --squash
     #[arg(long, short, value_name = "MESSAGE")]
     pub message: Option<String>,
+    /// Only show what would land where, and the suggested message: nothing is touched
+    #[arg(long)]
+    pub preview: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -5,8 +5,9 @@ use std::{io::Write, path::Path};
 
 use caliban_control::{
     ClientError,
-    protocol::{AgentRow, ErrorCode, MergeHow, MergeRequest, Merged},
+    protocol::{AgentRow, ErrorCode, MergeForecast, MergeHow, MergeRequest, Merged},
 };
+use caliban_core::inert;
 use caliban_supervisor::landing::{
     self, NotMerged,
     words::{self, LandingError, LandingErrorKind, listed},
@@ -22,19 +23,24 @@ use crate::{
     settings::Layer,
 };
 
-/// The longest first line of a commit that is made of an agent's task.
-const SUBJECT_CHARS: usize = 72;
-
 pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code> {
     let request = MergeRequest {
-        commit: args.commit.clone(),
+        commit: args.commit.clone().flatten(),
+        commit_left: args.commit.is_some(),
         squash: args.squash,
         into: args.into.clone(),
         message: args.message.clone(),
-        preview: false,
+        preview: args.preview,
     };
     let mut agent = None;
-    match try_it(fleet, &args.agent.id, &request, &mut agent).await {
+    let told = match args.preview {
+        true => match try_to_foretell(fleet, &args.agent.id, &request, &mut agent).await {
+            Ok(forecast) => return show_forecast(&forecast, args, out),
+            Err(refused) => Err(refused),
+        },
+        false => try_it(fleet, &args.agent.id, &request, &mut agent).await,
+    };
+    match told {
         Ok(merged) => show(&merged, agent.as_ref(), args.json, out),
         Err(refused) => {
             if args.json {
@@ -47,20 +53,44 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
 
 /// Lands an agent's work for the agent view; what it left uncommitted is committed first.
 pub(super) async fn from_view(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<String> {
-    let mut client = fleet.client().await?;
-    let id = agent.id.to_string();
-    let diff = client.diff(&id, true).await?;
-    let commit = (!diff.uncommitted.is_empty()).then(|| commit_message(agent));
-    let args =
-        MergeArgs { agent: IdArg { id }, commit, squash: false, into: None, message: None, json: false };
+    let agent = IdArg { id: agent.id.to_string() };
+    let args = MergeArgs { agent, commit: Some(None), ..MergeArgs::default() };
     let mut out = Vec::new();
     merge(fleet, &args, &mut out).await?;
     Ok(String::from_utf8_lossy(&out).trim().to_owned())
 }
 
-/// The message of a commit of what an agent left uncommitted.
-pub(super) fn commit_message(agent: &AgentRow) -> String {
-    agent.label.clone().unwrap_or_else(|| agent.prompt.chars().take(SUBJECT_CHARS).collect())
+/// What landing would do for the agent view, as the command line foretells it.
+pub(super) async fn forecast_for_view(
+    fleet: &Fleet<'_>,
+    agent: &AgentRow,
+) -> Result<MergeForecast, NotMerged> {
+    let request = MergeRequest { preview: true, ..MergeRequest::default() };
+    try_to_foretell(fleet, &agent.id.to_string(), &request, &mut None).await
+}
+
+async fn try_to_foretell(
+    fleet: &Fleet<'_>,
+    agent: &str,
+    request: &MergeRequest,
+    known: &mut Option<AgentRow>,
+) -> Result<MergeForecast, NotMerged> {
+    let mut client = fleet.client().await.map_err(failed)?;
+    let agent = known.insert(client.show(agent).await.map_err(not_shown)?);
+    let name = landing::worktree(agent)?;
+    let repo = users_repo(fleet, agent).await.map_err(|error| NotMerged::from(words::work(&name, error)))?;
+    landing::forecast(&repo, agent, request, &CancellationToken::new()).await
+}
+
+fn show_forecast(forecast: &MergeForecast, args: &MergeArgs, out: &mut dyn Write) -> Result<Code> {
+    if args.json {
+        json_line(forecast, out)?;
+    } else {
+        for line in words::forecast(forecast, args.squash) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(if forecast.conflicts.is_empty() { Code::Done } else { Code::Failed })
 }
 
 async fn try_it(
@@ -93,7 +123,11 @@ async fn try_it(
         _ => report::note(&words::note(&note)),
     };
     match repo.land(&turn, &wanted, &tell, &cancel).await {
-        Ok(landed) => Ok(landing::merged(landed, agent)),
+        Ok(landed) => {
+            // The daemon's list shows it at once. It has landed whatever becomes of that.
+            let _not_seen = client.review(&agent.id.to_string()).await;
+            Ok(landing::merged(landed, agent))
+        }
         Err(not_landed) => Err(NotMerged::of(&name, not_landed)),
     }
 }
@@ -146,6 +180,10 @@ fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Wri
     };
     let short: String = merged.commit.chars().take(10).collect();
     writeln!(out, "{verb} {branch} into {into}: {commits}, {}; now at {short}", merged.summary)?;
+    if let Some(message) = &merged.committed_as {
+        let subject = message.lines().next().unwrap_or_default();
+        say(&format!("its uncommitted work was committed first, as \"{}\"", inert::line(subject)));
+    }
     if !merged.left.is_empty() {
         say(&format!("stays in its worktree, in no commit: {}", listed(&merged.left)));
     }

@@ -7,7 +7,7 @@ use caliban_control::{
     Client, ClientError,
     protocol::{AgentRow, Removed, RmRequest},
 };
-use caliban_core::{inert, lifecycle::State, names::Slug};
+use caliban_core::{inert, lifecycle::State, names::Slug, review::ReviewState};
 use caliban_worktrees::{ChangeKind, GitOptions, PathChange, Repo};
 use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
@@ -115,8 +115,7 @@ async fn unlanded(repo: Option<&Repo>, row: &AgentRow) -> Result<Option<String>>
     if !changes.uncommitted.is_empty() || changes.left.iter().any(is_work) {
         return Ok(Some("it has work that is not committed".to_owned()));
     }
-    let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };
-    if repo.has_landed(&name, &head, &cancel).await? {
+    if changes.commit_count == 0 || repo.review(&changes, &cancel).await?.state == ReviewState::Merged {
         return Ok(None);
     }
     Ok(Some(format!("its commits are on no branch of yours; caliban agents merge {}", row.id)))

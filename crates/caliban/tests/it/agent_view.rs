@@ -134,7 +134,9 @@ fn what_an_agent_changed_is_shown_and_lands() {
     back(&tmux);
     tmux.send_keys(&["m"]);
     let screen = tmux.wait_for_text("y lands it");
-    assert!(screen.contains("committed first, as \"maker\""), "{screen}");
+    for part in ["it merges into main", "committed first: made.txt", "suggested message:", "  the task"] {
+        assert!(screen.contains(part), "{part:?} is not in {screen}");
+    }
     assert!(!fleet.place.repo.join("made.txt").exists());
     // A key that comes before the page can have been read lands nothing.
     tmux.wait_for("the work has landed", |screen| {
@@ -144,6 +146,7 @@ fn what_an_agent_changed_is_shown_and_lands() {
         fleet.place.repo.join("made.txt").exists()
     });
     assert_eq!(fleet.place.env.read(fleet.place.repo.join("made.txt")), "a new line\n");
+    assert_eq!(fleet.place.env.git(&fleet.place.repo, &["log", "--format=%s", "-1", "HEAD^2"]), "the task");
     // One more `y` may have come to the list.
     tmux.wait_for("it has left", |screen| {
         let is_left = screen.contains("left with 0");

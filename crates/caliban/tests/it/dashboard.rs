@@ -228,8 +228,8 @@ fn an_agent_that_asks_is_seen_approved_and_done_through_the_dashboard() {
     // What it changed, and landing it.
     let diff = dashboard.get(&format!("{path}/diff")).json();
     assert_eq!(
-        (&diff["files"][0]["path"], &diff["landed"]),
-        (&json!("asked-for"), &json!(false)),
+        (&diff["files"][0]["path"], &diff["review"]["state"]),
+        (&json!("asked-for"), &json!("to_review")),
         "{diff:#}"
     );
     let file = dashboard.get(&format!("{path}/diff/file?path=asked-for")).json();
@@ -240,7 +240,8 @@ fn an_agent_that_asks_is_seen_approved_and_done_through_the_dashboard() {
     assert!(["merge", "squash"].contains(&merged["how"].as_str().unwrap()), "{merged:#}");
     assert!(fleet.place.repo.join("asked-for").exists());
     let diff = dashboard.get(&format!("{path}/diff")).json();
-    assert_eq!(diff["landed"], json!(true), "{diff:#}");
+    assert_eq!(diff["review"]["state"], json!("merged"), "{diff:#}");
+    wait_until("the page has it", || dashboard.get(&path).json()["review_words"] == "merged +0 −0");
 }
 
 #[test]

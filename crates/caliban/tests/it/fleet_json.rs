@@ -26,6 +26,7 @@ fn a_merge_that_is_refused_is_told_as_an_object() {
     let fleet = Fleet::new(script![
         bash("echo agents > README.md && git commit -qam mine").on_first("the conflict"),
         text("done").on_first("the conflict"),
+        bash("echo 1 > one && git add one && git commit -qm one").on_first("the rest"),
         write("left.txt", "left\n").on_first("the rest"),
         text("done").on_first("the rest"),
     ]);

@@ -1,7 +1,7 @@
 //! `agents diff` and `agents merge`: what an agent did, and landing it without losing anything.
 
 use serde_json::{Value, json};
-use testkit::{script, script::Script, text};
+use testkit::{script, script::Script, text, wait_until};
 
 use crate::fleet::{Fleet, bash, write};
 
@@ -106,8 +106,47 @@ fn conflicts_are_told_before_anything_is_touched() {
 }
 
 #[test]
-fn uncommitted_work_is_committed_only_when_asked() {
+fn only_uncommitted_work_is_committed_with_a_suggested_message_and_lands() {
+    let (fleet, id) = ended(script![write("one.txt", "1\n2\n"), text("done")]);
+    let review = |id: &str| fleet.row(id)["review"].clone();
+    wait_until("its work is looked at", || review(&id)["state"] == "to_review");
+    assert_eq!(review(&id), json!({"state": "to_review", "files": 1, "added": 2, "deleted": 0}));
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains("finished, to review +2 −0"), "{list}");
+    let before = whole(&fleet, &id);
+    let preview = fleet.run(["agents", "merge", &id, "--preview"]).ok().stdout;
+    assert_eq!(
+        preview,
+        "it merges into main without conflicts\n1 file changed, 2 insertions(+), 0 deletions(-)\n\
+         not committed yet, committed first: one.txt\nsuggested message:\n  the task\n\n  one.txt: +2 −0\n"
+    );
+    assert_eq!(whole(&fleet, &id), before);
+    let merged = fleet.run(["agents", "merge", &id]).ok();
+    assert!(merged.stdout.contains(&format!("merged caliban/{id} into main")), "{}", merged.stdout);
+    assert!(merged.stderr.contains("committed first, as \"the task\""), "{}", merged.stderr);
+    assert_eq!(git(&fleet, &["log", "--format=%s", "-2"]), format!("Merge agent {id}\nthe task"));
+    // The list knows at once.
+    assert_eq!(review(&id)["state"], "merged");
+    // What is taken back by hand is to review again.
+    git(&fleet, &["reset", "-q", "--hard", "HEAD~1"]);
+    wait_until("the daemon has seen it", || review(&id)["state"] == "to_review");
+}
+
+#[test]
+fn an_agent_that_changed_nothing_is_called_so() {
+    let (fleet, id) = ended(script![text("done")]);
+    wait_until("its work is looked at", || fleet.row(&id)["review"]["state"] == "nothing_changed");
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains("finished, nothing changed"), "{list}");
+    fleet.run(["daemon", "stop"]).ok();
+    let rows: Value = fleet.run(["agents", "list", "--all-repos", "--json"]).ok().json();
+    assert!(rows.to_string().contains("nothing_changed"), "{rows}");
+}
+
+#[test]
+fn what_an_agent_left_beside_its_commits_is_committed_only_when_asked() {
     let script = script![
+        bash(&format!("echo 0 > zero.txt; {}", commit("zero"))),
         write("one.txt", "1\n"),
         bash(
             "mkdir -p sub && printf '#!/bin/sh\\n' > 'sub/run \"it\".sh' && chmod +x sub/* && ln -s one.txt link"
@@ -122,7 +161,10 @@ fn uncommitted_work_is_committed_only_when_asked() {
     assert_eq!(whole(&fleet, &id), before);
     fleet.run(["agents", "merge", &id, "--commit", "what the agent left"]).ok();
     let tree = git(&fleet, &["ls-tree", "-r", "--format=%(objectmode) %(path)", "HEAD"]);
-    assert_eq!(tree, "100644 .gitignore\n120000 link\n100644 one.txt\n100755 \"sub/run \\\"it\\\".sh\"");
+    assert_eq!(
+        tree,
+        "100644 .gitignore\n120000 link\n100644 one.txt\n100755 \"sub/run \\\"it\\\".sh\"\n100644 zero.txt"
+    );
     assert_eq!(git(&fleet, &["log", "--format=%s %an", "-1", "HEAD^2"]), "what the agent left Test Person");
     // The agent's worktree is clean, and nothing is left to be rescued.
     assert_eq!(fleet.place.env.git(fleet.worktree(&id), &["status", "--porcelain"]), "");

@@ -455,13 +455,13 @@ fn a_submodule_that_is_only_staged_is_uncommitted_work() {
     let merge = Merge::new();
     let sub = merge.fleet.place.env.repo();
     let add = "git -c protocol.file.allow=always submodule --quiet add";
-    merge.agent(&format!("{add} {} sub", sub.display()));
+    merge.agent(&format!("echo 1 > one; git add one; git commit -qm one; {add} {} sub", sub.display()));
     merge.refused(&[], "not committed: .gitmodules, sub");
     merge.merge(&["--commit", "sub"]).ok();
     assert_eq!(merge.git(&["ls-files", "--stage", "sub"]).split(' ').next(), Some("160000"));
     merge.agent("git rm -q sub");
     merge.merge(&["--commit", "no sub"]).ok();
-    assert_eq!(merge.git(&["ls-files"]), ".gitmodules\nREADME.md");
+    assert_eq!(merge.git(&["ls-files"]), ".gitmodules\nREADME.md\none");
     assert_eq!(merge.agent("git diff --cached --name-only"), "");
 }
 

@@ -173,16 +173,10 @@ fn work_is_looked_at_tried_and_landed_over_the_socket() {
     let (_, diff) = verb("GET", "diff", &Value::Null);
     assert!(diff["patch"].as_str().unwrap().contains("+two\n"), "{diff}");
     assert_eq!(diff["patch_is_cut"], json!(false));
-    let (_, refused) = verb("POST", "merge", &json!({}));
-    assert_eq!(
-        (&refused["how"], &refused["reason"], &refused["files"]),
-        (&json!("refused"), &json!("uncommitted"), &json!(["new.txt"])),
-        "{refused}"
-    );
     let (_, forecast) = verb("POST", "merge", &json!({"preview": true}));
     assert_eq!(
-        (&forecast["would_be"], &forecast["conflicts"]),
-        (&json!("up_to_date"), &json!([])),
+        (&forecast["would_be"], &forecast["conflicts"], &forecast["into"], &forecast["message"]),
+        (&json!("clean"), &json!([]), &json!("main"), &json!("the task\n\nnew.txt: +2 −0\n")),
         "{forecast}"
     );
     let (_, merged) = verb("POST", "merge", &json!({"commit": "what it left", "squash": true}));

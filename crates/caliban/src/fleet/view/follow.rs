@@ -200,8 +200,10 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
         _ => RowGroup::Working,
     };
     let doing = match (group, &row.last_text) {
-        (RowGroup::Finished, Some(text)) => format!("{}: {}", row::ended(row), caliban_control::plain(text)),
-        _ => row::doing_within(row, now_ms),
+        (RowGroup::Finished, Some(text)) => {
+            format!("{}: {}", row::with_review(row, row::ended(row)), caliban_control::plain(text))
+        }
+        _ => row::with_review(row, row::doing_within(row, now_ms)),
     };
     let since = row.asks.first().map_or(row.updated_at, |ask| ask.opened_at);
     let waiting = Duration::from_millis(now_ms.saturating_sub(since));

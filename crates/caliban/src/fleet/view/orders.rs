@@ -2,7 +2,8 @@
 
 use caliban_agent::event::{Answer, Ask};
 use caliban_contract::recorded_ask::RecordedAsk;
-use caliban_control::protocol::{AgentRow, Diff, MergeAnswer, MergeForecast, MergeRefused, MergeRequest};
+use caliban_control::protocol::{AgentRow, Diff};
+use caliban_supervisor::landing::words;
 use caliban_tui::{
     asks::PersonReply,
     fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, Forecast},
@@ -243,58 +244,23 @@ fn uncommitted(diff: &Diff) -> Option<String> {
 
 async fn foretell(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<FleetEvent> {
     let row = board.row(&key)?;
-    let mut client = fleet_of(fleet, &key)?.client().await?;
-    let request = MergeRequest { preview: true, ..MergeRequest::default() };
-    let answer = client.merge(&key.id, &request).await?;
-    let diff = client.diff(&key.id, true).await?;
-    let (mut lines, lands) = forecast(answer);
-    lines.push(diff.summary.clone());
-    if let Some(left) = uncommitted(&diff) {
-        lines.push(format!("{left}; committed first, as \"{}\"", merge::commit_message(&row)));
-    }
-    let can_land = match lands {
-        Lands::Yes => true,
-        Lands::OnlyUncommitted => !diff.uncommitted.is_empty(),
-        Lands::No => false,
-    };
-    Ok(FleetEvent::Foretold(Forecast { key, lines, can_land }))
-}
-
-/// Whether work can land.
-enum Lands {
-    Yes,
-    /// All commits have landed: only what is not committed yet can.
-    OnlyUncommitted,
-    No,
-}
-
-/// What the merge would do, and whether there is something to do.
-fn forecast(answer: MergeAnswer) -> (Vec<String>, Lands) {
-    match answer {
-        MergeAnswer::Preview(MergeForecast { would_be, conflicts, messages, .. }) => {
-            match would_be.as_str() {
-                "conflicts" => {
-                    let mut lines =
-                        vec![format!("conflicts in {}: it cannot land as it is", conflicts.join(", "))];
-                    lines.extend(messages);
-                    lines.push("say it to the agent (p), or merge by hand with git".to_owned());
-                    (lines, Lands::No)
-                }
-                "up_to_date" => (
-                    vec!["everything that it committed has landed already".to_owned()],
-                    Lands::OnlyUncommitted,
-                ),
-                _ => {
-                    let line = "it lands without conflicts in the branch that is checked out";
-                    (vec![line.to_owned()], Lands::Yes)
-                }
+    Ok(FleetEvent::Foretold(match merge::forecast_for_view(&fleet_of(fleet, &key)?, &row).await {
+        Ok(forecast) => {
+            let mut lines = words::forecast(&forecast, false);
+            if !forecast.conflicts.is_empty() {
+                lines.push("say it to the agent (p), or merge by hand with git".to_owned());
             }
+            if forecast.can_land() {
+                let flag = if forecast.uncommitted.is_empty() { "-m" } else { "--commit" };
+                lines.push(format!("another message: caliban agents merge {} {flag} \"…\"", key.id));
+            }
+            Forecast { key, lines, can_land: forecast.can_land() }
         }
-        MergeAnswer::Refused(MergeRefused { error, hint, files, .. }) => {
-            (std::iter::once(error).chain(files).chain(hint).collect(), Lands::No)
+        Err(refused) => {
+            let lines = std::iter::once(refused.words.message.clone()).chain(refused.words.hint.clone());
+            Forecast { key, lines: lines.collect(), can_land: false }
         }
-        MergeAnswer::Merged(_) => (vec!["it has landed".to_owned()], Lands::No),
-    }
+    }))
 }
 
 /// Lands an agent's work while the screen is away: hooks and passphrases of git have the terminal.
