@@ -9,13 +9,19 @@ use caliban_acp::v1::{
 use caliban_acp::{
     connection::CallError,
     extension::{
-        self,
-        choice::{ALLOW_ALWAYS, ALLOW_ALWAYS_OUTSIDE, ALLOW_ONCE, REJECT_ONCE},
+        self, KEEP,
+        choice::{ALLOW_ALWAYS, ALLOW_ALWAYS_OUTSIDE, ALLOW_ONCE, KEPT, REJECT_ONCE},
         meta,
     },
 };
 use caliban_agent::event::{Answer, Ask};
-use caliban_core::{call_text::Excerpt, hex, inert, redact::Redactor};
+use caliban_core::{
+    call_text::{self, Excerpt},
+    hex, inert,
+    kept_rules::{KeepFor, KeptRules},
+    redact::Redactor,
+};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -49,7 +55,8 @@ impl ListedAsk {
         let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
         // The arguments first: a secret that is cut in two, or indented, is none to a redactor.
         let input = redacted(&ask.input, redactor);
-        let call = caliban_agent::excerpt(&caliban_agent::whole_call(&ask.name, &input));
+        let preview = ask.preview.as_deref().map(|lines| redactor.redact(lines));
+        let call = call_text::excerpt(&call_text::asked_call(&ask.name, &input, preview.as_deref()));
         let texts = [
             inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&input))).into_owned(),
             format!("{}{}", inert::line(&who), call.text),
@@ -94,20 +101,46 @@ pub(crate) fn question(
     }
     let about = json!({
         "why": ask.why_in_words(), "agent": ask.agent, "rules": ask.suggestions, "outside": ask.outside, "tool": ask.name,
-        "what": listed.what, "digest": listed.digest, "expiresAt": ask.expires_at,
+        "what": listed.what, "digest": listed.digest, "expiresAt": ask.expires_at, "preview": ask.preview,
     });
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));
     let mut options = vec![PermissionOption::new(ALLOW_ONCE, "Allow", PermissionOptionKind::AllowOnce)];
-    if !ask.suggestions.is_empty() {
-        let name = format!("Always allow {}", ask.suggestions.join(", "));
-        options.push(PermissionOption::new(ALLOW_ALWAYS, name, PermissionOptionKind::AllowAlways));
-    }
-    if !ask.outside.is_empty() {
-        let name = format!("Always allow {}", ask.outside.join(", "));
-        options.push(PermissionOption::new(ALLOW_ALWAYS_OUTSIDE, name, PermissionOptionKind::AllowAlways));
-    }
+    options.extend(always(ask).map(|(option, kept)| {
+        let name = format!("Always allow {}", kept.words());
+        PermissionOption::new(option, name, PermissionOptionKind::AllowAlways)
+    }));
     options.push(PermissionOption::new(REJECT_ONCE, "Reject", PermissionOptionKind::RejectOnce));
     RequestPermissionRequest::new(session.to_owned(), call, options)
+}
+
+/// The kinds of "always" that a question offers: their ids, and the rules of each.
+fn always(ask: &Ask) -> impl Iterator<Item = (&'static str, KeptRules)> + '_ {
+    [(ALLOW_ALWAYS, &ask.suggestions), (ALLOW_ALWAYS_OUTSIDE, &ask.outside)]
+        .into_iter()
+        .filter(|(_, rules)| !rules.is_empty())
+        .flat_map(|(always, rules)| {
+            let longer = KEPT.into_iter().filter(move |(same, ..)| *same == always);
+            let longer = longer.map(|(_, keep, option)| (option, keep));
+            [(always, KeepFor::Session)]
+                .into_iter()
+                .chain(longer)
+                .map(|(option, keep)| (option, KeptRules::new(keep, rules)))
+        })
+}
+
+/// The rules as the person wants them: those of the option, or others in their place.
+fn kept(offered: KeptRules, meta: Option<&caliban_acp::v1::Meta>) -> Choice {
+    let Some(wanted) = extension::field(meta, KEEP) else { return Choice::Decided(Answer::Keep(offered)) };
+    let wanted: KeptRules = match KeptRules::deserialize(wanted) {
+        Ok(wanted) => wanted,
+        Err(error) => return Choice::Undecided(format!("the client's rules cannot be understood: {error}")),
+    };
+    let wrong = wanted.rules.iter().find_map(|rule| rule.parse::<caliban_permissions::Rule>().err());
+    match wrong {
+        Some(error) => Choice::Undecided(error.to_string()),
+        None if wanted.rules.is_empty() => Choice::Undecided("the client names no rule".to_owned()),
+        None => Choice::Decided(Answer::Keep(wanted)),
+    }
 }
 
 /// What the client's answer means. Only an option that was offered counts.
@@ -123,10 +156,11 @@ pub(crate) fn choice(ask: &Ask, answer: Result<&str, CallError>) -> Choice {
     match response.outcome {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
             ALLOW_ONCE => Choice::Decided(Answer::Once),
-            ALLOW_ALWAYS if !ask.suggestions.is_empty() => Choice::Decided(Answer::Always),
-            ALLOW_ALWAYS_OUTSIDE if !ask.outside.is_empty() => Choice::Decided(Answer::AlwaysOutside),
             REJECT_ONCE => Choice::Decided(Answer::No(reason(selected.meta.as_ref()))),
-            other => Choice::Undecided(format!("the client chose {other:?}, which was not offered")),
+            other => match always(ask).find(|(option, _)| *option == other) {
+                Some((_, offered)) => kept(offered, selected.meta.as_ref()),
+                None => Choice::Undecided(format!("the client chose {other:?}, which was not offered")),
+            },
         },
         RequestPermissionOutcome::Cancelled => {
             Choice::Undecided("the client cancelled the question".to_owned())
@@ -153,6 +187,7 @@ mod tests {
             why: "no rule allows it".into(),
             suggestions: suggestions.iter().map(ToString::to_string).collect(),
             outside: suggestions.iter().map(|rule| format!("{rule} outside")).collect(),
+            preview: None,
             expires_at: None,
         }
     }
@@ -174,7 +209,7 @@ mod tests {
                     "locations": [], "rawInput": {"command": "make"},
                     "_meta": {"caliban": {"ask": {
                         "why": "no rule allows it", "agent": null, "rules": [], "outside": [], "tool": "Bash",
-                        "what": "Bash make", "digest": "d", "expiresAt": null,
+                        "what": "Bash make", "digest": "d", "expiresAt": null, "preview": null,
                     }}},
                 },
                 "options": [
@@ -188,11 +223,30 @@ mod tests {
     #[test]
     fn a16_only_an_offered_option_is_an_answer() {
         let always = ask(&["Bash(make)"]);
-        assert_eq!(choice(&always, Ok(&selected("allow_always"))), Choice::Decided(Answer::Always));
-        assert_eq!(
-            choice(&always, Ok(&selected("allow_always_outside"))),
-            Choice::Decided(Answer::AlwaysOutside)
-        );
+        let kept = |keep, rule: &str| {
+            Choice::Decided(Answer::Keep(KeptRules { rules: vec![rule.to_owned()], keep }))
+        };
+        for (option, keep, rule) in [
+            ("allow_always", KeepFor::Session, "Bash(make)"),
+            ("allow_always_repo", KeepFor::Repo, "Bash(make)"),
+            ("allow_always_everywhere", KeepFor::Everywhere, "Bash(make)"),
+            ("allow_always_outside", KeepFor::Session, "Bash(make) outside"),
+            ("allow_always_outside_repo", KeepFor::Repo, "Bash(make) outside"),
+        ] {
+            assert_eq!(choice(&always, Ok(&selected(option))), kept(keep, rule), "{option}");
+        }
+        // Our own clients say which rules the person wants.
+        let with = |keep: Value| {
+            let outcome = json!({"outcome": "selected", "optionId": "allow_always", "_meta": {"caliban": {"keep": keep}}});
+            choice(&always, Ok(&json!({ "outcome": outcome }).to_string()))
+        };
+        let edited = json!({"rules": ["Bash(make *)"], "for": "repo"});
+        assert_eq!(with(edited), kept(KeepFor::Repo, "Bash(make *)"));
+        for wrong in
+            [json!({"rules": ["Bash("]}), json!({"rules": []}), json!({"rules": ["Bash"], "for": "x"})]
+        {
+            assert!(matches!(with(wrong), Choice::Undecided(_)));
+        }
         assert_eq!(choice(&always, Ok(&selected("allow_once"))), Choice::Decided(Answer::Once));
         assert_eq!(choice(&always, Ok(&selected("reject_once"))), Choice::Decided(Answer::No(None)));
         for (ask, answer) in [

@@ -17,6 +17,7 @@ use agent_client_protocol_schema::{
         SetSessionModeRequest,
     },
 };
+use caliban_core::kept_rules::KeptRules;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::{CallError, Closed, ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
-        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, HEARD, NO_SAY, PROMPTS, SessionRequest,
-        TURN_ENDED, TurnEndedNotice, choice, meta,
+        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, HEARD, KEEP, NO_SAY, PROMPTS,
+        SessionRequest, TURN_ENDED, TurnEndedNotice, choice, meta,
     },
 };
 
@@ -110,10 +111,8 @@ pub struct Question {
 pub enum AskReply {
     /// This call may run.
     AllowOnce,
-    /// This call and those like it.
-    AllowAlways,
-    /// The same, outside of the fence.
-    AllowAlwaysOutside,
+    /// This call and what these rules cover.
+    Keep(KeptRules),
     /// No; with a reason for the model.
     Reject(Option<String>),
 }
@@ -287,16 +286,17 @@ impl AcpEvents {
 impl Question {
     /// Answers; the first answer of all clients counts.
     pub async fn answer(self, reply: AskReply) -> Result<(), Closed> {
-        let (option, reason) = match reply {
-            AskReply::AllowOnce => (choice::ALLOW_ONCE, None),
-            AskReply::AllowAlways => (choice::ALLOW_ALWAYS, None),
-            AskReply::AllowAlwaysOutside => (choice::ALLOW_ALWAYS_OUTSIDE, None),
-            AskReply::Reject(reason) => (choice::REJECT_ONCE, reason),
+        let always = if self.offers_always() { choice::ALLOW_ALWAYS } else { choice::ALLOW_ALWAYS_OUTSIDE };
+        let selected = SelectedPermissionOutcome::new(match reply {
+            AskReply::AllowOnce => choice::ALLOW_ONCE,
+            AskReply::Keep(_) => always,
+            AskReply::Reject(_) => choice::REJECT_ONCE,
+        });
+        let selected = match reply {
+            AskReply::Keep(kept) => selected.meta(meta(KEEP, json!(kept))),
+            AskReply::Reject(Some(reason)) => selected.meta(meta("reason", json!(reason))),
+            AskReply::AllowOnce | AskReply::Reject(None) => selected,
         };
-        let mut selected = SelectedPermissionOutcome::new(option);
-        if let Some(reason) = reason {
-            selected = selected.meta(meta("reason", json!(reason)));
-        }
         let outcome = RequestPermissionOutcome::Selected(selected);
         self.responder.answer(Ok(RequestPermissionResponse::new(outcome))).await
     }
@@ -313,6 +313,16 @@ impl Question {
 
     fn offers(&self, choice: &str) -> bool {
         self.request.options.iter().any(|option| &*option.option_id.0 == choice)
+    }
+
+    /// The rules that "always" would add, and those of "always, outside the fence".
+    pub fn rules(&self) -> [Vec<String>; 2] {
+        let about = crate::extension::field(self.request.tool_call.meta.as_ref(), "ask");
+        let rules = |name: &str, is_offered: bool| -> Vec<String> {
+            let rules = about.and_then(|about| about.get(name)?.as_array()).filter(|_| is_offered);
+            rules.into_iter().flatten().filter_map(|rule| rule.as_str().map(str::to_owned)).collect()
+        };
+        [rules("rules", self.offers_always()), rules("outside", self.offers_outside())]
     }
 
     /// Fires when the question is moot: somebody else has answered, or the call is gone.

@@ -40,14 +40,26 @@ const WAIT: &str = "wait";
 /// In the `data` of an error: the session takes no more prompts.
 const IS_CLOSED: &str = "closed";
 
+/// In the `_meta` of the answer to a permission request that is one of the "always": the rules, as the person wants them.
+pub const KEEP: &str = "keep";
+
 /// The ids of the answers to a permission request.
 pub mod choice {
+    use caliban_core::kept_rules::KeepFor;
+
     /// This call may run.
     pub const ALLOW_ONCE: &str = "allow_once";
     /// This call and those like it may run.
     pub const ALLOW_ALWAYS: &str = "allow_always";
     /// The same, outside of the fence.
     pub const ALLOW_ALWAYS_OUTSIDE: &str = "allow_always_outside";
+    /// The same as [`ALLOW_ALWAYS`] and [`ALLOW_ALWAYS_OUTSIDE`], for every agent in the repo and for every agent of the user.
+    pub const KEPT: [(&str, KeepFor, &str); 4] = [
+        (ALLOW_ALWAYS, KeepFor::Repo, "allow_always_repo"),
+        (ALLOW_ALWAYS, KeepFor::Everywhere, "allow_always_everywhere"),
+        (ALLOW_ALWAYS_OUTSIDE, KeepFor::Repo, "allow_always_outside_repo"),
+        (ALLOW_ALWAYS_OUTSIDE, KeepFor::Everywhere, "allow_always_outside_everywhere"),
+    ];
     /// It may not.
     pub const REJECT_ONCE: &str = "reject_once";
 }

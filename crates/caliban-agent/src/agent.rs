@@ -36,6 +36,7 @@ use crate::{
     background::{self, Background},
     budget::{AtWork, Purse},
     checkpoint::Checkpoints,
+    choices::KeepRules,
     conversation::Conversation,
     event::{
         Author, CallVerdict, Decision, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION,
@@ -121,6 +122,8 @@ pub struct Kit {
     pub earlier_answers: EarlierAnswers,
     /// Who can be asked.
     pub attendance: Attendance,
+    /// Who writes rules down that a person keeps for longer than the session.
+    pub keep_rules: Option<KeepRules>,
     /// The session's directory.
     pub directory: PathBuf,
     /// The live log.

@@ -247,6 +247,7 @@ mod tests {
             why: "no rule".into(),
             suggestions: Vec::new(),
             outside: Vec::new(),
+            preview: None,
             expires_at: None,
         }
     }

@@ -29,6 +29,7 @@ use crate::{
     background::{self, Background, tool::SpawnBackground},
     budget::{MachineLedger, Purse},
     checkpoint::Checkpoints,
+    choices::KeepRules,
     definitions::Definition,
     feed::Feed,
     fence::Fences,
@@ -87,6 +88,8 @@ pub struct Blueprint {
     pub quiet_hours: QuietHours,
     /// Who can be asked.
     pub attendance: Attendance,
+    /// Who writes rules down that a person keeps for longer than the session; where nobody does, they hold for the session.
+    pub keep_rules: Option<KeepRules>,
     /// How long a question waits for an answer; for ever when absent.
     pub ask_time: Option<Duration>,
     /// Takes secrets out of what is written down.
@@ -377,6 +380,7 @@ impl Blueprint {
             quiet_hours: self.quiet_hours.clone(),
             earlier_answers: wanted.earlier_answers,
             attendance: self.attendance,
+            keep_rules: self.keep_rules.clone(),
             directory: wanted.directory,
             feed,
             asks,

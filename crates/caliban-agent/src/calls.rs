@@ -16,6 +16,7 @@ use std::{
 use caliban_core::{
     access::Access,
     fence::Profile,
+    kept_rules::{KeepFor, KeptRules},
     message::{ResultPart, StopReason},
     mode::Mode,
 };
@@ -152,10 +153,27 @@ impl Kit {
                         Choices::note_rule(&self.directory, rule.clone());
                     }
                 }
-                // The suggestion is our own text; should it not parse, this call is approved all the same.
-                Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
+                // Whoever offers it has looked at it; should it not parse, this call is approved all the same.
+                Err(error) => tracing::warn!(text, %error, "a rule of an answer does not parse"),
             }
         }
+    }
+
+    /// Writes rules down that hold for longer than the session; what came of it, in words.
+    async fn keep(&self, kept: &KeptRules) -> Vec<String> {
+        if kept.keep == KeepFor::Session {
+            return Vec::new();
+        }
+        let (words, rules) = (kept.words(), kept.clone());
+        let written = match self.keep_rules.clone() {
+            Some(keep) => tokio::task::spawn_blocking(move || keep(&rules)).await,
+            None => Ok(Err("there are no settings here".to_owned())),
+        };
+        vec![match written {
+            Ok(Ok(file)) => format!("kept: {words}, in {}", file.display()),
+            Ok(Err(why)) => format!("{words} holds for this session only: {why}"),
+            Err(error) => format!("{words} holds for this session only: {error}"),
+        }]
     }
 
     /// The same for what was answered with "always" in an earlier process of this conversation. What the agent's
@@ -479,6 +497,9 @@ impl Runner<'_> {
             None => call.id.clone(),
         };
         let agent = self.kit.asks_as();
+        let tool = self.kit.tools.iter().find(|tool| tool.spec().name == call.name).cloned();
+        let wanted = input.clone();
+        let preview = tokio::task::spawn_blocking(move || tool?.preview(&wanted)).await.ok().flatten();
         let ask = Ask {
             id: id.clone(),
             agent,
@@ -487,6 +508,7 @@ impl Runner<'_> {
             why: question.why.clone(),
             suggestions: question.suggestions.clone(),
             outside: question.outside.clone(),
+            preview,
             expires_at: None,
         };
         // From the moment at which somebody could answer.
@@ -525,9 +547,12 @@ impl Runner<'_> {
         };
         Ok(match answer {
             Answer::Once => Judgement::May(judged(CallVerdict::Approved, why)),
-            Answer::Always | Answer::AlwaysOutside => {
+            Answer::Always | Answer::AlwaysOutside | Answer::Keep(_) => {
                 let rules = ask.rules(&answer);
                 self.kit.allow_since(Timestamp::now(), rules);
+                if let Answer::Keep(kept) = &answer {
+                    self.note(self.kit.keep(kept).await).await?;
+                }
                 let rule = (!rules.is_empty()).then(|| rules.join(", "));
                 // A rule says "do not ask"; its fence holds from the first call on.
                 let fence = match self.kit.decide(&call.name, accesses) {

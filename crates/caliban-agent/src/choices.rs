@@ -3,14 +3,21 @@
 //!
 //! Written when something is chosen, before it is answered. Best effort: a full disk keeps nobody from narrowing.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use caliban_contract::records;
-use caliban_core::{message::Effort, mode::Mode};
+use caliban_core::{kept_rules::KeptRules, message::Effort, mode::Mode};
 use caliban_permissions::{Effect, Policy, SourcedRule};
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::Blueprint;
+
+/// Writes rules into the user's settings; where they are now, or why not.
+pub type KeepRules = Arc<dyn Fn(&KeptRules) -> Result<PathBuf, String> + Send + Sync>;
 
 /// In a session's directory.
 const FILE: &str = "choices.json";

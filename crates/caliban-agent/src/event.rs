@@ -10,6 +10,7 @@ pub use caliban_contract::records::AskAnswer as Answer;
 pub use caliban_core::turn::TurnOutcome as Outcome;
 use caliban_core::{
     background::BackgroundStatus,
+    call_text,
     fence::Profile,
     message::{Message, ResultPart, StopReason},
     usage::Usage,
@@ -322,6 +323,9 @@ pub struct Ask {
     /// The rules that would let them run outside of the fence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<String>,
+    /// What it would change, in lines with their numbers, and the lines around; none when the arguments say it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
     /// When it counts as refused, if nobody has answered by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -329,12 +333,18 @@ pub struct Ask {
 
 impl Ask {
     /// The rules that this answer adds.
-    pub fn rules(&self, answer: &Answer) -> &[String] {
+    pub fn rules<'a>(&'a self, answer: &'a Answer) -> &'a [String] {
         match answer {
+            Answer::Keep(kept) => &kept.rules,
             Answer::Always => &self.suggestions,
             Answer::AlwaysOutside => &self.outside,
             Answer::Once | Answer::No(_) => &[],
         }
+    }
+
+    /// The whole call, as a person reads it before they allow it.
+    pub fn call(&self) -> String {
+        call_text::asked_call(&self.name, &self.input, self.preview.as_deref())
     }
 
     /// Why it is asked, and when it ends by itself: `no rule allows it; refused at 14:05 if nobody answers`.

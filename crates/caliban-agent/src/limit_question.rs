@@ -79,13 +79,15 @@ impl Agent {
             why: limit.to_string(),
             suggestions: Vec::new(),
             outside: Vec::new(),
+            preview: None,
             expires_at: None,
         };
         let details = json!({"message": about.question()});
         let notify = kit.hooks.ask(HookEvent::Notification, None, details, cancel);
         let (_warned, answer) = tokio::join!(notify, kit.asks.put(ask, cancel));
         asking.about = None;
-        let is_yes = matches!(answer, Some(Answer::Once | Answer::Always | Answer::AlwaysOutside));
+        let is_yes =
+            matches!(answer, Some(Answer::Once | Answer::Always | Answer::AlwaysOutside | Answer::Keep(_)));
         let raised = if is_yes { kit.purse.raise(&about).await } else { Ok(()) };
         let closed =
             if is_yes || cancel.is_cancelled() { QuestionEnd::Open } else { QuestionEnd::Denied(wall_ms()) };

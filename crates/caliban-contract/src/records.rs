@@ -348,10 +348,12 @@ impl AskRecord {
 pub enum AskAnswer {
     /// This call may run.
     Once,
-    /// This call and, for the rest of the session, all that the suggested rules cover.
+    /// This call and, for the rest of the session, all that the suggested rules cover. Transcripts of before have it.
     Always,
     /// The same by the rules about outside of the fence.
     AlwaysOutside,
+    /// This call and all that these rules cover: the ones that the person was shown, or made of them.
+    Keep(caliban_core::kept_rules::KeptRules),
     /// No; with a reason for the model.
     No(Option<String>),
 }

@@ -37,6 +37,12 @@ pub fn whole_call(name: &str, input: &Value) -> String {
     }
 }
 
+/// The same for a call that a person is asked about, with the lines of the file that it would change.
+pub fn asked_call(name: &str, input: &Value, preview: Option<&str>) -> String {
+    let call = whole_call(name, input);
+    preview.map_or(call.clone(), |lines| format!("{call}\n  in the file:\n    {}", indented(lines)))
+}
+
 /// A text that may have a part left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Excerpt {

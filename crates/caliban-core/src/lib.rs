@@ -16,6 +16,7 @@ pub mod hook;
 pub mod ids;
 pub mod inert;
 pub mod instant;
+pub mod kept_rules;
 pub mod lifecycle;
 pub mod message;
 pub mod mode;

@@ -28,6 +28,9 @@ mod hint;
 mod replacement;
 mod small_diff;
 
+/// A longer preview is none: the arguments say it all.
+const PREVIEW_BYTES: usize = 64 * 1024;
+
 pub(crate) struct Edit(pub(crate) Arc<Workspace>);
 
 #[derive(Deserialize)]
@@ -98,6 +101,24 @@ impl BuiltinTool for Edit {
         let input = parse(input)?;
         let path = self.0.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
+    }
+
+    fn preview(&self, input: &Value) -> Option<String> {
+        let WantedEdit { file_path, edits } = parse(input).ok()?;
+        let target = self.0.judged.see(&file_path)?;
+        let (mut content, _) =
+            load(&self.0, &target.path, &target.real(&file_path).ok()?, &file_path).ok()?;
+        let mut shown = Vec::new();
+        for One { old_string, new_string, replace_all } in &edits {
+            let replaced = replacement::replace(&content, old_string, new_string, *replace_all).ok()?;
+            let places = match replaced.places.len() {
+                1 => String::new(),
+                count => format!("in {count} places, the first of them:\n"),
+            };
+            shown.push(format!("{places}{}", small_diff::whole(&content, &replaced)));
+            content = replaced.content;
+        }
+        Some(shown.join("\n  …\n")).filter(|text| text.len() <= PREVIEW_BYTES)
     }
 
     async fn run(&self, input: &Value, call: &CallContext<'_>) -> Result<ToolOutput, String> {

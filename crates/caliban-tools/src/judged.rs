@@ -70,6 +70,12 @@ impl Judged {
         }
     }
 
+    /// What was judged for these words; it can still be claimed.
+    pub(crate) fn see(&self, words: &str) -> Option<CallTarget> {
+        let judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.by_words.get(words).map(|judgement| judgement.target.clone())
+    }
+
     /// What was judged for these words; what they mean now when nothing was.
     pub(crate) fn claim(
         &self,

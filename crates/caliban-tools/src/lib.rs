@@ -73,6 +73,11 @@ pub trait Tool: Send + Sync {
         false
     }
 
+    /// What a call whose access was just judged would change, in lines, for the person who is asked about it: whole, or nothing.
+    fn preview(&self, _input: &Value) -> Option<String> {
+        None
+    }
+
     /// Carries the call out. Never panics, never fails: what goes wrong is an output with `is_error`.
     /// Returns within 100 ms of `call.cancel`.
     fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput>;
@@ -86,6 +91,10 @@ pub(crate) trait BuiltinTool: Send + Sync + 'static {
 
     fn only_writes(&self) -> bool {
         false
+    }
+
+    fn preview(&self, _input: &Value) -> Option<String> {
+        None
     }
 
     /// Carries the call out; an error is worded for the model.
@@ -112,6 +121,10 @@ impl<T: BuiltinTool> Tool for Builtin<T> {
 
     fn only_writes(&self) -> bool {
         self.tool.only_writes()
+    }
+
+    fn preview(&self, input: &Value) -> Option<String> {
+        self.tool.preview(input)
     }
 
     fn call<'a>(&'a self, input: Value, call: CallContext<'a>) -> BoxFuture<'a, ToolOutput> {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_core::{call_text::TELLING, inert};
+use caliban_core::{call_text::TELLING, inert, kept_rules::KeptRules};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Span;
 use serde_json::Value;
@@ -21,6 +21,10 @@ use crate::{
     theme::{TextRole, Theme},
 };
 
+mod keeping;
+
+pub(crate) use keeping::Keeping;
+
 /// How long a question must have been on the screen.
 pub(crate) const READING: Duration = Duration::from_millis(500);
 /// How long nobody may have typed.
@@ -29,6 +33,8 @@ pub(crate) const QUIET: Duration = Duration::from_secs(1);
 const BLANKS: usize = 16;
 /// The same for empty lines.
 const EMPTY_LINES: usize = 3;
+/// The columns of a preview that the number of a line takes.
+const NUMBER_COLUMNS: usize = 6;
 /// A comparison that takes longer is less exact.
 const COMPARED_WITHIN: Duration = Duration::from_millis(50);
 
@@ -43,6 +49,8 @@ pub struct AskedQuestion {
     pub agent: Option<String>,
     /// The arguments.
     pub input: Value,
+    /// What it would change, in lines with their numbers, and the lines around.
+    pub preview: Option<String>,
     /// Why it is asked.
     pub why: String,
     /// The rules that "always" would add; empty when that is not offered.
@@ -56,10 +64,8 @@ pub struct AskedQuestion {
 pub enum PersonReply {
     /// This call may run.
     Once,
-    /// This call and those like it.
-    Always,
-    /// The same, outside of the fence.
-    AlwaysOutside,
+    /// This call and what these rules cover.
+    Keep(KeptRules),
     /// No, with a reason for the model.
     No(Option<String>),
 }
@@ -73,8 +79,10 @@ pub(crate) struct PendingAsk {
     shown: Option<Instant>,
     /// Since when its end has been seen.
     end_shown: Option<Instant>,
-    /// The reason for a refusal, while it is written.
+    /// What the person says instead of a yes, while it is written.
     pub(crate) reason: Option<String>,
+    /// The rules that "always" adds, while the person looks at them.
+    pub(crate) keeping: Option<Keeping>,
 }
 
 /// Why a key does not answer.
@@ -100,7 +108,7 @@ pub(crate) enum Pressed {
     /// It typed something, or means nothing here: the person is not reading.
     Typed,
     /// It would have allowed the call and does not, for this reason; whether the waiting begins anew.
-    Refused(&'static str, bool),
+    Refused(String, bool),
 }
 
 /// Where the call is shown: its columns and rows.
@@ -118,7 +126,14 @@ pub(crate) struct Asks {
 
 impl Asks {
     pub(crate) fn push(&mut self, asked: AskedQuestion) {
-        self.open.push_back(PendingAsk { asked, scroll: 0, shown: None, end_shown: None, reason: None });
+        self.open.push_back(PendingAsk {
+            asked,
+            scroll: 0,
+            shown: None,
+            end_shown: None,
+            reason: None,
+            keeping: None,
+        });
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -185,10 +200,8 @@ impl Asks {
             match key.code {
                 KeyCode::Esc => open.reason = None,
                 KeyCode::Enter => {
-                    let reason = reason.trim().to_owned();
-                    return Pressed::Answer(PersonReply::No(
-                        Some(reason).filter(|reason| !reason.is_empty()),
-                    ));
+                    let words = reason.trim().to_owned();
+                    return open.said(words, typed, now);
                 }
                 KeyCode::Backspace => {
                     reason.pop();
@@ -197,6 +210,15 @@ impl Asks {
                 _ => {}
             }
             return Pressed::Typed;
+        }
+        if let Some(keeping) = &mut open.keeping {
+            if control || alt {
+                return Pressed::Typed;
+            }
+            return keeping.key(key).unwrap_or_else(|| {
+                open.keeping = None;
+                Pressed::Typed
+            });
         }
         // Ctrl+A goes to the start of a line elsewhere: no key with a modifier answers.
         if control || alt {
@@ -224,21 +246,25 @@ impl Asks {
                 Pressed::Moved
             }
             (KeyCode::Char('y'), Ok(())) => Pressed::Answer(PersonReply::Once),
-            (KeyCode::Char('a'), Ok(())) if !open.asked.rules.is_empty() => {
-                Pressed::Answer(PersonReply::Always)
-            }
-            (KeyCode::Char('o'), Ok(())) if !open.asked.outside.is_empty() => {
-                Pressed::Answer(PersonReply::AlwaysOutside)
-            }
-            (KeyCode::Char('a' | 'o'), Ok(())) => {
-                Pressed::Refused("there is no rule for that: y allows it once", true)
+            (KeyCode::Char(c @ ('a' | 'o')), Ok(())) => {
+                let rules = if c == 'a' { &open.asked.rules } else { &open.asked.outside };
+                if rules.is_empty() {
+                    return Pressed::Refused("there is no rule for that: y allows it once".to_owned(), true);
+                }
+                open.keeping = Some(Keeping::new(rules));
+                Pressed::Moved
             }
             // The end that is missing is no reason to wait longer.
             (KeyCode::Char('y' | 'a' | 'o'), Err(why)) => {
-                Pressed::Refused(why.words(), why != Unready::EndUnseen)
+                Pressed::Refused(why.words().to_owned(), why != Unready::EndUnseen)
             }
             (KeyCode::Char('n'), _) if is_read => Pressed::Answer(PersonReply::No(None)),
-            (KeyCode::Char('r'), _) if is_read => {
+            // Any other letter begins an answer in words; Enter does for one that begins with a letter from above.
+            (KeyCode::Char(c), _) if is_read && is_text(key) => {
+                open.reason = Some(c.to_string());
+                Pressed::Typed
+            }
+            (KeyCode::Enter, _) if is_read => {
                 open.reason = Some(String::new());
                 Pressed::Moved
             }
@@ -274,6 +300,23 @@ impl PendingAsk {
     /// The first row of the call that is shown: a screen that has grown shows no emptiness behind the end.
     pub(crate) fn first_row(&self, rows: usize, height: usize) -> usize {
         self.scroll.min(rows.saturating_sub(height))
+    }
+
+    /// Words and Enter: a word that means yes or no, or what to do instead.
+    fn said(&mut self, words: String, typed: Option<Instant>, now: Instant) -> Pressed {
+        match words.to_lowercase().as_str() {
+            "" => {
+                self.reason = None;
+                Pressed::Moved
+            }
+            "n" | "no" => Pressed::Answer(PersonReply::No(None)),
+            // What was written here was typed with the question before one's eyes.
+            "y" | "yes" => match self.may_allow(typed.filter(|typed| Some(*typed) < self.shown), now) {
+                Ok(()) => Pressed::Answer(PersonReply::Once),
+                Err(why) => Pressed::Refused(why.words().to_owned(), false),
+            },
+            _ => Pressed::Answer(PersonReply::No(Some(words))),
+        }
     }
 
     /// Whether a key may answer now.
@@ -338,7 +381,12 @@ impl AskedQuestion {
         if let Some(command) = command {
             put(TextRole::Text, &shown(command));
         }
-        let change = change(fields.get("old_string"), fields.get("new_string"));
+        // With the file before one's eyes the change is shown there, once.
+        let preview = self.preview.as_deref();
+        let change = match preview {
+            Some(_) if fields.contains_key("old_string") => Some(Vec::new()),
+            _ => change(fields.get("old_string"), fields.get("new_string")),
+        };
         for (name, value) in fields {
             match (name.as_str(), &change) {
                 ("command", _) if command.is_some() => {}
@@ -350,6 +398,9 @@ impl AskedQuestion {
                     put(TextRole::Text, &format!("  {}:{apart}{text}", visible(&inert::line(name))));
                 }
             }
+        }
+        for line in preview.map(|text| shown(&Value::from(text))).iter().flat_map(|text| text.split('\n')) {
+            put(sign_of(line), line);
         }
         lines
     }
@@ -370,6 +421,17 @@ fn first_line(tool: &str, text: &str, has_more: bool) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let more = if has_more || !rest.is_empty() { " …" } else { "" };
     format!("{tool} {first}{more}").trim_end().to_owned()
+}
+
+/// What a line of a preview is: `    12 +new`, `       -old`, `    13  same`. The number stands before the sign.
+fn sign_of(line: &str) -> TextRole {
+    let number = line.get(..NUMBER_COLUMNS).unwrap_or_default();
+    let is_line = number.chars().all(|c| c == ' ' || c.is_ascii_digit());
+    match line.get(NUMBER_COLUMNS..).and_then(|rest| rest.chars().nth(1)).filter(|_| is_line) {
+        Some('+') => TextRole::Added,
+        Some('-') => TextRole::Removed,
+        _ => TextRole::Text,
+    }
 }
 
 /// Two texts as a change, every line of both; none when they are no texts.

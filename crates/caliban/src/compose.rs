@@ -20,7 +20,7 @@ use caliban_agent::{
     Agent, AgentLimits, Attendance, Fallback, Kit,
     answer_form::AnswerForm,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
-    choices::{Choices, ChosenNow},
+    choices::{Choices, ChosenNow, KeepRules},
     definitions::{self, Definition},
     feed::{Feed, FeedEntry},
     hooks::HookPlace,
@@ -29,8 +29,8 @@ use caliban_agent::{
 };
 use caliban_contract::{ancestry::AgentAbove, detached};
 use caliban_core::{
-    ids::AgentId, mode::Mode, model_alias, price::Billing, quiet_hours::QuietHours, redact::Redactor,
-    setup::AgentSetup, spec::AfterTurn, wait::Wait,
+    ids::AgentId, kept_rules::KeptRules, mode::Mode, model_alias, price::Billing, quiet_hours::QuietHours,
+    redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
 };
 use caliban_fence::ProgramFence;
 use caliban_keeper::Variables;
@@ -146,6 +146,14 @@ impl<'a> ComposeRequest<'a> {
             files: None,
         }
     }
+}
+
+/// Writes rules that a person keeps into the user's own settings.
+fn keep_rules(loaded: &Loaded) -> KeepRules {
+    let (paths, root) = (loaded.paths.clone(), loaded.root.clone());
+    Arc::new(move |kept: &KeptRules| {
+        crate::settings::keep(&paths, &root, kept).map_err(|error| error.to_string())
+    })
 }
 
 /// Reads the settings and puts everything together.
@@ -287,6 +295,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
             Hours::Kept | Hours::Ignored => QuietHours::default(),
         },
         attendance,
+        keep_rules: Some(keep_rules(&loaded)),
         ask_time: settings.approvals.timeout_seconds.map(|seconds| Duration::from_secs(seconds.get())),
         redactor,
         helpers: if settings.sub_agents.0 { Helpers::Allowed } else { Helpers::Off },

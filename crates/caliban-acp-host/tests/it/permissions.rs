@@ -89,7 +89,9 @@ async fn always_is_not_asked_again() {
     watcher.until(|watcher| !watcher.questions.is_empty()).await;
     let question = watcher.questions.pop().unwrap();
     assert!(question.offers_always(), "{:?}", question.request.options);
-    question.answer(AskReply::AllowAlways).await.unwrap();
+    let [rules, _] = question.rules();
+    let kept = caliban_core::kept_rules::KeptRules { rules, ..Default::default() };
+    question.answer(AskReply::Keep(kept)).await.unwrap();
     watcher.run(prompt).await.unwrap().unwrap();
     watcher.prompt(&session, "again").await;
     assert!(watcher.questions.is_empty());

@@ -89,6 +89,7 @@ impl World {
             job_wait: std::time::Duration::from_secs(60),
             quiet_hours: caliban_core::quiet_hours::QuietHours::default(),
             attendance: Attendance::Somebody,
+            keep_rules: None,
             ask_time: None,
             redactor: self.redactor.clone(),
             helpers: Helpers::Allowed,

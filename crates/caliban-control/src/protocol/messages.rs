@@ -2,6 +2,7 @@
 
 use caliban_contract::records::AskRecord;
 use caliban_core::ids::AgentId;
+use caliban_core::kept_rules::KeepFor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -84,6 +85,13 @@ pub struct ApproveRequest {
     /// Whether they are, outside of the fence.
     #[serde(default)]
     pub outside: bool,
+    /// With `always`: how long (`session`, `repo`, `everywhere`).
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub keep: KeepFor,
+    /// With `always`: other rules than the suggested ones, as the person wants them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
 }
 
 /// `POST /v1/agents/{id}/deny`.

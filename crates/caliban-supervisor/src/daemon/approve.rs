@@ -9,6 +9,8 @@ use caliban_acp::client::{AskReply, Question};
 use caliban_acp::v1::AGENT_METHOD_NAMES;
 use caliban_acp::{ClientError, ClientEvent, Link};
 use caliban_contract::recorded_ask::RecordedAsk;
+use caliban_core::kept_rules::KeptRules;
+use caliban_permissions::Rule;
 use serde_json::{Value, json};
 
 use super::agent_client::{Speaker, refusal};
@@ -27,23 +29,48 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct AskVerdict {
     ask: String,
     digest: String,
-    answer: AskAnswer,
+    said: PersonSaid,
+}
+
+enum PersonSaid {
+    Yes,
+    Always(ApproveRequest),
+    No(Option<String>),
 }
 
 impl From<ApproveRequest> for AskVerdict {
     fn from(request: ApproveRequest) -> Self {
-        let answer = match (request.outside, request.always) {
-            (true, _) => AskAnswer::AlwaysOutside,
-            (false, true) => AskAnswer::Always,
-            (false, false) => AskAnswer::Once,
-        };
-        Self { ask: request.ask, digest: request.digest, answer }
+        let (ask, digest) = (request.ask.clone(), request.digest.clone());
+        let is_always = request.always || request.outside;
+        Self { ask, digest, said: if is_always { PersonSaid::Always(request) } else { PersonSaid::Yes } }
     }
 }
 
 impl From<DenyRequest> for AskVerdict {
     fn from(request: DenyRequest) -> Self {
-        Self { ask: request.ask, digest: request.digest, answer: AskAnswer::No(request.reason) }
+        Self { ask: request.ask, digest: request.digest, said: PersonSaid::No(request.reason) }
+    }
+}
+
+impl PersonSaid {
+    /// What it means for the question that the agent asks us.
+    fn reply(self, question: &Question) -> Result<AskReply, ApiError> {
+        let request = match self {
+            Self::Yes => return Ok(AskReply::AllowOnce),
+            Self::No(reason) => return Ok(AskReply::Reject(reason)),
+            Self::Always(request) => request,
+        };
+        let [plain, outside] = question.rules();
+        let offered = if request.outside { outside } else { plain };
+        if offered.is_empty() {
+            let text = "there is no rule that would allow this call always";
+            return Err(ApiError::new(ErrorCode::BadRequest, text).hint("allow it once"));
+        }
+        let rules = if request.rules.is_empty() { offered } else { request.rules };
+        if let Some(wrong) = rules.iter().find_map(|rule| rule.parse::<Rule>().err()) {
+            return Err(ApiError::new(ErrorCode::BadRequest, wrong.to_string()));
+        }
+        Ok(AskReply::Keep(KeptRules { rules, keep: request.keep }))
     }
 }
 
@@ -78,16 +105,8 @@ pub(super) async fn answer(
     let question = tokio::time::timeout(LIMIT, question(&mut link, &row, &asked, speaker))
         .await
         .map_err(|_| late("the agent does not ask us: it may be stopped"))??;
-    let is_offered = match verdict.answer {
-        AskAnswer::Always => question.offers_always(),
-        AskAnswer::AlwaysOutside => question.offers_outside(),
-        AskAnswer::Once | AskAnswer::No(_) => true,
-    };
-    if !is_offered {
-        let text = "there is no rule that would allow this call always";
-        return Err(ApiError::new(ErrorCode::BadRequest, text).hint("allow it once"));
-    }
-    let _seen_below = question.answer(reply(&verdict.answer)).await;
+    let reply = verdict.said.reply(&question)?;
+    let _seen_below = question.answer(reply.clone()).await;
     let taken = async {
         closed(&mut link, &row, &asked, speaker).await?;
         recorded(&row, &asked, speaker).await
@@ -95,26 +114,23 @@ pub(super) async fn answer(
     let answer = tokio::time::timeout(LIMIT, taken)
         .await
         .map_err(|_| late("the agent has not taken the answer yet; `caliban approvals` tells"))??;
-    // A reason is recorded without its secrets: a refusal is a refusal.
-    let is_refused = |answer: &AskAnswer| matches!(answer, AskAnswer::No(_));
-    if answer == verdict.answer || (is_refused(&answer) && is_refused(&verdict.answer)) {
+    // A reason, and a rule, is recorded without its secrets.
+    let is_ours = match (&answer, &reply) {
+        (AskAnswer::Once, AskReply::AllowOnce) | (AskAnswer::No(_), AskReply::Reject(_)) => true,
+        (AskAnswer::Keep(kept), AskReply::Keep(wanted)) => kept.keep == wanted.keep,
+        _ => false,
+    };
+    if is_ours {
         return Ok(Answered { id: row.id, ask: asked.id });
     }
     let said = match answer {
-        AskAnswer::Once | AskAnswer::Always | AskAnswer::AlwaysOutside => "allowed".to_owned(),
+        AskAnswer::Once => "allowed".to_owned(),
+        AskAnswer::Always | AskAnswer::AlwaysOutside => "allowed from now on".to_owned(),
+        AskAnswer::Keep(kept) => format!("allowed from now on: {}", kept.words()),
         AskAnswer::No(reason) => format!("denied {}", reason.unwrap_or_default()),
     };
     let text = format!("somebody else has answered it first: {said}");
     Err(ApiError::new(ErrorCode::Conflict, text))
-}
-
-fn reply(answer: &AskAnswer) -> AskReply {
-    match answer {
-        AskAnswer::Once => AskReply::AllowOnce,
-        AskAnswer::Always => AskReply::AllowAlways,
-        AskAnswer::AlwaysOutside => AskReply::AllowAlwaysOutside,
-        AskAnswer::No(reason) => AskReply::Reject(reason.clone()),
-    }
 }
 
 fn not_asked() -> ApiError {

@@ -25,6 +25,15 @@ pub(super) struct ShownChange {
 
 /// The change at the first place. Only the lines around it are compared, never whole files.
 pub(super) fn change(before: &[u8], replaced: &Replaced) -> ShownChange {
+    compared(before, replaced, DIFF_LINES, LINE_CHARS)
+}
+
+/// The same in words, with nothing left out.
+pub(super) fn whole(before: &[u8], replaced: &Replaced) -> String {
+    compared(before, replaced, usize::MAX, usize::MAX).text
+}
+
+fn compared(before: &[u8], replaced: &Replaced, lines: usize, chars: usize) -> ShownChange {
     let mut change = ShownChange { added: 0, removed: 0, text: String::new() };
     let Some(place) = replaced.places.first().cloned() else { return change };
     let around = lines_around(before, place.start, place.len());
@@ -37,7 +46,7 @@ pub(super) fn change(before: &[u8], replaced: &Replaced) -> ShownChange {
     let mut line = line_of(before, around.start);
     let mut shown: Vec<String> = Vec::new();
     for part in diff.iter_all_changes() {
-        let text: String = part.value().trim_end_matches(['\n', '\r']).chars().take(LINE_CHARS).collect();
+        let text: String = part.value().trim_end_matches(['\n', '\r']).chars().take(chars).collect();
         match part.tag() {
             ChangeTag::Equal => {
                 shown.push(format!("{line:>6}  {text}"));
@@ -54,9 +63,9 @@ pub(super) fn change(before: &[u8], replaced: &Replaced) -> ShownChange {
             }
         }
     }
-    if shown.len() > DIFF_LINES {
-        let left = shown.len() - DIFF_LINES;
-        shown.truncate(DIFF_LINES);
+    if shown.len() > lines {
+        let left = shown.len() - lines;
+        shown.truncate(lines);
         shown.push(format!("       [{left} more lines]"));
     }
     change.text = shown.join("\n");

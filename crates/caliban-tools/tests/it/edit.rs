@@ -148,3 +148,23 @@ async fn edits_of_one_file_in_parallel_are_all_made() {
     futures_util::future::join_all(edits).await;
     assert_eq!(fs::read_to_string(bench.path("f")).unwrap(), words.join("\n").to_uppercase());
 }
+
+#[tokio::test]
+async fn a_person_is_shown_the_lines_around_before_anything_is_changed() {
+    let bench = Bench::new();
+    let before: String = (1..=9).map(|line| format!("line {line}\n")).collect();
+    bench.put("f", &before);
+    let input = json!({"file_path": "f", "old_string": "5\n", "new_string": "five\n"});
+    let tool = bench.tool("Edit");
+    assert_eq!(tool.preview(&input), None, "nothing was judged");
+    tool.access(&input).unwrap();
+    let shown = "     2  line 2\n     3  line 3\n     4  line 4\n       -line 5\n     5 +line five\n     6  line 6\n     \
+                 7  line 7\n     8  line 8";
+    assert_eq!(tool.preview(&input).as_deref(), Some(shown));
+    assert_eq!(bench.get("f"), before.as_bytes());
+    // Nothing is left out of it, and what cannot be carried out has none.
+    let long = "x".repeat(5_000);
+    let input = json!({"file_path": "f", "old_string": "5\n", "new_string": format!("{long}\n").repeat(9)});
+    assert_eq!(tool.preview(&input).unwrap().matches(&long).count(), 9);
+    assert_eq!(tool.preview(&json!({"file_path": "f", "old_string": "no", "new_string": "x"})), None);
+}

@@ -15,6 +15,7 @@ fn asked(input: Value) -> AskedQuestion {
         tool: "Bash".into(),
         agent: None,
         input,
+        preview: None,
         why: "no rule".into(),
         rules: Vec::new(),
         outside: Vec::new(),
@@ -104,4 +105,19 @@ fn t26_nothing_of_a_call_is_wider_than_the_screen_measures() {
     assert_eq!(open.first_row(22, 10), 12);
     open.drawn(5, 0, Instant::now());
     assert!(open.shown.is_none() && open.end_shown.is_none());
+}
+
+#[test]
+fn an_edit_is_shown_in_its_file_with_numbers() {
+    let input = json!({"file_path": "a", "old_string": "old", "new_string": "new"});
+    let preview = Some("     9  nine\n       -old\n    10 +new\n    11  +x".to_owned());
+    let edit = AskedQuestion { tool: "Edit".into(), preview, ..asked(input) };
+    let lines = edit.lines();
+    assert_eq!(
+        edit.call(),
+        "Edit\n  file_path: a\n     9  nine\n       -old\n    10 +new\n    11  +x",
+        "and not a second time"
+    );
+    let roles: Vec<TextRole> = lines.iter().skip(2).map(|(role, _)| *role).collect();
+    assert_eq!(roles, [TextRole::Text, TextRole::Removed, TextRole::Added, TextRole::Text]);
 }

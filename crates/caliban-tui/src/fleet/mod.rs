@@ -97,6 +97,8 @@ pub struct FleetAsk {
     pub who: String,
     /// The arguments, all of them.
     pub input: Value,
+    /// What it would change, in lines with their numbers.
+    pub preview: Option<String>,
     /// Why it asks.
     pub why: String,
     /// The rules that "always" would add.
@@ -296,7 +298,14 @@ impl FleetState {
         let mut effects = Vec::new();
         match event {
             FleetEvent::Key(key) if key.kind == KeyEventKind::Release => {}
-            FleetEvent::Key(key) => effects = self.key(key, now),
+            FleetEvent::Key(key) => {
+                let before = self.toast.clone();
+                effects = self.key(key, now);
+                // What was said before does not stay under what is done now.
+                if !effects.is_empty() && self.toast == before {
+                    self.toast = None;
+                }
+            }
             FleetEvent::Paste(text) => self.paste(&text, now),
             FleetEvent::Resize(columns, rows) => self.size = (columns, rows),
             FleetEvent::Rows(rows) => effects = self.take_rows(rows, now),

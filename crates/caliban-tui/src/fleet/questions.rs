@@ -61,9 +61,18 @@ impl FleetState {
             return;
         }
         for (number, ask) in (0..).zip(asks) {
-            let FleetAsk { key, id, digest, tool, who, input, why, rules, outside } = ask;
+            let FleetAsk { key, id, digest, tool, who, input, preview, why, rules, outside } = ask;
             asking.from.insert(number, (key, id, digest));
-            asking.asks.push(AskedQuestion { number, tool, agent: Some(who), input, why, rules, outside });
+            asking.asks.push(AskedQuestion {
+                number,
+                tool,
+                agent: Some(who),
+                input,
+                preview,
+                why,
+                rules,
+                outside,
+            });
         }
         if asking.is_loading() {
             self.focus = Focus::List;
@@ -126,7 +135,7 @@ impl FleetState {
             Pressed::Typed => self.typed = Some(now),
             Pressed::Refused(why, waits) => {
                 self.typed = if waits { Some(now) } else { self.typed };
-                self.say(why, now);
+                self.say(&why, now);
             }
         }
         Vec::new()

@@ -174,8 +174,7 @@ impl Link {
         let Some(question) = self.questions.remove(&number) else { return };
         let reply = match reply {
             PersonReply::Once => AskReply::AllowOnce,
-            PersonReply::Always => AskReply::AllowAlways,
-            PersonReply::AlwaysOutside => AskReply::AllowAlwaysOutside,
+            PersonReply::Keep(kept) => AskReply::Keep(kept),
             PersonReply::No(reason) => AskReply::Reject(reason),
         };
         self.spawn(async move {
@@ -324,18 +323,16 @@ fn asked(number: u64, question: &Question) -> AskedQuestion {
     let call = &question.request.tool_call;
     let about = extension::field(call.meta.as_ref(), "ask");
     let word = |name: &str| about.and_then(|about| about.get(name)?.as_str()).map(str::to_owned);
-    let rules = |name: &str| -> Vec<String> {
-        let rules = about.and_then(|about| about.get(name)?.as_array());
-        rules.into_iter().flatten().filter_map(|rule| rule.as_str().map(str::to_owned)).collect()
-    };
+    let [rules, outside] = question.rules();
     AskedQuestion {
         number,
         tool: word("tool").or(call.fields.title.clone()).unwrap_or_else(|| "a call".to_owned()),
         agent: word("agent"),
         input: call.fields.raw_input.clone().unwrap_or_default(),
+        preview: word("preview"),
         why: word("why").unwrap_or_default(),
-        rules: if question.offers_always() { rules("rules") } else { Vec::new() },
-        outside: if question.offers_outside() { rules("outside") } else { Vec::new() },
+        rules,
+        outside,
     }
 }
 

@@ -325,6 +325,7 @@ impl ScreenState {
         self.asks.first().is_some_and(|open| {
             self.is_unbidden
                 && open.reason.is_none()
+                && open.keeping.is_none()
                 && is_text(key)
                 && key.code != KeyCode::Char(' ')
                 && !open.is_read(self.typed, now)
@@ -349,7 +350,7 @@ impl ScreenState {
             Pressed::Typed => self.typed = Some(now),
             Pressed::Refused(why, waits) => {
                 self.typed = if waits { Some(now) } else { self.typed };
-                self.say(why, now);
+                self.say(&why, now);
             }
         }
         Vec::new()

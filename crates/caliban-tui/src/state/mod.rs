@@ -24,7 +24,7 @@ pub(crate) use self::{
     turn::{Turn, TurnPhase},
 };
 use crate::{
-    asks::Asks,
+    asks::{Asks, PendingAsk},
     cells::Todo,
     composer::{Composer, Draft},
     conversation::{Conversation, Size},
@@ -246,7 +246,15 @@ impl ScreenState {
     /// Takes what happened; what is to be done.
     pub fn update(&mut self, event: ScreenEvent, now: Instant) -> Vec<ScreenEffect> {
         match event {
-            ScreenEvent::Key(key) => return self.key(key, now),
+            ScreenEvent::Key(key) => {
+                let before = self.toast.clone();
+                let effects = self.key(key, now);
+                // What was said before does not stay under what is done now.
+                if !effects.is_empty() && self.toast == before {
+                    self.toast = None;
+                }
+                return effects;
+            }
             ScreenEvent::Paste(text) => return self.paste(&text, now),
             ScreenEvent::Mouse(action, x, y) => return self.mouse(action, x, y),
             ScreenEvent::Agent(event) => return self.agent(event, now),
@@ -405,8 +413,12 @@ impl ScreenState {
         // A paste never answers a question: it goes where text goes.
         self.typed = Some(now);
         match self.asks.first_mut().filter(|_| self.focus == Focus::Ask) {
-            Some(open) if open.reason.is_some() => {
+            Some(open) if open.reason.as_ref().is_some_and(|words| !words.is_empty()) => {
                 open.reason.get_or_insert_default().push_str(&crate::sanitise::line(text));
+                Vec::new()
+            }
+            Some(PendingAsk { keeping: Some(keeping), .. }) => {
+                keeping.insert(&crate::sanitise::line(text));
                 Vec::new()
             }
             _ => {

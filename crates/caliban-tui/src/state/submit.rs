@@ -118,12 +118,7 @@ impl ScreenState {
         let title = format!("{who}{}", open.asked.title());
         let (text, is_allowed) = match &reply {
             PersonReply::Once => (format!("allowed once: {title}"), true),
-            PersonReply::Always => {
-                (format!("always allowed ({}): {title}", open.asked.rules.join(", ")), true)
-            }
-            PersonReply::AlwaysOutside => {
-                (format!("always allowed ({}): {title}", open.asked.outside.join(", ")), true)
-            }
+            PersonReply::Keep(kept) => (format!("always allowed: {}: {title}", kept.words()), true),
             PersonReply::No(None) => (format!("refused: {title}"), false),
             PersonReply::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
         };

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use caliban_core::kept_rules::KeepFor;
 use ratatui::{
     buffer::Buffer,
     layout::{Position, Rect},
@@ -11,7 +12,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{put, rule};
 use crate::{
-    asks::{Asks, Unready},
+    asks::{Asks, Keeping, Unready},
     sanitise,
     state::ScreenState,
     text::cut,
@@ -100,8 +101,11 @@ pub(crate) fn draw(
         _ => "  what `always` adds is listed at the end of the call",
     };
     put(buffer, area, bottom - 2, &Line::styled(cut(rules, area.width.into()), theme.style(TextRole::Dim)));
+    if let Some(keeping) = &open.keeping {
+        return Some(draw_keeping(keeping, theme, area, buffer));
+    }
     if let Some(reason) = &open.reason {
-        let head = "  refuse, because: ";
+        let head = "  refuse, and say: ";
         let room = usize::from(area.width).saturating_sub(head.width() + 1);
         let skip = reason.chars().count().saturating_sub(room);
         let text: String = sanitise::line(reason).chars().skip(skip).collect();
@@ -114,23 +118,52 @@ pub(crate) fn draw(
     let (always, outside) = (!asked.rules.is_empty(), !asked.outside.is_empty());
     let can = [may, may && always, may && outside, is_read, is_read, true];
     let fits = |line: &Line<'_>| line.width() <= usize::from(area.width);
-    let [long, short] = KEYS.map(|words| keys(words, can, theme));
-    put(buffer, area, bottom - 1, if fits(&long) { &long } else { &short });
+    let [long, middle, short] = KEYS.map(|words| keys(words, can, theme));
+    let widest = [&long, &middle].into_iter().find(|line| fits(line)).unwrap_or(&short);
+    put(buffer, area, bottom - 1, widest);
     None
+}
+
+/// The rules that "always" adds, to be looked at and changed, in the last three rows; where the cursor is.
+fn draw_keeping(keeping: &Keeping, theme: Theme, area: Rect, buffer: &mut Buffer) -> Position {
+    let (bottom, width) = (area.bottom(), usize::from(area.width));
+    let blank = Line::raw(" ".repeat(width));
+    (1..=3).for_each(|up| put(buffer, area, bottom - up, &blank));
+    let help = "  Enter allows it and adds the rule   Tab changes for how long   Esc back";
+    put(buffer, area, bottom - 3, &Line::styled(cut(help, width), theme.style(TextRole::Dim)));
+    let mut spans = vec![Span::raw("  for:  ")];
+    for keep in KeepFor::ALL {
+        let is_chosen = keep == keeping.keep;
+        let (mark, role) = if is_chosen { ("●", TextRole::Strong) } else { ("○", TextRole::Dim) };
+        spans.push(Span::styled(format!("{mark} {}   ", keep.words()), theme.style(role)));
+    }
+    put(buffer, area, bottom - 2, &Line::from(spans));
+    let head = "  rule: ";
+    let [before, behind] = keeping.parts().map(|part| sanitise::line(&part));
+    let room = width.saturating_sub(head.width() + 1);
+    // The end of what is before the cursor is always seen.
+    let skip = before.chars().count().saturating_sub(room);
+    let before: String = before.chars().skip(skip).collect();
+    let x = u16::try_from(head.width() + before.width()).unwrap_or(u16::MAX).min(area.right() - 1);
+    let text = cut(&format!("{before}{behind}"), room + 1);
+    let spans = vec![Span::styled(head, theme.style(TextRole::Warn)), Span::raw(text)];
+    put(buffer, area, bottom - 1, &Line::from(spans));
+    Position::new(x, bottom - 1)
 }
 
 /// The keys of the dialog, and the same for a narrow screen. The places of `y` and `n` differ from width to width, never
 /// from question to question.
-const KEYS: [[&str; 6]; 2] = [
+const KEYS: [[&str; 6]; 3] = [
     [
         "y allow once   ",
         "a always   ",
         "o always, outside the fence   ",
         "n refuse   ",
-        "r refuse, with a reason   ",
+        "or type what to do instead   ",
         "Esc back",
     ],
-    ["y allow once  ", "a always  ", "o outside  ", "n refuse  ", "r reason  ", "Esc"],
+    ["y allow once  ", "a always  ", "o outside  ", "n refuse  ", "or type what to do instead  ", "Esc"],
+    ["y allow  ", "a always  ", "o outside  ", "n refuse  ", "or type why  ", "Esc"],
 ];
 
 fn keys(words: [&'static str; 6], can: [bool; 6], theme: Theme) -> Line<'static> {

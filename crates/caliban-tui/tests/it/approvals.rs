@@ -1,5 +1,6 @@
 //! Nothing is approved unseen.
 
+use caliban_core::kept_rules::{KeepFor, KeptRules};
 use caliban_tui::{
     asks::{AskedQuestion, PersonReply},
     events::{AgentEvent, ScreenEffect, ScreenEvent},
@@ -74,18 +75,78 @@ fn a_refusal_carries_its_reason_and_always_names_its_rule() {
     let screen = world.screen();
     assert!(screen.contains("always would add: Bash(git push *)"), "{screen}");
     assert!(screen.contains("no rule allows it") && screen.contains("the agent asks"), "{screen}");
-    world.key(KeyCode::Char('r'));
+    assert!(screen.contains("or type"), "{screen}");
     world.types("use a branch");
-    assert!(world.screen().contains("refuse, because: use a branch"));
+    assert!(world.screen().contains("refuse, and say: use a branch"));
     let refused = ScreenEffect::Answer(7, PersonReply::No(Some("use a branch".into())));
     assert_eq!(world.key(KeyCode::Enter), [refused]);
+    let kept = |keep, rule: &str| {
+        let kept = KeptRules { rules: vec![rule.to_owned()], keep };
+        [ScreenEffect::Answer(7, PersonReply::Keep(kept))]
+    };
     let mut world = read("git push");
-    assert_eq!(world.key(KeyCode::Char('a')), [ScreenEffect::Answer(7, PersonReply::Always)]);
+    assert_eq!(world.key(KeyCode::Char('a')), []);
+    assert_eq!(world.key(KeyCode::Enter), kept(KeepFor::Session, "Bash(git push *)"));
     let mut world = read("git push");
     assert!(world.screen().contains("always, outside the fence, would add: Bash(git push *) outside"));
-    assert_eq!(world.key(KeyCode::Char('o')), [ScreenEffect::Answer(7, PersonReply::AlwaysOutside)]);
+    assert_eq!(world.key(KeyCode::Char('o')), []);
+    assert_eq!(world.key(KeyCode::Enter), kept(KeepFor::Session, "Bash(git push *) outside"));
     let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Char('n')), [ScreenEffect::Answer(7, PersonReply::No(None))]);
+}
+
+/// 28.4: the rule is shown as it will be written, can be changed before, and the person says for how long.
+#[test]
+fn always_shows_its_rule_and_takes_another() {
+    let mut world = read("git push");
+    world.key(KeyCode::Char('a'));
+    let screen = world.screen();
+    assert!(screen.contains("rule: Bash(git push *)"), "{screen}");
+    assert!(screen.contains("● this session   ○ this repo   ○ everywhere"), "{screen}");
+    world.key(KeyCode::Tab);
+    assert!(world.screen().contains("○ this session   ● this repo"), "{}", world.screen());
+    // What is no rule is said, and answers nothing.
+    world.key(KeyCode::Backspace);
+    assert_eq!(world.key(KeyCode::Enter), []);
+    assert!(world.screen().contains("the parenthesis is not closed"), "{}", world.screen());
+    world.key(KeyCode::Backspace);
+    world.types("origin main)");
+    world.key(KeyCode::Home);
+    world.key(KeyCode::Delete);
+    world.types("B");
+    let rules = vec!["Bash(git push origin main)".to_owned()];
+    let kept = KeptRules { rules, keep: KeepFor::Repo };
+    assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, PersonReply::Keep(kept))]);
+    // Esc goes back to the question, and nothing is answered.
+    let mut world = read("git push");
+    world.key(KeyCode::Char('a'));
+    world.key(KeyCode::Esc);
+    let screen = world.screen();
+    assert!(screen.contains("y allow once") && !screen.contains("rule: "), "{screen}");
+}
+
+/// 28.19: words and Enter answer, as with --plain.
+#[test]
+fn words_and_enter_answer_an_open_question() {
+    for (words, reply) in [
+        ("run make instead", PersonReply::No(Some("run make instead".into()))),
+        ("Y", PersonReply::Once),
+        ("NO", PersonReply::No(None)),
+    ] {
+        let mut world = read("git push");
+        world.types(words);
+        assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, reply)], "{words}");
+    }
+    // With Enter before, words may begin with a letter that is a key; Enter alone answers nothing.
+    let mut world = read("git push");
+    assert_eq!(world.key(KeyCode::Enter), []);
+    world.types("not today");
+    let refused = PersonReply::No(Some("not today".into()));
+    assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, refused)]);
+    let mut world = read("git push");
+    assert_eq!(world.key(KeyCode::Enter), []);
+    assert_eq!(world.key(KeyCode::Enter), []);
+    assert!(world.screen().contains("y allow once"), "{}", world.screen());
 }
 
 #[test]
@@ -191,6 +252,7 @@ fn a_question_rings() {
         tool: "Bash".into(),
         agent: None,
         input: json!({"command": "make"}),
+        preview: None,
         why: String::new(),
         rules: Vec::new(),
         outside: Vec::new(),
@@ -206,4 +268,14 @@ fn a_question_that_has_opened_by_itself_is_answered_when_it_was_read() {
     ticks(&mut world, 600);
     let answered = world.key(KeyCode::Char('y'));
     assert!(matches!(answered[..], [ScreenEffect::Answer(7, PersonReply::Once)]), "{answered:?}");
+}
+
+/// 28.20: an old error does not stay under what is done after it.
+#[test]
+fn what_was_said_before_goes_with_the_next_thing_that_is_done() {
+    let mut world = World::new((80, 24));
+    world.agent(AgentEvent::Told("there is no such thing".into()));
+    assert!(world.screen().contains("there is no such thing"), "{}", world.screen());
+    world.says("then do this");
+    assert!(!world.screen().contains("there is no such thing"), "{}", world.screen());
 }

@@ -118,6 +118,7 @@ fn ask(id: &str, command: &str) -> FleetAsk {
         tool: "Bash".into(),
         who: id.into(),
         input: json!({ "command": command }),
+        preview: None,
         why: "no rule allows it".into(),
         rules: vec!["Bash(git push *)".into()],
         outside: Vec::new(),
@@ -341,8 +342,8 @@ fn every_question_of_the_marked_is_read_by_itself() {
     assert_eq!(view.keys("yy"), answer("a2", PersonReply::Once), "the second y is for a question just shown");
     assert!(view.screen().contains("two"), "{}", view.screen());
     view.wait(Duration::from_secs(2));
-    view.keys("rnot now");
-    assert_eq!(view.key(KeyCode::Enter), answer("a6", PersonReply::No(Some("not now".into()))));
+    view.keys("later, please");
+    assert_eq!(view.key(KeyCode::Enter), answer("a6", PersonReply::No(Some("later, please".into()))));
     // Somebody answers the last one elsewhere.
     view.rows(vec![row("a7", RowGroup::Working, "running", "works")]);
     assert!(view.screen().contains("answered elsewhere"), "{}", view.screen());

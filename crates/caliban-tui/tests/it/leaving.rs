@@ -105,6 +105,7 @@ fn a_background_agent_that_waits_for_an_answer_has_a_mark() {
         tool: "Bash".into(),
         agent: Some("background agent 0".into()),
         input: json!({"command": "make"}),
+        preview: None,
         why: String::new(),
         rules: Vec::new(),
         outside: Vec::new(),

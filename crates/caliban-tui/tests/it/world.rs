@@ -162,6 +162,7 @@ impl World {
             tool: "Bash".into(),
             agent: None,
             input,
+            preview: None,
             why: "no rule allows it".into(),
             rules: vec!["Bash(git push *)".into()],
             outside: vec!["Bash(git push *) outside".into()],

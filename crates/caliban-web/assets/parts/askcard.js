@@ -4,8 +4,8 @@ import { agentPath, post } from "../base/api.js";
 import { typedAt, useKeys } from "../base/keys.js";
 import { askKey, link, now } from "../base/store.js";
 import { ago, bare, clock, instant, oneLine, span } from "../base/format.js";
-import { denyHindrance, hindrance, waitMs } from "../view/approval.js";
-import { Copy, Icon } from "./bits.js";
+import { KEEP_FOR, denyHindrance, hindrance, rulesOf, waitMs } from "../view/approval.js";
+import { Choice, Copy, Icon } from "./bits.js";
 import { Dialog } from "./dialog.js";
 import { Lines, Runs } from "./rich.js";
 import { tell, toast } from "./toasts.js";
@@ -46,7 +46,9 @@ export function AskCard({ ask, head }) {
 
   /** @param {"approve" | "deny"} verb @param {any} more */
   const answer = async (verb, more) => {
-    const why = verb === "approve" ? hindrance(moment()) : denyHindrance({ ...moment(), typedAt: -Infinity });
+    // In a dialog of its own a rule or a reason was typed for this very question.
+    const said = verb === "deny" || more.always ? { ...moment(), typedAt: -Infinity } : moment();
+    const why = verb === "approve" ? hindrance(said) : denyHindrance(said);
     if (why) {
       toast("run", `Not answered: ${why}.`);
       tick((n) => n + 1);
@@ -98,13 +100,23 @@ export function AskCard({ ask, head }) {
       setOver("");
       answer("deny", { reason: reason.trim() || null });
     }}>Deny</button>`}><label class="label"><span>A reason, which the agent reads (may be empty)</span><textarea class="field" rows="3" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label><//>`}
-    ${over === "always" && html`<${Dialog} title="Allow this and calls like it" close=${() => setOver("")} foot=${html`<button class="btn" onClick=${() => setOver("")}>Back</button><button class="btn primary" onClick=${() => {
+    ${(over === "always" || over === "outside") && html`<${Keep} isOutside=${over === "outside"} rules=${over === "outside" ? ask.outside : ask.always} close=${() => setOver("")} allow=${(/** @type {any} */ more) => {
       setOver("");
-      answer("approve", { always: true });
-    }}>Allow always</button>`}><p>From now on this agent may do, without asking:</p><ul class="rules">${ask.always.map((/** @type {string} */ rule) => html`<li><code class="r-code">${rule}</code></li>`)}</ul><//>`}
-    ${over === "outside" && html`<${Dialog} title="Allow this and calls like it outside the fence" close=${() => setOver("")} foot=${html`<button class="btn" onClick=${() => setOver("")}>Back</button><button class="btn primary" onClick=${() => {
-      setOver("");
-      answer("approve", { always: true, outside: true });
-    }}>Allow always</button>`}><p>From now on this agent may do with your rights, without asking:</p><ul class="rules">${ask.outside.map((/** @type {string} */ rule) => html`<li><code class="r-code">${rule}</code></li>`)}</ul><//>`}
+      answer("approve", { always: true, outside: over === "outside", ...more });
+    }} />`}
   </article>`;
+}
+
+/** The rules of an "always" as they will be written, and for how long; both can be changed first.
+ * @param {{ isOutside: boolean, rules: string[], close: () => void, allow: (more: { keep: string, rules: string[] }) => void }} props */
+function Keep({ isOutside, rules, close, allow }) {
+  const [text, setText] = useState(rules.join("\n"));
+  const [keep, setKeep] = useState("session");
+  const wanted = rulesOf(text);
+  const isAsOffered = wanted.join("\n") === rules.join("\n");
+  return html`<${Dialog} title=${isOutside ? "Always allow, outside the fence" : "Always allow"} close=${close} foot=${html`<button class="btn" onClick=${close}>Back</button><button class="btn primary" disabled=${wanted.length === 0} onClick=${() => allow({ keep, rules: isAsOffered ? [] : wanted })}>Allow always</button>`}>
+    <p>${isOutside ? "Agents may do this with your rights, without asking:" : "Agents may do this without asking:"}</p>
+    <label class="label"><span>Rules, one on each line, as they will be written</span><textarea class="field mono" rows=${Math.max(2, rules.length)} spellcheck="false" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)}></textarea></label>
+    <div class="label"><span>For</span><div><${Choice} label="For" value=${keep} set=${setKeep} of=${KEEP_FOR} /></div></div>
+  <//>`;
 }

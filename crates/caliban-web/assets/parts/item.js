@@ -31,7 +31,7 @@ function drawItem({ item, isOpen, live, toggle, path, isMarked }) {
     case "call":
       return html`<${Call} item=${item} isOpen=${isOpen} live=${live} toggle=${toggle} path=${path} mark=${mark} />`;
     case "ask":
-      return html`<div class=${`it it-line${mark}`}><span class=${`glyph ${item.answer === null ? "attn" : "fg3"}`}>!</span><span class="cut">asked: ${item.name} ${item.title}</span><span class="dim">${item.answer === null ? "open" : item.answer === "no" ? `denied${item.reason ? `: ${item.reason}` : ""}` : item.answer === "always" ? "allowed from now on" : item.answer === "always_outside" ? "allowed from now on, outside the fence" : "allowed once"}</span></div>`;
+      return html`<div class=${`it it-line${mark}`}><span class=${`glyph ${item.answer === null ? "attn" : "fg3"}`}>!</span><span class="cut">asked: ${item.name} ${item.title}</span><span class="dim">${item.answer === null ? "open" : item.answer === "no" ? `denied${item.reason ? `: ${item.reason}` : ""}` : item.answer === "keep" ? `allowed from now on: ${item.reason}` : item.answer === "always" ? "allowed from now on" : item.answer === "always_outside" ? "allowed from now on, outside the fence" : "allowed once"}</span></div>`;
     case "summary":
       return html`<details class=${`it it-summary${mark}`}><summary>The conversation before this was summed up</summary><div class="md"><${Blocks} of=${item.blocks} /></div></details>`;
     case "turn_end":

@@ -23,3 +23,17 @@ export function waitMs(moment) {
 
 /** Denying also needs the pause, but not a look at the end of the call: a refusal harms nothing. @param {Moment} moment */
 export const denyHindrance = (moment) => hindrance({ ...moment, endSeen: true, isCut: false });
+
+/** How long an "always" can hold. */
+export const KEEP_FOR = [
+  { id: "session", title: "This session" },
+  { id: "repo", title: "This repo" },
+  { id: "everywhere", title: "Everywhere" },
+];
+
+/** The rules in a text, one on each line. @param {string} text @returns {string[]} */
+export const rulesOf = (text) =>
+  text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);

@@ -111,7 +111,10 @@ impl FleetQuestion {
         if self.call.hidden > 0
             && let Ok(Some(call)) = RecordedAsk::find::<RecordedCall>(&self.dir, &self.id)
         {
-            self.call = Excerpt::beginning(call_text::whole_call(&call.name, &call.input), CALL_CAP);
+            self.call = Excerpt::beginning(
+                call_text::asked_call(&call.name, &call.input, call.preview.as_deref()),
+                CALL_CAP,
+            );
         }
         self
     }
@@ -122,6 +125,7 @@ impl FleetQuestion {
 struct RecordedCall {
     name: String,
     input: Value,
+    preview: Option<String>,
 }
 
 /// Plain text as lines of runs.

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use caliban_core::{call_text, inert};
+use caliban_core::{call_text, inert, kept_rules::KeptRules};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::index::{LineSpan, TranscriptEntry};
@@ -259,7 +260,10 @@ fn ask(record: &Value, end: Option<&Value>) -> Value {
     let whole = call_text::whole_call(name, input);
     let (answer, reason) = match end.map(|end| &end["answer"]) {
         None => (Value::Null, Value::Null),
-        Some(Value::Object(no)) => ("no".into(), no.get("no").cloned().unwrap_or_default()),
+        Some(Value::Object(said)) => match said.get("keep").map(KeptRules::deserialize) {
+            Some(kept) => ("keep".into(), kept.map(|kept| kept.words()).unwrap_or_default().into()),
+            None => ("no".into(), said.get("no").cloned().unwrap_or_default()),
+        },
         Some(word) => (word.clone(), Value::Null),
     };
     json!({

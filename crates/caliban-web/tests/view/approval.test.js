@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { denyHindrance, hindrance, waitMs } from "../../assets/view/approval.js";
+import { denyHindrance, hindrance, rulesOf, waitMs } from "../../assets/view/approval.js";
 
 const calm = { now: 10_000, shownAt: 0, typedAt: -Infinity, focusedAt: -Infinity, endSeen: true, isLive: true, isBusy: false };
 
@@ -22,4 +22,9 @@ test("a call whose end was not seen can be denied but not allowed", () => {
 test("offline and twice are refused", () => {
   assert.match(String(hindrance({ ...calm, isLive: false })), /offline/);
   assert.match(String(hindrance({ ...calm, isBusy: true })), /on its way/);
+});
+
+test("rules are the lines of a text", () => {
+  assert.deepEqual(rulesOf(" Bash(make) \n\nEdit(./a.txt)\n"), ["Bash(make)", "Edit(./a.txt)"]);
+  assert.deepEqual(rulesOf(" \n"), []);
 });

@@ -137,6 +137,8 @@ fn files(loaded: &Loaded) -> Vec<SettingsFile> {
             files.push(SettingsFile { path: path.display().to_string(), state });
         }
     }
+    let own = loaded.paths.repo_settings(&loaded.root).display().to_string();
+    files.push(SettingsFile { path: own, state: if loaded.own.is_some() { "read" } else { "absent" } });
     files
 }
 

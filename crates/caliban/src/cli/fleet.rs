@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_core::{calendar, priority::Priority, recurrence::Recurrence};
+use caliban_core::{calendar, kept_rules::KeepFor, priority::Priority, recurrence::Recurrence};
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -160,7 +160,7 @@ pub(crate) struct IdArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Without an agent: on a terminal the list opens, to choose one. What you type goes to the agent. While it asks for a
-permission: y = yes, a = always, n = no, or say what to do instead. /cancel stops its turn, /help lists more. Ctrl+D
+permission: y = yes, a = always, a repo = always in this repo, n = no, or say what to do instead. /cancel stops its turn, /help lists more. Ctrl+D
 leaves; the agent goes on.
 
 Examples:
@@ -443,7 +443,8 @@ pub(crate) struct ApprovalsArgs {
 Examples:
   caliban approve 2
   caliban approve a3f8 --always
-  caliban approve 3 --always --outside")]
+  caliban approve 3 --always --outside
+  caliban approve 3 --always --for repo --rule \"Bash(make *)\"")]
 pub(crate) struct ApproveArgs {
     /// The number that `caliban approvals` shows, or the agent when it asks one thing only
     #[arg(value_name = "N|ID")]
@@ -454,6 +455,16 @@ pub(crate) struct ApproveArgs {
     /// Allow them outside of the fence
     #[arg(long, requires = "always")]
     pub outside: bool,
+    /// How long: session, repo (your own settings for this repo) or everywhere (your settings)
+    #[arg(long = "for", value_name = "HOW-LONG", requires = "always", value_parser = PossibleValuesParser::new(KeepFor::NAMES).map(keep_for))]
+    pub keep: Option<KeepFor>,
+    /// Add this rule in place of the suggested one; may be given again
+    #[arg(long, value_name = "RULE", requires = "always")]
+    pub rule: Vec<String>,
+}
+
+fn keep_for(name: String) -> KeepFor {
+    name.parse().unwrap_or_default()
 }
 
 #[derive(Debug, Clone, Default, Args)]

@@ -8,7 +8,10 @@ use caliban_control::{
     ClientError,
     protocol::{ApproveRequest, DenyRequest, ErrorCode},
 };
-use caliban_core::inert;
+use caliban_core::{
+    inert,
+    kept_rules::{KeepFor, KeptRules},
+};
 
 use super::{
     Fleet,
@@ -18,6 +21,7 @@ use super::{
 use crate::{
     cli::fleet::{ApproveArgs, DenyArgs},
     report::{Code, Failure, Result},
+    settings::parse_rule,
 };
 
 /// Where it cannot be noted what was shown: a question that is younger is not answered by the agent's name.
@@ -25,10 +29,15 @@ const READING_TIME: Duration = Duration::from_secs(5);
 
 pub(super) async fn approve(fleet: &Fleet<'_>, args: &ApproveArgs, out: &mut dyn Write) -> Result<Code> {
     let asked = find(fleet, &args.ask).await?;
-    let answer = match (args.always, args.outside) {
-        (true, true) => Answer::AlwaysOutside,
-        (true, false) => Answer::Always,
-        (false, _) => Answer::Once,
+    let answer = if args.always {
+        let offered = if args.outside { &asked.ask.outside } else { &asked.ask.suggestions };
+        if offered.is_empty() {
+            return Err(no_rule(&asked));
+        }
+        let rules = if args.rule.is_empty() { offered } else { &args.rule };
+        Answer::Keep(KeptRules::new(args.keep.unwrap_or_default(), rules))
+    } else {
+        Answer::Once
     };
     answered(fleet, &asked, answer, out).await
 }
@@ -40,36 +49,32 @@ async fn answered(fleet: &Fleet<'_>, asked: &Numbered, answer: Answer, out: &mut
     Ok(Code::Done)
 }
 
-/// Whether the question can be answered so.
+/// Whether the rules of an answer are rules.
 pub(super) fn check(asked: &Numbered, answer: &Answer) -> Result<()> {
-    let is_always = matches!(answer, Answer::Always | Answer::AlwaysOutside);
-    if is_always && added(asked, answer).is_empty() {
-        return Err(Failure::usage(format!("there is no rule that would allow {} always", what(asked)))
-            .hint(format!("allow it once: caliban approve {}", approvals::name(asked))));
+    let Answer::Keep(kept) = answer else { return Ok(()) };
+    // What the question offers may be about a tool that only the agent knows.
+    for rule in kept.rules.iter().filter(|rule| !offers(asked, rule)) {
+        parse_rule(rule).map_err(|(wrong, hint)| Failure::usage(wrong).hint(hint.unwrap_or_default()))?;
     }
     Ok(())
 }
 
-/// The rules that an answer adds.
-fn added<'a>(asked: &'a Numbered, answer: &Answer) -> &'a [String] {
-    match answer {
-        Answer::Always => &asked.ask.suggestions,
-        Answer::AlwaysOutside => &asked.ask.outside,
-        Answer::Once | Answer::No(_) => &[],
-    }
+fn offers(asked: &Numbered, rule: &String) -> bool {
+    asked.ask.suggestions.contains(rule) || asked.ask.outside.contains(rule)
+}
+
+pub(super) fn no_rule(asked: &Numbered) -> Failure {
+    Failure::usage(format!("there is no rule that would allow {} always", what(asked)))
+        .hint(format!("allow it once: caliban approve {}", approvals::name(asked)))
 }
 
 /// What was answered, with the rules that an "always" has added.
 pub(super) fn told(asked: &Numbered, answer: &Answer) -> String {
-    let how = match answer {
-        Answer::Once => "allowed",
-        Answer::Always => "allowed always",
-        Answer::AlwaysOutside => "allowed always, outside the fence,",
-        Answer::No(_) => "denied",
-    };
-    let rules = match added(asked, answer) {
-        [] => String::new(),
-        rules => format!("\nadded for it: {}", inert::line(&rules.join(", "))),
+    let (how, rules) = match answer {
+        Answer::Once => ("allowed", String::new()),
+        Answer::Keep(kept) => ("allowed always", format!("\nadded: {}", kept.words())),
+        Answer::Always | Answer::AlwaysOutside => ("allowed always", String::new()),
+        Answer::No(_) => ("denied", String::new()),
     };
     format!("{how} for {}: {}{rules}", who(asked), what(asked))
 }
@@ -145,10 +150,19 @@ pub(super) async fn give(
     let (ask, digest) = (asked.id.clone(), asked.digest.clone());
     let given = match answer {
         Answer::No(reason) => client.deny(agent, &DenyRequest { ask, digest, reason }).await,
+        Answer::Keep(kept) => {
+            let outside = kept.rules == asked.outside || asked.suggestions.is_empty();
+            // The record has its rules without secrets; the agent has them whole.
+            let is_offered = [&asked.suggestions, &asked.outside].contains(&&kept.rules);
+            let rules = if is_offered { Vec::new() } else { kept.rules };
+            let request = ApproveRequest { ask, digest, always: true, outside, keep: kept.keep, rules };
+            client.approve(agent, &request).await
+        }
         yes => {
             let outside = yes == Answer::AlwaysOutside;
             let always = outside || yes == Answer::Always;
-            client.approve(agent, &ApproveRequest { ask, digest, always, outside }).await
+            let (keep, rules) = (KeepFor::Session, Vec::new());
+            client.approve(agent, &ApproveRequest { ask, digest, always, outside, keep, rules }).await
         }
     };
     match given {

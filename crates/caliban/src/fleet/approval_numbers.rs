@@ -31,6 +31,8 @@ pub(super) struct Numbered {
     /// Who asks.
     pub agent: AgentId,
     pub label: Option<String>,
+    /// What it was told to do.
+    pub task: String,
     /// The agents above it, the first first, by their labels or ids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<String>,
@@ -119,6 +121,7 @@ pub(super) fn number(base: &Path, rows: &[AgentRow], showing: Showing) -> Listin
             number: kept.numbers.get(&key).copied(),
             agent: row.id,
             label: row.label.clone(),
+            task: row.prompt.clone(),
             above: words::above(row, rows),
             dir: row.dir.clone(),
             ask: ask.clone(),

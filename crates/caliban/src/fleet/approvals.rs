@@ -4,17 +4,20 @@ use std::{io::Write, time::Duration};
 
 use caliban_agent::event::Ask;
 use caliban_contract::recorded_ask::RecordedAsk;
-use caliban_core::inert;
+use caliban_core::{inert, kept_rules::KeptRules};
 
 use super::{
     Fleet, all_repos, answer,
     approval_numbers::{self, Numbered, Showing},
-    approvals_watch, json_line, row,
+    approvals_watch, json_line, row, width,
 };
 use crate::{
     cli::fleet::ApprovalsArgs,
     report::{Code, Failure, Result},
 };
+
+/// So much of an agent's task is shown with its question.
+const TASK_COLUMNS: usize = 100;
 
 pub(super) async fn approvals(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn Write) -> Result<Code> {
     if args.watch {
@@ -41,7 +44,9 @@ pub(super) async fn approvals(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut
         return Ok(Code::Done);
     }
     print(&open, out)?;
-    super::say("answer with: caliban approve N, caliban approve N --always, caliban deny N --reason \"…\"");
+    super::say(
+        "answer with: caliban approve N, caliban approve N --always [--for repo], caliban deny N --reason \"…\"",
+    );
     Ok(Code::Done)
 }
 
@@ -52,6 +57,10 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
         let end = row::refused_in(&asked.ask, now).map(|end| format!(", {end}")).unwrap_or_default();
         writeln!(out, "{}  {}  {} ago{end}", number(asked), who(asked), row::time(age))?;
+        let task = inert::line(asked.task.trim());
+        if !task.is_empty() {
+            writeln!(out, "   task: {}", width::cut(&task, TASK_COLUMNS))?;
+        }
         for line in asked.ask.excerpt().text.lines() {
             writeln!(out, "   {}", inert::line(line))?;
         }
@@ -63,7 +72,7 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
         }
         let rules = [("--always", &asked.ask.suggestions), ("--always --outside", &asked.ask.outside)];
         for (flags, rules) in rules.into_iter().filter(|(_, rules)| !rules.is_empty()) {
-            writeln!(out, "   {flags} would allow {}", inert::line(&rules.join(", ")))?;
+            writeln!(out, "   {flags} would allow {}", inert::line(&KeptRules::line(rules)))?;
         }
     }
     Ok(())
@@ -82,7 +91,7 @@ pub(super) fn recorded(asked: &Numbered) -> Result<String> {
             asked.agent
         )));
     };
-    Ok(caliban_agent::whole_call(&ask.name, &ask.input))
+    Ok(ask.call())
 }
 
 /// One call, all of it.

@@ -27,13 +27,14 @@ use super::{
 };
 use crate::{
     cli::fleet::ApprovalsArgs,
+    consent::{Consent, OfferedRules},
     keyboard::Keyboard,
-    report::{Code, Result},
+    report::{Code, Failure, Result},
 };
 
 /// How often it is looked what is asked.
 const LOOK: Duration = Duration::from_millis(500);
-const HOW: &str = "answer with: 2 y (yes), 2 a (always), 2 o (always, outside the fence), 2 n (no), 2 n use make instead, 2 v (all of it); q leaves";
+const HOW: &str = "answer with: 2 y (yes), 2 a (always, this session), 2 a repo or 2 a everywhere (for longer), 2 a repo RULE (another rule), 2 o (always, outside the fence), 2 n (no), 2 n use make instead, 2 v (all of it); q leaves";
 
 /// Whose questions they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +111,8 @@ impl ApprovalBoard {
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Answer(u64, Answer),
+    /// An "always", in words.
+    Always(u64, String),
     View(u64),
     Leave,
     Nothing,
@@ -135,8 +138,7 @@ fn said(line: &str) -> Said {
     let more = more.trim();
     match (word, more) {
         ("y" | "yes", "") => Said::Answer(number, Answer::Once),
-        ("a" | "always", "") => Said::Answer(number, Answer::Always),
-        ("o" | "outside", "") => Said::Answer(number, Answer::AlwaysOutside),
+        ("a" | "always" | "o" | "outside", _) => Said::Always(number, format!("{word} {more}")),
         ("n" | "no", "") => Said::Answer(number, Answer::No(None)),
         ("n" | "no", reason) => Said::Answer(number, Answer::No(Some(reason.to_owned()))),
         ("v" | "view", "") => Said::View(number),
@@ -173,6 +175,10 @@ pub(super) async fn watch(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn
             Some(Said::Leave) => return Ok(Code::Done),
             Some(Said::Unclear) => say(&format!("not understood, and no answer; {HOW}")),
             Some(Said::Answer(number, answer)) => give(fleet, &mut board, number, answer, out).await?,
+            Some(Said::Always(number, words)) => match always(&board, number, &words) {
+                Ok(answer) => give(fleet, &mut board, number, answer, out).await?,
+                Err(failure) => failure.show(),
+            },
             Some(Said::View(number)) => view(&mut board, number, out)?,
             Some(Said::Nothing) | None => {}
         }
@@ -204,6 +210,20 @@ pub(super) async fn watch(fleet: &Fleet<'_>, args: &ApprovalsArgs, out: &mut dyn
             control("\x07", out)?;
         }
         out.flush()?;
+    }
+}
+
+/// What an "always" to this question means.
+fn always(board: &ApprovalBoard, number: u64, words: &str) -> Result<Answer> {
+    let Some(There { asked, .. }) = board.open.get(&number) else {
+        return Err(Failure::usage(format!("{number} is not open")));
+    };
+    let offered = OfferedRules { always: &asked.ask.suggestions, outside: &asked.ask.outside };
+    match Consent::of(words, offered) {
+        Consent::Keep(kept) => Ok(Answer::Keep(kept)),
+        Consent::NoAlways => Err(answer::no_rule(asked)),
+        Consent::NoRule(why) => Err(Failure::usage(why)),
+        _ => Err(Failure::usage(format!("not understood, and no answer; {HOW}"))),
     }
 }
 
@@ -270,8 +290,8 @@ mod tests {
         let cases = [
             ("2 y", Said::Answer(2, Answer::Once)),
             ("y 2", Said::Answer(2, Answer::Once)),
-            ("  12   a ", Said::Answer(12, Answer::Always)),
-            ("4 o", Said::Answer(4, Answer::AlwaysOutside)),
+            ("  12   a ", Said::Always(12, "a ".into())),
+            ("4 o repo Bash(make *)", Said::Always(4, "o repo Bash(make *)".into())),
             ("3 n", Said::Answer(3, Answer::No(None))),
             ("n 3 use  make ", Said::Answer(3, Answer::No(Some("use  make".into())))),
             ("3", Said::View(3)),

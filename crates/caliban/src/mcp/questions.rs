@@ -64,11 +64,14 @@ impl Questions {
             why: format!("the MCP server {server} asks{how}"),
             suggestions: Vec::new(),
             outside: Vec::new(),
+            preview: None,
             expires_at: None,
         };
         // A server that goes away with its agent drops the question.
         match asks.put(ask, &CancellationToken::new()).await {
-            Some(Answer::Once | Answer::Always | Answer::AlwaysOutside) => ElicitationReply::Yes,
+            Some(Answer::Once | Answer::Always | Answer::AlwaysOutside | Answer::Keep(_)) => {
+                ElicitationReply::Yes
+            }
             Some(Answer::No(Some(text))) => ElicitationReply::Text(text),
             Some(Answer::No(None)) | None => ElicitationReply::No,
         }

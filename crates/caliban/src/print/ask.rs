@@ -63,9 +63,9 @@ impl Asker {
 }
 
 fn question(ask: &Ask, keyboard: &mut Option<Keyboard>) -> Answer {
-    let whole = caliban_agent::whole_call(&ask.name, &ask.input);
+    let whole = ask.call();
     let excerpt = caliban_agent::excerpt(&whole);
-    let offered = OfferedRules { always: !ask.suggestions.is_empty(), outside: !ask.outside.is_empty() };
+    let offered = OfferedRules { always: &ask.suggestions, outside: &ask.outside };
     let (mut shown, mut is_hidden) = (excerpt.text, excerpt.hidden > 0);
     // When there was last something new to read.
     let mut since = Instant::now();
@@ -79,7 +79,7 @@ fn question(ask: &Ask, keyboard: &mut Option<Keyboard>) -> Answer {
                 shown.clone_from(&whole);
                 (is_hidden, since) = (false, Instant::now());
             }
-            AskLine::Not(why) => why.clone_into(&mut shown),
+            AskLine::Not(why) => shown = why,
         }
     }
 }
@@ -90,26 +90,26 @@ enum AskLine {
     Answer(Answer),
     View,
     /// No answer, for this reason.
-    Not(&'static str),
+    Not(String),
 }
 
 /// What is meant by a line that came so long after there was last something new to read. Only what was shown whole, and can
 /// have been read, is allowed.
 fn taken(consent: Consent, is_hidden: bool, age: Duration) -> AskLine {
     match consent {
-        Consent::Once | Consent::Always | Consent::AlwaysOutside if is_hidden => {
-            AskLine::Not("a part of the call is not shown: v shows all of it, then y allows it")
+        Consent::Once | Consent::Keep(_) if is_hidden => {
+            AskLine::Not("a part of the call is not shown: v shows all of it, then y allows it".to_owned())
         }
-        Consent::Once | Consent::Always | Consent::AlwaysOutside if age < READING_TIME => {
-            AskLine::Not("typed too soon to have read the question, and no answer to it")
+        Consent::Once | Consent::Keep(_) if age < READING_TIME => {
+            AskLine::Not("typed too soon to have read the question, and no answer to it".to_owned())
         }
         Consent::Once => AskLine::Answer(Answer::Once),
-        Consent::Always => AskLine::Answer(Answer::Always),
-        Consent::AlwaysOutside => AskLine::Answer(Answer::AlwaysOutside),
+        Consent::Keep(kept) => AskLine::Answer(Answer::Keep(kept)),
         Consent::No => AskLine::Answer(Answer::No(None)),
         Consent::Instead(reason) => AskLine::Answer(Answer::No(Some(reason))),
         Consent::View => AskLine::View,
-        Consent::NoAlways => AskLine::Not("there is no rule for that: y allows it once"),
+        Consent::NoAlways => AskLine::Not("there is no rule for that: y allows it once".to_owned()),
+        Consent::NoRule(why) => AskLine::Not(why),
     }
 }
 
@@ -137,12 +137,15 @@ fn show(ask: &Ask, shown: &str, is_hidden: bool) -> std::io::Result<()> {
     let mut out = anstream::stderr();
     let who =
         ask.agent.as_deref().map(|agent| format!("  (for {})\n", inert::line(agent))).unwrap_or_default();
-    let always = OfferedRules::words(&ask.suggestions, &ask.outside);
+    let offered = OfferedRules { always: &ask.suggestions, outside: &ask.outside };
+    let always = offered.words();
+    let how_long =
+        offered.how_long().filter(|_| !is_hidden).map(|it| format!("  {it}\n")).unwrap_or_default();
     let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
     let view = if is_hidden { ", v = view all of it first" } else { "" };
     let why = ask.why_in_words();
     let why = inert::line(&why);
-    write!(out, "\n{shown}\n{who}  {why}\n  {yes}n = no{view}, or say what to do instead: ")?;
+    write!(out, "\n{shown}\n{who}  {why}\n{how_long}  {yes}n = no{view}, or say what to do instead: ")?;
     out.flush()
 }
 
@@ -154,8 +157,10 @@ mod tests {
     fn a16_only_what_was_shown_whole_and_can_have_been_read_is_allowed() {
         let soon = READING_TIME / 2;
         let is_allowed = |is_hidden, age| {
-            let both = [Consent::Once, Consent::Always].map(|consent| taken(consent, is_hidden, age));
-            both == [AskLine::Answer(Answer::Once), AskLine::Answer(Answer::Always)]
+            let kept = caliban_core::kept_rules::KeptRules::default();
+            let both =
+                [Consent::Once, Consent::Keep(kept.clone())].map(|consent| taken(consent, is_hidden, age));
+            both == [AskLine::Answer(Answer::Once), AskLine::Answer(Answer::Keep(kept))]
         };
         assert!(is_allowed(false, READING_TIME));
         assert!(!is_allowed(false, soon) && !is_allowed(true, READING_TIME));

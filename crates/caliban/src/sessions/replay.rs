@@ -153,6 +153,7 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
                 Answer::Once => "yes".to_owned(),
                 Answer::Always => "always".to_owned(),
                 Answer::AlwaysOutside => "always, outside the fence".to_owned(),
+                Answer::Keep(kept) => format!("always: {}", kept.words()),
                 Answer::No(None) => "no".to_owned(),
                 Answer::No(Some(reason)) => format!("no, {}", inert::quoted(reason)),
             }

@@ -235,6 +235,11 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
+    /// The user's own settings for the project at this root.
+    pub(crate) fn repo_settings(&self, root: &Path) -> PathBuf {
+        self.config.join("repos").join(caliban_contract::repo_hash(root)).join("settings.toml")
+    }
+
     /// Where the user's own definitions of a kind are, the strongest first.
     pub(crate) fn own_directories(&self, kind: DefinitionKind) -> Vec<PathBuf> {
         let claude = self.home.as_ref().map(|home| home.join(".claude").join(kind.directory()));

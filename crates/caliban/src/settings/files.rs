@@ -16,6 +16,8 @@ use crate::trust::{KeptFiles, RepoFile, RepoFiles, Trust, TrustStore};
 pub(crate) struct Files {
     /// The user's own settings, if there are any.
     pub user: Option<Vec<u8>>,
+    /// The user's own settings for the repo.
+    pub own: Option<Vec<u8>>,
     /// Those of the repo, with the judgement about them.
     pub trust: Trust,
     /// The user's settings of Claude Code, when the user's own settings want them.
@@ -28,6 +30,8 @@ pub(crate) struct Files {
 #[derive(Debug, Serialize, Deserialize)]
 struct Copy {
     user: Option<String>,
+    #[serde(default)]
+    own: Option<String>,
     repo: Judged,
     #[serde(default)]
     claude: Option<String>,
@@ -48,6 +52,7 @@ impl Files {
     /// The files as they are now.
     pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
         let user = file::read(&paths.user_settings())?;
+        let own = file::read(&paths.repo_settings(root))?;
         let trust = TrustStore::read(paths)?.judge(paths, root)?;
         let claude = match paths.claude_settings().filter(|_| wants_claude(&user)) {
             Some(path) => file::read(&path)?,
@@ -62,29 +67,26 @@ impl Files {
                 .filter_map(|path| Some((path.clone(), file::read(&path).ok()??)))
                 .collect(),
         };
-        Ok(Self { user, trust, claude, narrowing })
+        Ok(Self { user, own, trust, claude, narrowing })
     }
 
     /// The copy of what was loaded, as text; none when a file is no text.
     pub(crate) fn copy(loaded: &Loaded) -> Option<String> {
-        let user = match &loaded.user {
-            Some(bytes) => Some(String::from_utf8(bytes.clone()).ok()?),
-            None => None,
+        let text = |bytes: &Option<Vec<u8>>| match bytes {
+            Some(bytes) => String::from_utf8(bytes.clone()).ok().map(Some),
+            None => Some(None),
         };
+        let (user, own, claude) = (text(&loaded.user)?, text(&loaded.own)?, text(&loaded.claude)?);
         let repo = match &loaded.trust {
             Trust::NoFiles => Judged::NoFiles,
             Trust::Trusted(files) => Judged::Trusted(files.kept()?),
             Trust::Untrusted(names) => Judged::Untrusted(names.clone()),
             Trust::Changed(names) => Judged::Changed(names.clone()),
         };
-        let claude = match &loaded.claude {
-            Some(bytes) => Some(String::from_utf8(bytes.clone()).ok()?),
-            None => None,
-        };
         let narrowing = loaded.narrowing.iter();
         let narrowing = narrowing
             .filter_map(|(path, bytes)| Some((path.clone(), String::from_utf8(bytes.clone()).ok()?)));
-        serde_json::to_string(&Copy { user, repo, claude, narrowing: narrowing.collect() }).ok()
+        serde_json::to_string(&Copy { user, own, repo, claude, narrowing: narrowing.collect() }).ok()
     }
 
     /// The copy that came with the environment of a worker, and that environment without it. None when there is no copy, or
@@ -111,7 +113,7 @@ impl Files {
     }
 
     fn of_copy(text: &str) -> Option<Self> {
-        let Copy { user, repo, claude, narrowing } = serde_json::from_str(text).ok()?;
+        let Copy { user, own, repo, claude, narrowing } = serde_json::from_str(text).ok()?;
         let trust = match repo {
             Judged::NoFiles => Trust::NoFiles,
             Judged::Trusted(kept) => Trust::Trusted(RepoFiles::of_kept(kept)),
@@ -121,6 +123,7 @@ impl Files {
         let narrowing = narrowing.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
         Some(Self {
             user: user.map(String::into_bytes),
+            own: own.map(String::into_bytes),
             trust,
             claude: claude.map(String::into_bytes),
             narrowing,
@@ -155,6 +158,9 @@ mod tests {
         let repo = root.join("repo");
         write(".config/caliban/settings.toml", "model = 'mine'\n");
         write("repo/.git/HEAD", "");
+        let own = paths.repo_settings(&repo);
+        let own = own.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        write(&own, "permissions.allow = ['Bash(make)']\n");
         write("repo/.caliban/settings.toml", "effort = 'high'\n");
         write("repo/.caliban/agents/tester.md", "---\nname: tester\ndescription: tests\n---\nTest.\n");
         TrustStore::trust(&paths, &repo, &RepoFiles::read(&paths, &repo).unwrap()).unwrap();
@@ -168,6 +174,7 @@ mod tests {
         // Whatever becomes of the files.
         write(".config/caliban/settings.toml", "[[[");
         write("repo/.caliban/settings.toml", "[[[");
+        write(&own, "[[[");
         assert!(load(&environment, &repo, Layer::default()).is_err());
         let later = super::super::load_files(&rest, &repo, Layer::default(), handed.unwrap()).unwrap();
         assert_eq!((later.settings, later.trust), (then.settings, then.trust));

@@ -1,4 +1,4 @@
-//! Settings: defaults < user < repo < environment < flags, and every value knows its source.
+//! Settings: defaults < user < repo < user for this repo < environment < flags, and every value knows its source.
 //!
 //! Owns reading, checking and merging them, the choice of the model, and the environment that tools get.
 //! Nothing of a repo is parsed unless `trust` vouches for it. Everything else in the program receives
@@ -9,6 +9,7 @@ pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod file;
 mod files;
+mod keep;
 pub(crate) mod layer;
 mod mcp_json;
 mod mcp_servers;
@@ -38,6 +39,7 @@ pub(crate) use self::{
     environment::{Environment, Paths},
     error::{SettingPlace, SettingsError},
     files::Files,
+    keep::keep,
     layer::{Layer, Source},
     permissions::parse_rule,
     schema::Settings,
@@ -57,6 +59,8 @@ pub(crate) struct Loaded {
     pub rules: Vec<SourcedRule>,
     /// The user's own settings file, as it was read.
     pub user: Option<Vec<u8>>,
+    /// The user's own settings for the repo, as they were read.
+    pub own: Option<Vec<u8>>,
     /// Whether the repo's settings are in use.
     pub trust: Trust,
     /// The user's settings of Claude Code, where they are used, as they were read.
@@ -111,7 +115,7 @@ pub(crate) fn load_files(
     flags: Layer,
     files: Files,
 ) -> Result<Loaded, SettingsError> {
-    let Files { user, trust, claude, narrowing } = files;
+    let Files { user, own, trust, claude, narrowing } = files;
     let paths = environment.paths()?;
     let root = project_root(cwd)?;
     let mut merged = Layer::default();
@@ -135,6 +139,11 @@ pub(crate) fn load_files(
         }
         foreign.extend(notes);
     }
+    if let Some(bytes) = &own {
+        let mut layer = Layer::parse(&paths.repo_settings(&root), bytes)?;
+        layer.resolve_paths(&root, paths.home.as_deref());
+        merged.add(layer);
+    }
     for (path, bytes) in &narrowing {
         let claude::Understood { layer, note } = claude::denials(path, bytes);
         merged.add(layer);
@@ -157,7 +166,7 @@ pub(crate) fn load_files(
             .hint("for example https://search.example.org/search?format=json&q={query}"));
     }
     let rules = permissions::rules(&settings, |path| source_of(&sources, path))?;
-    Ok(Loaded { settings, paths, root, rules, user, trust, claude, narrowing, notes, sources })
+    Ok(Loaded { settings, paths, root, rules, user, own, trust, claude, narrowing, notes, sources })
 }
 
 /// What is wrong with the address of a search service, when something is.

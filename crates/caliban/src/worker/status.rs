@@ -489,6 +489,7 @@ mod tests {
             why: "no rule".into(),
             suggestions: Vec::new(),
             outside: Vec::new(),
+            preview: None,
             expires_at: None,
         }
     }

@@ -29,7 +29,8 @@ fn an_approved_call_runs_and_the_agent_goes_on() {
     assert_eq!((open.len(), &open[0]["number"], &open[0]["agent"]), (1, &json!(1), &json!(id)));
     let text = fleet.run(["approvals"]).ok().stdout;
     assert!(
-        text.starts_with(&format!("1  {id} (asker)  ")) && text.contains("   Bash touch asked-for\n"),
+        text.starts_with(&format!("1  {id} (asker)  "))
+            && text.contains("   task: the task\n   Bash touch asked-for\n"),
         "{text}"
     );
     let approved = fleet.run(["approve", "1"]).ok().stdout;
@@ -94,11 +95,60 @@ fn always_holds_for_the_next_call_too() {
     let fleet = Fleet::new(script![bash("touch one"), bash("touch two"), text("done")]);
     let id = fleet.bg("the task", []);
     fleet.wait_for_ask(&id);
-    let told = fleet.run(["approve", &id, "--always"]).ok().stdout;
-    assert_eq!(told, format!("allowed always for {id}: Bash touch one\nadded for it: Bash(touch *)\n"));
+    let told = fleet.run(["approve", &id, "--always", "--rule", "Bash(touch *)"]).ok().stdout;
+    assert_eq!(
+        told,
+        format!("allowed always for {id}: Bash touch one\nadded: Bash(touch *) (this session)\n")
+    );
     fleet.run(["agents", "wait", &id]).ok();
     let made = ["one", "two"].map(|file| fleet.worktree(&id).join(file).exists());
     assert_eq!((made, results(&fleet, &id).len()), ([true, true], 2));
+}
+
+/// 28.4: "always" can be kept, in the user's own settings, and is no wider than what was asked.
+#[test]
+fn always_can_be_kept_for_the_repo_and_everywhere() {
+    let fleet = Fleet::new(script![
+        bash("touch one two").on_first("alpha-work"),
+        text("done").on_first("alpha-work"),
+        bash("touch one two").on_first("beta-work"),
+        bash("touch one").on_first("beta-work"),
+        text("done").on_first("beta-work"),
+        bash("touch three").on_first("gamma-work"),
+        text("done").on_first("gamma-work"),
+    ]);
+    let first = fleet.bg("alpha-work", []);
+    fleet.wait_for_ask(&first);
+    let refused =
+        fleet.run(["approve", &first, "--always", "--for", "repo", "--rule", "Bash("]).expect_code(2);
+    assert!(refused.stderr.contains("the parenthesis is not closed"), "{}", refused.stderr);
+    let told = fleet.run(["approve", &first, "--always", "--for", "repo"]).ok().stdout;
+    assert!(told.ends_with("\nadded: Bash(touch one two) (this repo)\n"), "{told}");
+    fleet.run(["agents", "wait", &first]).ok();
+    let hash = caliban_contract::repo_hash(&fleet.place.repo);
+    let config = fleet.place.env.config().join("caliban");
+    let own = std::fs::read_to_string(config.join(format!("repos/{hash}/settings.toml"))).unwrap();
+    assert!(own.contains(r#"allow = ["Bash(touch one two)"]"#), "{own}");
+    // Another agent is not asked about the same, and about anything else it is.
+    let second = fleet.bg("beta-work", []);
+    fleet.wait_for_ask(&second);
+    assert!(fleet.worktree(&second).join("two").exists());
+    let told =
+        fleet.run(["approve", &second, "--always", "--for", "everywhere", "--rule", "Bash(touch t*)"]).ok();
+    assert!(told.stdout.contains("added: Bash(touch t*) (everywhere)"), "{}", told.stdout);
+    fleet.run(["agents", "wait", &second]).ok();
+    let user = std::fs::read_to_string(config.join("settings.toml")).unwrap();
+    assert!(user.contains("Bash(touch t*)"), "{user}");
+    let third = fleet.bg("gamma-work", []);
+    fleet.run(["agents", "wait", &third]).ok();
+    assert!(fleet.worktree(&third).join("three").exists());
+    // In another repo only the second holds.
+    let elsewhere = fleet.place.env.work().join("elsewhere");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    let shown =
+        fleet.place.env.cmd("caliban").args(["config", "show"]).current_dir(&elsewhere).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("Bash(touch t*)") && !shown.contains("touch one two"), "{shown}");
 }
 
 #[test]
@@ -383,7 +433,7 @@ fn r24_a_watch_tells_scripts_what_is_asked_and_closed_in_all_repos() {
         told,
         [json!(["asked", fleet.place.repo, id, 1, what]), json!(["closed", fleet.place.repo, id, 1, what])]
     );
-    assert_eq!(lines[0]["suggestions"], json!(["Bash(touch *)"]));
+    assert_eq!(lines[0]["suggestions"], json!(["Bash(touch asked-for)"]));
 }
 
 #[test]
@@ -410,8 +460,8 @@ fn r24_at_a_terminal_a_watch_takes_answers_by_number_and_says_which_rule_always_
     tmux.send_keys(&["y", "Enter"]);
     tmux.wait_for_text("not understood, and no answer");
     assert!(!fleet.row(&id)["asks"].as_array().unwrap().is_empty(), "a bare yes answers nothing");
-    tmux.send_keys(&["1 a", "Enter"]);
-    tmux.wait_for_text("added for it: Bash(touch *)");
+    tmux.send_keys(&["1 a session Bash(touch *)", "Enter"]);
+    tmux.wait_for_text("added: Bash(touch *) (this session)");
     fleet.run(["agents", "wait", &id]).ok();
     assert!(fleet.worktree(&id).join("two").exists());
     let other = fleet.bg("another", []);

@@ -109,12 +109,16 @@ fn path_tells_which_files_are_read() {
     let repo = env.repo();
     env.write(repo.join(".mcp.json"), "{}");
     let said = env.run_in(&repo, ["config", "path"]).ok();
+    let own = format!("caliban/repos/{}/settings.toml", caliban_contract::repo_hash(&repo));
     assert_eq!(
         plain(&env, &said.stdout),
-        "~/config/caliban/settings.toml  # absent\n\
-         ~/repo/.mcp.json  # not trusted\n\
-         ~/repo/.caliban/settings.toml  # absent\n\
-         ~/repo/.caliban/settings.local.toml  # absent\n"
+        format!(
+            "~/config/caliban/settings.toml  # absent\n\
+             ~/repo/.mcp.json  # not trusted\n\
+             ~/repo/.caliban/settings.toml  # absent\n\
+             ~/repo/.caliban/settings.local.toml  # absent\n\
+             ~/config/{own}  # absent\n"
+        )
     );
 }
 

@@ -83,7 +83,7 @@ fn refused_calls_are_told_with_the_rule_that_would_allow_them() {
     let output = place.ask("test it", []).expect_code(3);
     assert_eq!(output.stdout, "I could not run it.\n");
     assert!(output.stderr.contains("1 call was refused"), "{}", output.stderr);
-    assert!(output.stderr.contains("--allow 'Bash(cargo test *)'"), "{}", output.stderr);
+    assert!(output.stderr.contains("--allow 'Bash(cargo test --workspace)'"), "{}", output.stderr);
     let second = place.server.model_requests()[1].body.to_string();
     assert!(second.contains("Not carried out"), "{second}");
     place.server.assert_drained();

@@ -247,7 +247,7 @@ impl Talk<'_> {
                         self.show_question(QuestionReader::WantsAll, out)?;
                     }
                     Meant::Not(why) => {
-                        memory.screen.line(Style::new(), why, out)?;
+                        memory.screen.line(Style::new(), &why, out)?;
                         self.show_question(self.reader(), out)?;
                     }
                     Meant::Keep(why) => {

@@ -13,7 +13,7 @@ use caliban_acp::{
         ToolCallUpdateFields,
     },
 };
-use caliban_core::inert;
+use caliban_core::{call_text, inert};
 
 use crate::{consent::OfferedRules, sessions::replay::outcome_in_words};
 
@@ -117,7 +117,7 @@ impl PlainView {
         let tool = said("tool").or(call.fields.title.as_deref()).unwrap_or("a call");
         let input = call.fields.raw_input.clone().unwrap_or_default();
         let is_cut = caliban_acp::cut_arguments::is_cut(&input);
-        let whole = caliban_agent::whole_call(tool, &input);
+        let whole = call_text::asked_call(tool, &input, said("preview"));
         let excerpt = caliban_agent::excerpt(&whole);
         let shown = if reader == QuestionReader::WantsAll { &whole } else { &excerpt.text };
         for (number, line) in shown.lines().enumerate() {
@@ -130,18 +130,16 @@ impl PlainView {
         if reader == QuestionReader::CannotAnswer {
             return self.line(Style::new(), "  answer with `caliban approvals`", out);
         }
-        let rules = |name: &str, is_offered: bool| -> Vec<String> {
-            let rules = about.as_ref().and_then(|about| about.get(name)?.as_array()).filter(|_| is_offered);
-            rules.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
-        };
-        let always = OfferedRules::words(
-            &rules("rules", question.offers_always()),
-            &rules("outside", question.offers_outside()),
-        );
+        let [always, outside] = question.rules();
+        let offered = OfferedRules { always: &always, outside: &outside };
+        let always = offered.words();
         if is_cut {
             return self.line(Style::new(), &format!("  {TOO_LONG}; n = no, or say what to do instead"), out);
         }
         let is_hidden = excerpt.hidden > 0 && reader != QuestionReader::WantsAll;
+        if let Some(how_long) = offered.how_long().filter(|_| !is_hidden) {
+            self.line(Style::new(), &format!("  {how_long}"), out)?;
+        }
         let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
         let view = if is_hidden { ", v = view all of it first" } else { "" };
         self.line(Style::new(), &format!("  {yes}n = no{view}, or say what to do instead"), out)
@@ -155,7 +153,9 @@ impl PlainView {
             return SeenCall::Cut;
         }
         // The name of the tool is short: it hides nothing.
-        let hidden = caliban_agent::excerpt(&caliban_agent::whole_call("", &input)).hidden;
+        let about = caliban_acp::extension::field(call.meta.as_ref(), "ask");
+        let preview = about.and_then(|about| about.get("preview")?.as_str());
+        let hidden = caliban_agent::excerpt(&call_text::asked_call("", &input, preview)).hidden;
         let is_viewed = viewed == Some(&*call.tool_call_id.0);
         if hidden > 0 && !is_viewed { SeenCall::Part } else { SeenCall::Whole }
     }

@@ -56,7 +56,7 @@ pub(super) enum Meant {
     Answer(Box<Question>, AskReply),
     View,
     /// No answer, for this reason.
-    Not(&'static str),
+    Not(String),
     /// Neither an answer nor a message, for this reason; kept.
     Keep(&'static str),
 }
@@ -70,29 +70,32 @@ pub(super) fn meant(
     viewed: Option<&str>,
     desk: &mut OpenQuestions<Question>,
 ) -> Meant {
-    let offered = OfferedRules {
-        always: desk.shown().is_none_or(Question::offers_always),
-        outside: desk.shown().is_some_and(Question::offers_outside),
-    };
-    let consent = Consent::of(text, offered);
+    let [always, outside] = desk.shown().map(Question::rules).unwrap_or_default();
+    let consent = Consent::of(text, OfferedRules { always: &always, outside: &outside });
     let is_asked = desk.shown().is_some();
     let seen = desk.shown().map_or(SeenCall::Whole, |question| PlainView::shown(question, viewed));
     match (&consent, seen) {
-        (Consent::Once | Consent::Always | Consent::AlwaysOutside, SeenCall::Cut) => {
-            return Meant::Not(TOO_LONG);
+        (Consent::Once | Consent::Keep(_), SeenCall::Cut) => {
+            return Meant::Not(TOO_LONG.to_owned());
         }
-        (Consent::Once | Consent::Always | Consent::AlwaysOutside, SeenCall::Part) => {
-            return Meant::Not("a part of the call is not shown: v shows all of it, then y allows it");
+        (Consent::Once | Consent::Keep(_), SeenCall::Part) => {
+            return Meant::Not(
+                "a part of the call is not shown: v shows all of it, then y allows it".to_owned(),
+            );
         }
         _ => {}
     }
     let (says, reply) = match consent {
         Consent::View if is_asked => return Meant::View,
-        Consent::NoAlways if is_asked => return Meant::Not("there is no rule for that: y allows it once"),
+        Consent::NoAlways if is_asked => {
+            return Meant::Not("there is no rule for that: y allows it once".to_owned());
+        }
+        Consent::NoRule(why) if is_asked => return Meant::Not(why),
         Consent::Once => (Says::Answer, AskReply::AllowOnce),
-        Consent::Always => (Says::Answer, AskReply::AllowAlways),
-        Consent::AlwaysOutside => (Says::Answer, AskReply::AllowAlwaysOutside),
-        Consent::No | Consent::View | Consent::NoAlways => (Says::Answer, AskReply::Reject(None)),
+        Consent::Keep(kept) => (Says::Answer, AskReply::Keep(kept)),
+        Consent::No | Consent::View | Consent::NoAlways | Consent::NoRule(_) => {
+            (Says::Answer, AskReply::Reject(None))
+        }
         Consent::Instead(reason) => (Says::Words, AskReply::Reject(Some(reason))),
     };
     match desk.take(line, says) {

@@ -186,6 +186,7 @@ fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>> {
                 None => row::name(row),
             },
             input: ask.input,
+            preview: ask.preview,
             why,
             rules: open.suggestions.clone(),
             outside: open.outside.clone(),
@@ -207,10 +208,12 @@ async fn give(
         return Err(Failure::new(format!("{} does not ask this any more", key.id)));
     };
     let (answer, how) = match reply {
-        PersonReply::Once => (Answer::Once, "allowed"),
-        PersonReply::Always => (Answer::Always, "allowed always"),
-        PersonReply::AlwaysOutside => (Answer::AlwaysOutside, "allowed always, outside the fence,"),
-        PersonReply::No(reason) => (Answer::No(reason), "refused"),
+        PersonReply::Once => (Answer::Once, "allowed".to_owned()),
+        PersonReply::Keep(kept) => {
+            let how = format!("allowed always, {}", kept.words());
+            (Answer::Keep(kept), how)
+        }
+        PersonReply::No(reason) => (Answer::No(reason), "refused".to_owned()),
     };
     answer::give(&fleet, &key.id, ask, answer).await?;
     Ok(format!("{how} for {}: {}", row::name(&row), caliban_core::inert::line(&ask.what)))
