@@ -73,6 +73,26 @@ async fn a_turn_streams_thoughts_text_and_tool_calls_and_ends_with_its_cost() {
     assert_eq!(names, ["compact", "help", "status"]);
 }
 
+/// 28.5: the tokens beside the session's dollars are the session's, and never run backwards.
+#[tokio::test]
+async fn tokens_are_the_sessions_and_not_those_of_the_last_turn() {
+    let (mut watcher, session, _world) = client_of(World::new(json!({"steps": [
+        {"text": "one", "usage": {"input": 100, "output": 10}},
+        {"text": "two", "usage": {"input": 50, "output": 5, "cache_read": 60}},
+    ]})))
+    .await;
+    watcher.prompt(&session, "go").await;
+    watcher.prompt(&session, "go on").await;
+    let tokens = |update: &SessionUpdate| match update {
+        SessionUpdate::UsageUpdate(usage) => {
+            caliban_acp::extension::field(usage.meta.as_ref(), "tokens")?.as_u64()
+        }
+        _ => None,
+    };
+    let told: Vec<u64> = watcher.updates.iter().filter_map(tokens).collect();
+    assert!(told.is_sorted() && told.last() == Some(&225), "{told:?}");
+}
+
 #[tokio::test]
 async fn a_todo_list_is_a_plan() {
     let (mut watcher, session, _world) = client_of(World::new(json!({"steps": [
