@@ -48,6 +48,8 @@ pub struct Places {
     hash: String,
     runtime: PathBuf,
     base: PathBuf,
+    /// Why the sockets are not where the environment says, in words.
+    elsewhere: Option<String>,
 }
 
 /// Why there is no place.
@@ -113,7 +115,7 @@ impl Places {
     pub fn of(repo: PathBuf, sources: &PlaceSources) -> Result<Self, PlacesError> {
         let hash = repo_hash(&repo);
         let base = sources.data.join("repos").join(&hash);
-        let wanted = runtime_dir(sources);
+        let Runtime { wanted, mut elsewhere } = runtime_dir(sources);
         for path in [&repo, &base, &wanted] {
             if !path.is_absolute() {
                 return Err(PlacesError::Relative(path.clone()));
@@ -122,9 +124,10 @@ impl Places {
         let runtime = if wanted.as_os_str().len() + LONGEST_TAIL < SOCKET_PATH_LIMIT {
             wanted
         } else {
+            elsewhere = Some(format!("{} is too long for a socket", wanted.display()));
             short_dir(&wanted)
         };
-        Ok(Self { repo, hash, runtime, base })
+        Ok(Self { repo, hash, runtime, base, elsewhere })
     }
 
     /// Exactly these, as the client hands them to the daemon that it starts.
@@ -134,7 +137,7 @@ impl Places {
                 return Err(PlacesError::Relative(path.clone()));
             }
         }
-        let places = Self { hash: repo_hash(&repo), repo, runtime, base };
+        let places = Self { hash: repo_hash(&repo), repo, runtime, base, elsewhere: None };
         let longest = places.runtime.as_os_str().len() + LONGEST_TAIL;
         if longest >= SOCKET_PATH_LIMIT {
             return Err(PlacesError::TooLong(places.socket()));
@@ -175,6 +178,11 @@ impl Places {
             private_dir(parent)?;
         }
         private_dir(&self.runtime)
+    }
+
+    /// Why the sockets are not where the environment says, in words; none when they are.
+    pub fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
     }
 
     /// The repo's root.
@@ -317,18 +325,29 @@ fn read_path_file(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn runtime_dir(sources: &PlaceSources) -> PathBuf {
+/// The directory of the sockets, and why it is another one than the environment says.
+struct Runtime {
+    wanted: PathBuf,
+    elsewhere: Option<String>,
+}
+
+fn runtime_dir(sources: &PlaceSources) -> Runtime {
+    let plainly = |wanted| Runtime { wanted, elsewhere: None };
     // The XDG rules: what is not absolute counts as not set.
     let absolute = |dir: &Option<PathBuf>| dir.clone().filter(|dir| dir.is_absolute());
     if let Some(dir) = sources.daemon_runtime_dir.clone().filter(|dir| !dir.as_os_str().is_empty()) {
-        return dir;
+        return plainly(dir);
     }
     match absolute(&sources.xdg_runtime_dir) {
-        Some(dir) => dir.join("caliban"),
+        Some(dir) => plainly(dir.join("caliban")),
         None => {
             let shared = absolute(&sources.tmpdir).unwrap_or_else(|| PathBuf::from("/tmp")).join(TEMPORARY);
             // The name has no user in it: on a machine with several users the first one has it (f04).
-            if is_somebody_elses(&shared) { short_dir(&shared) } else { shared }
+            if !is_somebody_elses(&shared) {
+                return plainly(shared);
+            }
+            let elsewhere = Some(format!("{} belongs to another user", shared.display()));
+            Runtime { wanted: short_dir(&shared), elsewhere }
         }
     }
 }

@@ -43,7 +43,7 @@ fn f04_a_temporary_directory_that_another_user_has_taken_locks_nobody_out() {
     let taken = temp.path().join("caliban-daemon");
     fs::create_dir(&taken).unwrap();
     let places = || Places::of("/repo".into(), &sources(None, None, temp.path().to_str())).unwrap();
-    assert_eq!(places().runtime(), taken);
+    assert_eq!((places().runtime(), places().elsewhere()), (taken.as_path(), None));
     if std::os::unix::fs::chown(&taken, Some(65_534), None).is_err() {
         return testkit::skip(testkit::Lack::OtherUsers);
     }
@@ -51,6 +51,7 @@ fn f04_a_temporary_directory_that_another_user_has_taken_locks_nobody_out() {
     let parent = format!("/tmp/caliban-{}", rustix::process::getuid().as_raw());
     assert_eq!(own.runtime().parent(), Some(Path::new(&parent)));
     own.prepare_runtime().unwrap();
+    assert_eq!(own.elsewhere(), Some(&*format!("{} belongs to another user", taken.display())));
 }
 
 #[test]
@@ -144,6 +145,7 @@ async fn a02_a_runtime_directory_that_is_too_deep_gets_a_short_stand_in() {
     assert!(fleet.places.agent_socket(id).as_os_str().len() < SOCKET_PATH_LIMIT);
     let uid = rustix::process::getuid().as_raw();
     assert!(fleet.places.socket().starts_with(format!("/tmp/caliban-{uid}")));
+    assert!(fleet.places.elsewhere().unwrap().ends_with("is too long for a socket"));
     let mut client = fleet.client().await;
     let id = fleet.spawn_up(&mut client, "serve").await;
     assert_eq!(client.wake(&id.to_string()).await.unwrap().socket, fleet.places.agent_socket(id));

@@ -69,12 +69,14 @@ async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Co
     if json {
         json_line(&status, out)?;
     } else {
-        text(&status, out)?;
+        let is_own = status.socket == fleet.places().socket();
+        text(&status, fleet.places().elsewhere().filter(|_| is_own), out)?;
     }
     Ok(Code::Done)
 }
 
-fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<()> {
+/// `elsewhere` is why the socket is not where the environment says.
+fn text(status: &DaemonStatus, elsewhere: Option<&str>, out: &mut dyn Write) -> Result<()> {
     let path = |path: &Path| inert::line(&path.display().to_string()).into_owned();
     let states: Vec<String> = status.states.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
@@ -87,7 +89,8 @@ fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<()> {
     if status.schedules > 0 {
         writeln!(out, "schedules {} (caliban schedule list)", status.schedules)?;
     }
-    writeln!(out, "socket   {}", path(&status.socket))?;
+    let why = elsewhere.map(|why| format!(" ({})", inert::line(why))).unwrap_or_default();
+    writeln!(out, "socket   {}{why}", path(&status.socket))?;
     writeln!(out, "repo     {}", path(&status.repo))?;
     writeln!(out, "data     {}", path(&status.base))?;
     writeln!(out, "log      {}", path(&status.log))?;
