@@ -10,6 +10,7 @@ use std::time::Duration;
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_contract::member;
 use caliban_contract::records::{self, Rights};
+use caliban_core::mode::Mode;
 use caliban_core::names::Slug;
 use caliban_store::Stamp;
 use caliban_store::broker::{Agent, AgentId, Broker, IdPrefix, NewMember, Placement};
@@ -46,7 +47,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> R
     if let Some(given) = &args.recover {
         return recover(context, &here, &director, given, args.full).await;
     }
-    may_hand_over()?;
+    lent().covers_a_member()?;
     let name = input::name("--name", args.name.as_deref().unwrap_or_default())?;
     let description = input::description(args.description.as_deref().unwrap_or_default())?;
     let (full_name, backend) = backend_of(args, &director)?;
@@ -122,25 +123,40 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> R
     start_in_pane(context, &here, &director, &member, &launch, args.full).await
 }
 
-/// A member edits unasked, so an agent of the fleet starts one only if it may do that itself. A command of an agent in the
-/// foreground runs out of its fence by a person's word.
-fn may_hand_over() -> Result<(), Failure> {
+/// What this process may hand over. A command of an agent in the foreground runs out of its fence by a person's word.
+fn lent() -> Lent {
     let own = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, ancestry::fleet_above);
-    let Ancestry::Agents(agents) = own else { return Ok(()) };
+    let Ancestry::Agents(agents) = own else { return Lent::Anything };
     let mode = agents.first().and_then(|agent| {
         let rights = records::read::<Rights>(&agent.dir, records::RIGHTS)?;
         (rights.nonce == agent.nonce).then_some(rights.mode)
     });
-    if mode.is_some_and(|mode| mode.narrower(member::MODE) == member::MODE) {
-        return Ok(());
+    Lent::ByAgent(mode)
+}
+
+/// Who may hand over what.
+enum Lent {
+    /// A person's process, or a member's.
+    Anything,
+    /// An agent of the fleet in this mode; unknown when it has no record.
+    ByAgent(Option<Mode>),
+}
+
+impl Lent {
+    /// A member edits unasked, so an agent starts one only if it may do that itself.
+    fn covers_a_member(&self) -> Result<(), Failure> {
+        let mode = match self {
+            Self::Anything => return Ok(()),
+            Self::ByAgent(Some(mode)) if mode.narrower(member::MODE) == member::MODE => return Ok(()),
+            Self::ByAgent(mode) => mode.map_or("unknown", Mode::name),
+        };
+        let words = format!(
+            "a member works in the mode {}, and an agent cannot hand over more than it has: its own is {mode}",
+            member::MODE
+        );
+        let hint_text = Some("ask the person to create the member".to_owned());
+        Err(Failure { hint_text, ..Failure::refused("not_allowed", words) })
     }
-    let own = mode.map_or("unknown".to_owned(), |mode| mode.to_string());
-    let words = format!(
-        "a member works in the mode {}, and an agent cannot hand over more than it has: its own is {own}",
-        member::MODE
-    );
-    let hint_text = Some("ask the person to create the member".to_owned());
-    Err(Failure { hint_text, ..Failure::refused("not_allowed", words) })
 }
 
 /// The program that the member runs: the one given, else its Director's.
@@ -340,4 +356,19 @@ async fn move_director(
     broker.move_to(director.id, &placement).await?;
     broker.hold_again(director.id).await?;
     Ok(Some(format!("the Director's pane was gone, too; it is {} now", here.facts.pane)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a19_an_agent_creates_a_member_only_if_it_may_edit_unasked_itself() {
+        let may = |lent: Lent| lent.covers_a_member().is_ok();
+        assert!(may(Lent::Anything));
+        assert!(may(Lent::ByAgent(Some(Mode::AcceptEdits))) && may(Lent::ByAgent(Some(Mode::Unattended))));
+        for mode in [None, Some(Mode::Plan), Some(Mode::Default)] {
+            assert!(!may(Lent::ByAgent(mode)), "{mode:?}");
+        }
+    }
 }
