@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::git::GitCall;
+use crate::leftovers::TEMPORARY;
 use crate::marker::Oid;
 use crate::survey::{SavePlan, Staged};
 
@@ -80,7 +81,7 @@ pub(crate) struct TemporaryRefs {
 
 impl TemporaryRefs {
     pub(crate) fn new() -> Self {
-        let base = nonce_name("refs/caliban/tmp/save");
+        let base = nonce_name(&format!("{TEMPORARY}/save"));
         Self { tree: format!("{base}-tree"), index: format!("{base}-index") }
     }
 }

@@ -26,6 +26,7 @@ mod index;
 mod inspect;
 mod kept_paths;
 mod landing;
+mod leftovers;
 mod links;
 mod lookup;
 mod marker;

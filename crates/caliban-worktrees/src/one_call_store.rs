@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::git::{GitPlace, StoreFormat};
 use crate::repo::Repo;
 
+/// How the names of these stores begin.
+pub(crate) const PREFIX: &str = "caliban-look";
+
 /// A bare repository with the objects of another behind it, deleted when dropped.
 pub(crate) struct OneCallStore {
     path: PathBuf,
@@ -19,7 +22,7 @@ pub(crate) struct OneCallStore {
 
 impl OneCallStore {
     pub(crate) fn new(repo: &Repo) -> Result<Self> {
-        let path = repo.common_dir().join(nonce_name("caliban-look"));
+        let path = repo.common_dir().join(nonce_name(PREFIX));
         let make = || -> std::io::Result<()> {
             std::fs::create_dir(&path)?;
             std::fs::create_dir_all(path.join("objects/info"))?;

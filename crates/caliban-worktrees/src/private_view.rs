@@ -40,7 +40,9 @@ use crate::error::{Error, Result};
 use crate::repo::{Located, Repo};
 
 /// Where the private gits of a repository are, in its store.
-const PLACE: &str = "caliban";
+pub(crate) const PLACE: &str = "caliban";
+/// Says that all of a private git is published, and that it goes with its worktree.
+const PUBLISHED: &str = "published";
 /// The configuration that is made from the user's; the agent's own includes it.
 const CONFIG: &str = "caliban-config";
 /// Where the user's hooks are in the fence.
@@ -157,15 +159,9 @@ impl Repo {
         published: Result<Option<PrivateGit>>,
     ) -> Vec<String> {
         let parent = self.common_dir().join(PLACE);
-        let has_modules = |view: &PrivateGit| {
-            let has = |directory: Result<OwnedFd>| {
-                directory.is_ok_and(|it| !matches!(tree::stat(it, &Below::fixed("modules")), Ok(None)))
-            };
-            has(view.open_git()) || has(view.open_git().and_then(|git| view.open_own_record(&git)))
-        };
         let why = match &published {
             Ok(None) => return Vec::new(),
-            Ok(Some(view)) if has_modules(view) => "it has submodules of the agent's".to_owned(),
+            Ok(Some(view)) if view.has_modules() => "it has submodules of the agent's".to_owned(),
             Ok(Some(view)) => {
                 let gone =
                     tree::open_dir(&parent).and_then(|dir| tree::delete(dir, &Below::new(at.name.as_str())?));
@@ -191,6 +187,12 @@ impl Repo {
     }
 }
 
+/// Whether a private git whose worktree is gone holds nothing that is nowhere else: all of it was published, or there is none.
+pub(crate) fn may_go(dir: &Path) -> bool {
+    let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    is_there(PUBLISHED) || !is_there("git")
+}
+
 /// Gives it another name.
 #[expect(clippy::disallowed_methods, reason = "in a directory that no agent can write")]
 fn aside(dir: &Path) -> io::Result<PathBuf> {
@@ -202,6 +204,23 @@ fn aside(dir: &Path) -> io::Result<PathBuf> {
 }
 
 impl PrivateGit {
+    /// Says on the disk that it goes with its worktree, before that does: whoever finds it later knows that it may go.
+    pub(crate) fn mark_published(&self) -> Result<()> {
+        if self.has_modules() {
+            return Ok(());
+        }
+        let failed = |e: io::Error| Error::at("marking", &self.dir, e);
+        self.lock_file(PUBLISHED).and_then(|file| file.sync_all()).map_err(failed)?;
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(failed)
+    }
+
+    fn has_modules(&self) -> bool {
+        let has = |directory: Result<OwnedFd>| {
+            directory.is_ok_and(|it| !matches!(tree::stat(it, &Below::fixed("modules")), Ok(None)))
+        };
+        has(self.open_git()) || has(self.open_git().and_then(|git| self.open_own_record(&git)))
+    }
+
     /// What is done around one command of the agent's.
     pub fn around(self: &Arc<Self>) -> Arc<dyn Around> {
         Arc::new(ViewCommand { view: self.clone(), alive: Mutex::new(None) })
@@ -209,7 +228,11 @@ impl PrivateGit {
 
     /// Publishes what is there; lines for the model.
     pub fn settle(&self) -> Result<Vec<String>> {
-        let _turn = self.turn()?;
+        // One that was removed meanwhile is not made again.
+        if self.dir.symlink_metadata().is_err() {
+            return Ok(Vec::new());
+        }
+        let _turn = self.lock().map_err(|e| Error::at("locking", &self.dir, e))?;
         let Some(mut base) = Base::read(&self.dir)? else { return Ok(Vec::new()) };
         if self.git_dir().symlink_metadata().is_err() {
             return Ok(Vec::new());
@@ -245,8 +268,17 @@ impl PrivateGit {
     fn turn(&self) -> Result<File> {
         let failed = |e: io::Error| Error::at("locking", &self.dir, e);
         fs::create_dir_all(&self.dir).map_err(failed)?;
-        let file = self.lock_file("lock").map_err(failed)?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
+        let turn = self.lock().map_err(failed)?;
+        // A removal that did not come about has said so; from now on there is more.
+        match fs::remove_file(self.dir.join(PUBLISHED)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(turn),
+        }
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        let file = self.lock_file("lock")?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     }
 

@@ -26,6 +26,7 @@ use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, Waited};
 use crate::rescue::Rescue;
 use crate::survey::record_only::MODULES;
 use crate::survey::{IgnoredFiles, PathChange, Survey};
+use crate::sweep::SweepMode;
 
 /// Where removed files wait for their deletion, in the place for worktrees. No worktree can have that name.
 pub(crate) const TRASH: &str = ".trash";
@@ -231,6 +232,9 @@ impl Repo {
         // From here on the work is safe, and a caller that gives up must not leave half a removal.
         let repo = &repo.uncancelled();
         repo.forget_stores(&stores)?;
+        if let Ok(Some(view)) = &published {
+            view.mark_published()?;
+        }
         let trashed = repo.hide(&at)?;
         {
             let _records = repo.lock_records().await?;
@@ -378,6 +382,7 @@ impl Repo {
         let records = self.open_records()?;
         let _records = self.lock_records().await?;
         self.delete_record(&at.admin, &records).await?;
+        self.clear_leftovers(&BTreeSet::new(), SweepMode::Remove);
         report.outcome = RemovalOutcome::Removed;
         report.notes = vec!["a removal that was cut short is finished".to_owned()];
         Ok(report)

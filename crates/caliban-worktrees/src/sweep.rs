@@ -122,6 +122,7 @@ impl Repo {
         let leftovers = tokio::task::spawn_blocking(move || this.sweep_trash(mode)).await;
         let mut leftovers = leftovers.map_err(|e| Error::io("sweeping", std::io::Error::other(e)))?;
         leftovers.extend(repo.sweep_half_made(live, mode).await?);
+        leftovers.extend(repo.clear_leftovers(live, mode));
         Ok(SweepReport { orphans, leftovers })
     }
 

@@ -103,12 +103,14 @@ impl Owner {
 
     /// Removes worktrees of agents that nobody knows (w06), if the settings say so.
     pub(super) fn sweep_worktrees(&mut self) {
-        if self.options.sweep == Sweep::Off || self.options.keep_worktrees {
-            return;
-        }
+        let keeps = self.options.sweep == Sweep::Off || self.options.keep_worktrees;
         let known: BTreeSet<Slug> = self.agents.keys().map(|id| Slug::from(*id)).collect();
         let places = self.places.clone();
         self.later(async move {
+            if keeps {
+                clear_leftovers(&places, &known).await;
+                return None;
+            }
             let (count, notes) = sweep(&places, known).await;
             Some(Msg::Swept { count, notes })
         });
@@ -194,6 +196,13 @@ async fn remove(
         // It never came to have one, or somebody removed it by hand.
         Err(Error::NotFound { .. }) => Ok(Vec::new()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Deletes only what killed processes left beside worktrees.
+async fn clear_leftovers(places: &Places, known: &BTreeSet<Slug>) {
+    if let Ok(repo) = open(places, &CancellationToken::new()).await {
+        repo.clear_leftovers(known, SweepMode::Remove);
     }
 }
 

@@ -17,6 +17,7 @@ use super::work::Work;
 use crate::error::{Error, Result};
 use crate::fast_import::{self, Identity, Snapshot, TEXT_CAP, TemporaryRefs, find};
 use crate::index::IndexStamp;
+use crate::leftovers::TEMPORARY;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo};
 use crate::survey::{ChangeKind, SavePlan, Staged};
@@ -68,7 +69,11 @@ impl PreparedCommit {
                 Treatment::Kept | Treatment::Guessed => {}
             }
         }
-        let place = format!("refs/caliban/tmp/landing-{}", work.at.name.as_str());
+        let place = format!("{TEMPORARY}/landing-{}", work.at.name.as_str());
+        let refs = TemporaryRefs { tree: place.clone(), index: format!("{place}-index") };
+        // One lands at a time: a lock is a killed one's.
+        repo.unlock_temporary(&refs.tree);
+        repo.unlock_temporary(&refs.index);
         let earlier = repo.resolve_ref(&place).await?;
         let snapshot = Snapshot {
             head: Some(before.clone()),
@@ -78,7 +83,7 @@ impl PreparedCommit {
             text,
             message: format!("{}\n", message.trim_end()),
             identity: repo.users_identity().await?,
-            refs: TemporaryRefs { tree: place.clone(), index: format!("{place}-index") },
+            refs,
         };
         // A merge that was killed may have left the ref.
         let fast_import = repo.git.durable(repo.store(), "fast-import").arg("--force");

@@ -196,3 +196,15 @@ async fn a06_no_program_runs_when_work_lands_in_a_branch_that_nobody_has_checked
             .success()
     );
 }
+
+#[tokio::test]
+async fn a_lock_that_a_killed_merge_left_does_not_stop_the_next_one() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    write(&path.join("one"), "1\n");
+    let lock = lab.repo().join(".git/refs/caliban/tmp/landing-x.lock");
+    write(&lock, "");
+    land(&repo, &request(None, Some("one"))).await.unwrap();
+    assert!(!lock.exists());
+}

@@ -85,3 +85,47 @@ async fn a_creation_that_was_killed_can_be_repeated_and_is_swept() {
     assert_eq!(report.leftovers, [lab.wt("swept-1"), lab.wt("swept-2"), lab.wt("swept-3")]);
     assert_eq!(lab.traces(), before);
 }
+
+#[tokio::test]
+async fn what_killed_removals_and_gits_left_in_the_store_goes_and_nothing_that_is_nowhere_else() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    make(&repo, "living").await;
+    let store = lab.repo().join(".git");
+    let private = |name: &str| store.join("caliban").join(name);
+    for name in ["living", "gone", "unpublished"] {
+        write(&private(name).join("git/HEAD"), "ref: refs/heads/x\n");
+    }
+    for name in ["living", "gone"] {
+        write(&private(name).join("published"), "");
+    }
+    write(&private("only-a-lock").join("lock"), "");
+    write(&private("gone.kept-1-2-3").join("git/HEAD"), "kept on purpose");
+    let (old, young) = ("refs/caliban/tmp/save-1-0-1-tree.lock", "refs/caliban/tmp/save-2-0-1-tree.lock");
+    write(&store.join(old), "");
+    write(&store.join(young), "");
+    write(&store.join("caliban-look-1-0-1/HEAD"), "");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for name in [old, "caliban-look-1-0-1"] {
+        std::fs::File::open(store.join(name)).unwrap().set_modified(long_ago).unwrap();
+    }
+    let expected =
+        [private("gone"), private("only-a-lock"), store.join(old), store.join("caliban-look-1-0-1")];
+    let swept = |mode| {
+        let mut found = repo.clear_leftovers(&BTreeSet::new(), mode);
+        found.sort();
+        found
+    };
+    let sorted = |mut paths: Vec<std::path::PathBuf>| {
+        paths.sort();
+        paths
+    };
+    assert_eq!(swept(SweepMode::DryRun), sorted(expected.to_vec()));
+    assert!(expected.iter().all(|path| path.exists()), "a dry run does nothing");
+    assert_eq!(swept(SweepMode::Remove), sorted(expected.to_vec()));
+    assert!(!expected.iter().any(|path| path.exists()));
+    assert_eq!(names(&store.join("caliban")), ["gone.kept-1-2-3", "living", "unpublished"]);
+    assert!(store.join(young).exists(), "somebody may be at work there");
+    // Again and again.
+    assert_eq!(swept(SweepMode::Remove), Vec::<std::path::PathBuf>::new());
+}

@@ -92,6 +92,42 @@ fn f08_a_watched_list_outlives_a_daemon_that_is_killed() {
     }
 }
 
+/// How far an agent is: what is shown of it never goes down.
+fn progress(row: &Value) -> (u64, bool, u64) {
+    let has_ended = ["done", "failed", "crashed", "killed"].contains(&row["state"].as_str().unwrap());
+    (row["runs"].as_u64().unwrap(), has_ended, row["turns"].as_u64().unwrap())
+}
+
+#[test]
+fn f08_a_watched_list_never_goes_back_when_daemons_are_killed() {
+    let mut fleet_script = script![];
+    for name in ["one", "two", "three"] {
+        fleet_script.steps.extend((0..6).map(|_| bash("true").delay(100).on_first(name)));
+        fleet_script.steps.push(text("the end").on_first(name));
+    }
+    let fleet = Fleet::new(fleet_script);
+    let mut watch = start(&fleet, &["agents", "list", "--watch", "--json"]);
+    let ids = ["one", "two", "three"].map(|name| fleet.bg(name, ["--permission-mode", "unattended"]));
+    for _ in 0..8 {
+        kill_daemon(&fleet);
+    }
+    fleet.run(["agents", "wait", &ids[0], &ids[1], &ids[2]]).ok();
+    watch.wait_for_stdout("the end");
+    kill_daemon(&fleet);
+    wait_until("the list has all ends", || fleet.run(["agents", "list", "--json"]).code == 0);
+    watch.signal(Signal::INT);
+    let rows = watch.wait().ok().json_lines();
+    for id in ids {
+        let mut before = None;
+        for row in rows.iter().filter(|row| row["id"] == id.as_str() && row["removed"].is_null()) {
+            let now = Some(progress(row));
+            assert!(before <= now, "{id}: {before:?}, then {now:?}");
+            before = now;
+        }
+        assert!(before.is_some(), "{id} was shown");
+    }
+}
+
 #[test]
 fn f10_who_waits_for_a_queued_agent_outlives_a_daemon_that_is_killed() {
     let fleet = Fleet::new(script![text("the answer").forever()]);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use caliban_worktrees::{GitOptions, RemoveOptions, Repo};
+use caliban_worktrees::{GitOptions, RemoveOptions, Repo, SweepMode};
 
 use super::{Place, program};
 use crate::lab::{slug, token};
@@ -134,4 +134,24 @@ async fn r19_what_a_killed_command_committed_staged_and_stashed_is_kept_by_a_rem
     assert_eq!(place.lab.git(&["show", &format!("{index}:staged")]), "2");
     assert!(report.notes.iter().any(|note| note.contains(&stash)), "{:?}", report.notes);
     assert!(!place.lab.repo().join(".git/caliban/a1").exists() && !place.tree.exists());
+}
+
+/// A removal is killed when the record of the worktree is being deleted, or is gone: the next one takes the rest.
+#[tokio::test]
+async fn r19_the_private_git_of_a_removal_that_was_killed_goes_with_the_next() {
+    let place = Place::new().await;
+    place.ok("git commit -q --allow-empty -m work");
+    let options = GitOptions { helper: Some(program()), ..place.lab.options() };
+    let repo = Repo::open(&place.lab.repo(), options, &token()).await.unwrap();
+    let store = place.lab.repo().join(".git");
+    let copy = store.join("copy");
+    let copied = Command::new("cp").arg("-a").arg(store.join("caliban/a1")).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    repo.remove(&slug("a1"), None, &RemoveOptions::default(), &token()).await.unwrap();
+    // As if it had been killed behind the record.
+    std::fs::rename(&copy, store.join("caliban/a1")).unwrap();
+    assert!(repo.clear_leftovers(&Default::default(), SweepMode::Remove).is_empty(), "nobody said it may go");
+    std::fs::write(store.join("caliban/a1/published"), "").unwrap();
+    repo.clear_leftovers(&Default::default(), SweepMode::Remove);
+    assert!(!store.join("caliban/a1").exists());
 }
