@@ -379,6 +379,7 @@ mod tests {
             window: "@0".to_owned(),
             tty: "/dev/pts/0".to_owned(),
             dead: false,
+            ended: None,
             cursor_shown: true,
             in_mode: false,
             cursor,

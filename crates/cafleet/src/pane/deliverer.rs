@@ -244,8 +244,17 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
         let seen = look_at(&agent, settings).await;
         if seen.state == PaneState::Gone && placement.director.is_some() {
             let pid = placement.identity.as_ref().map_or(0, |identity| identity.pane_pid);
+            let dead = PaneTarget::of(placement).filter(|_| seen.facts.is_some());
+            let last = match dead {
+                Some(dead) => dead.tmux.last_words(dead.pane).await,
+                None => Vec::new(),
+            };
+            let last = match last.is_empty() {
+                true => String::new(),
+                false => format!(" Its last lines: {}.", last.join(" ⏎ ")),
+            };
             let text = format!(
-                "member {name} is gone: {}. 'cafleet member create --recover' brings it back with its mailbox; \
+                "member {name} is gone: {}.{last} 'cafleet member create --recover' brings it back with its mailbox; \
                  'cafleet member delete --force' removes it.",
                 seen.why
             );

@@ -169,7 +169,9 @@ impl<'a> PaneTarget<'a> {
             return PaneLook::not(PaneState::Gone, "another tmux server has the socket now");
         }
         if facts.dead {
-            return PaneLook::not(PaneState::Gone, "the pane is dead");
+            let why = facts.ended.clone().unwrap_or_else(|| "the pane is dead".to_owned());
+            let facts = Some(facts).filter(|facts| facts.pane_pid == identity.pane_pid);
+            return PaneLook { facts, ..PaneLook::not(PaneState::Gone, why) };
         }
         let same = facts.pane_pid == identity.pane_pid
             && process::started(facts.pane_pid).is_some_and(|started| started == identity.pane_started);

@@ -40,6 +40,10 @@ impl TmuxError {
     }
 }
 
+/// Lines of a dead pane that are told, and how far above its screen they are looked for.
+const LAST_WORDS: usize = 5;
+const LAST_WORDS_ABOVE: u32 = 50;
+
 /// What tmux knows about a pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PaneFacts {
@@ -49,6 +53,8 @@ pub(crate) struct PaneFacts {
     pub(crate) window: String,
     pub(crate) tty: String,
     pub(crate) dead: bool,
+    /// How the program of a dead pane ended, in words.
+    pub(crate) ended: Option<String>,
     pub(crate) cursor_shown: bool,
     /// Whether the pane is in copy mode or another tmux mode.
     pub(crate) in_mode: bool,
@@ -80,7 +86,7 @@ impl Tmux {
     pub(crate) async fn look(&self, pane: &str, watched: &str) -> Result<Option<PaneFacts>, TmuxError> {
         // Only numbers, ids and a path; free texts are on lines of their own.
         let facts = "#{pid}|#{pane_pid}|#{pane_id}|#{window_id}|#{pane_dead}|#{cursor_flag}|\
-                     #{?pane_in_mode,1,0}|#{cursor_x}|#{cursor_y}|#{pane_tty}";
+                     #{?pane_in_mode,1,0}|#{cursor_x}|#{cursor_y}|#{pane_dead_status}|#{pane_dead_signal}|#{pane_tty}";
         let said = self
             .call(
                 &[
@@ -123,6 +129,20 @@ impl Tmux {
             Err(TmuxError::Failed(why)) if why.contains("can't find pane") => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The last lines that a dead pane has, each safe to print.
+    pub(crate) async fn last_words(&self, pane: &str) -> Vec<String> {
+        let screen = self.capture(pane, LAST_WORDS_ABOVE, false).await.unwrap_or_default();
+        let lines: Vec<&str> =
+            without_epitaph(&screen).lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let skip = lines.len().saturating_sub(LAST_WORDS);
+        lines.into_iter().skip(skip).map(|line| caliban_core::inert::line(line).into_owned()).collect()
+    }
+
+    /// Lets the pane stay when its program fails, so that its last lines can be read. Best effort: an older tmux cannot.
+    pub(crate) async fn stay_if_failed(&self, pane: &str) {
+        let _older = self.call(&["set-option", "-p", "-t", pane, "remain-on-exit", "failed"], None).await;
     }
 
     /// Pastes `text` and presses `keys` (if any), provided that `condition` holds; all in one call, and so atomically.
@@ -236,9 +256,27 @@ impl Tmux {
     }
 }
 
+/// How a program ended, by what tmux says of its pane; each is empty where tmux does not know it.
+fn ended(status: &str, signal: &str) -> Option<String> {
+    match (status, signal) {
+        (_, "") if status.is_empty() => None,
+        (status, "") => Some(format!("its program ended with code {status}")),
+        (_, signal) => Some(format!("its program was ended by signal {signal}")),
+    }
+}
+
+/// What a dead pane shows, without the line that tmux writes below it.
+pub(crate) fn without_epitaph(screen: &str) -> &str {
+    let screen = screen.trim_end();
+    match screen.rsplit_once('\n') {
+        Some((above, last)) if last.starts_with("Pane is dead") => above.trim_end(),
+        _ => screen,
+    }
+}
+
 fn read_facts(said: &str) -> Option<PaneFacts> {
     let mut parts = said.splitn(5, '\n');
-    let mut fields = parts.next()?.splitn(10, '|');
+    let mut fields = parts.next()?.splitn(12, '|');
     let mut field = || fields.next();
     Some(PaneFacts {
         server_pid: field()?.parse().ok()?,
@@ -249,10 +287,28 @@ fn read_facts(said: &str) -> Option<PaneFacts> {
         cursor_shown: field()? == "1",
         in_mode: field()? == "1",
         cursor: (field()?.parse().ok()?, field()?.parse().ok()?),
+        ended: ended(field()?, field()?),
         tty: field()?.to_owned(),
         session: parts.next()?.to_owned(),
         watched: parts.next()?.to_owned(),
         title: parts.next()?.to_owned(),
         screen: parts.next().unwrap_or_default().to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m10_a_dead_pane_has_its_end_and_what_it_showed() {
+        let said = "1|2|%3|@4|1|1|0|0|0|3||/dev/pts/0\nsession\nwatched\ntitle\nfirst\n";
+        let facts = read_facts(said).expect("facts");
+        assert_eq!(facts.ended.as_deref(), Some("its program ended with code 3"));
+        assert_eq!(facts.tty, "/dev/pts/0");
+        assert_eq!(ended("", "9").as_deref(), Some("its program was ended by signal 9"));
+        assert_eq!(ended("", ""), None);
+        assert_eq!(without_epitaph("a\nb\n\n\nPane is dead (status 3, now)\n"), "a\nb");
+        assert_eq!(without_epitaph("a\nb\n\n"), "a\nb");
+    }
 }

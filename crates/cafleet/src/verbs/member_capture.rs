@@ -9,6 +9,7 @@ use crate::args::MemberCaptureArgs;
 use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::inspect::{PaneState, PaneTarget};
+use crate::pane::tmux::without_epitaph;
 
 pub(crate) async fn run(context: &mut VerbContext, args: &MemberCaptureArgs) -> Result<VerbAnswer, Failure> {
     let lines = match usize::try_from(args.lines) {
@@ -25,12 +26,16 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCaptureArgs) -> 
     let target = target.ok_or_else(|| team::pending(&team.member, "capture"))?;
     let failed = |why: &str| Failure::refused("capture", format!("capture failed: {}", shown(why)));
     let seen = target.look(&context.settings).await;
-    if matches!(seen.state, PaneState::Gone | PaneState::Unreachable) {
+    // A dead pane that is still there is read like another.
+    let is_readable = seen.state != PaneState::Gone || seen.facts.is_some();
+    if seen.state == PaneState::Unreachable || !is_readable {
         return Err(failed(&seen.why));
     }
     let above = u32::try_from(lines).unwrap_or(u32::MAX).min(50_000);
     let said = target.tmux.capture(target.pane, above, args.ansi).await;
-    let content = last_lines(&said.map_err(|error| failed(&error.words()))?, lines, args.ansi);
+    let said = said.map_err(|error| failed(&error.words()))?;
+    let said = if seen.state == PaneState::Gone { without_epitaph(&said) } else { &said };
+    let content = last_lines(said, lines, args.ansi);
     let json = json!({
         "member_agent_id": team.member.id.to_string(),
         "pane_id": target.pane,

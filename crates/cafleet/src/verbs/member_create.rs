@@ -28,7 +28,7 @@ use crate::pane::inspect::{PaneState, PaneTarget, look_at};
 use crate::pane::launch::{self, Launch};
 use crate::pane::own_pane::{self, Here};
 use crate::pane::tmux::Tmux;
-use crate::pane::{deliverer, process};
+use crate::pane::{deliverer, leave, process};
 use crate::prompt::{self, Ids};
 use crate::{input, render, usage, worktree_hold};
 
@@ -275,7 +275,7 @@ async fn wait_for(broker: &mut Broker, tmux: &Tmux, member: &Agent, pane: &str) 
         if let (true, Some(identity)) = (is_placed, identity) {
             let program = std::fs::read_link(format!("/proc/{}/exe", identity.pane_pid)).ok();
             match process::started(identity.pane_pid) {
-                None => return Err(failed("it ended at once")),
+                None => return Err(failed(&ended_at_once(tmux, pane).await)),
                 Some(_) if program == own => {}
                 Some(_) if runs_since.get_or_insert_with(Instant::now).elapsed() >= STAYS => return Ok(now),
                 Some(_) => {}
@@ -287,6 +287,17 @@ async fn wait_for(broker: &mut Broker, tmux: &Tmux, member: &Agent, pane: &str) 
             return Err(failed("it takes too long"));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// How a program ended that never came to work, with its last lines where its pane is still there.
+async fn ended_at_once(tmux: &Tmux, pane: &str) -> String {
+    let facts = tmux.look(pane, "").await.ok().flatten().filter(|facts| facts.dead);
+    let Some(facts) = facts else { return "it ended at once".to_owned() };
+    let how = facts.ended.unwrap_or_else(|| "it ended at once".to_owned());
+    match tmux.last_words(pane).await {
+        last if last.is_empty() => how,
+        last => format!("{how}; its last lines: {}", last.join(" ⏎ ")),
     }
 }
 
@@ -322,6 +333,10 @@ async fn recover(
     let launch = launch.ok_or_else(|| {
         Failure::refused("no_launch", format!("it is not known how member {} was started", member.id))
     })?;
+    // Its last lines have been told; a new pane takes its place.
+    if let Some(target) = member.placement.as_ref().and_then(PaneTarget::of) {
+        leave::close_dead(&target).await;
+    }
     let moved = move_director(broker, here, director, &settings).await?;
     // Before the new pane exists, because everything typed after that is typed into the new one.
     broker.give_up_typed(member.id).await?;

@@ -14,6 +14,7 @@ use crate::context::VerbContext;
 use crate::failure::{Failure, shown};
 use crate::pane::launch::Launch;
 use crate::pane::own_pane;
+use crate::pane::tmux::Tmux;
 
 use super::team::MEMBER_COMMANDS;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberRunArgs) -> Resu
     // Marks every process that the member starts as not a person's, even after a double fork with an empty environment.
     // Best effort: if the system refuses, the ancestor processes still identify the member.
     let _unmarked = process_mark::put(AgentMark::Member);
+    Tmux::at(&here.socket).stay_if_failed(&facts.pane).await;
     // Returns only on failure.
     let error = program.exec();
     let why = format!("cannot start {}: {error}", shown(&launch.program));

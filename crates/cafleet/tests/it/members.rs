@@ -704,10 +704,41 @@ fn m10_a_program_that_ends_at_once_leaves_no_member() {
     assert_eq!(
         said,
         refused(
-            "the member's program did not start in pane %1: it ended at once. Rolled back registration of <id>."
+            "the member's program did not start in pane %1: its program ended with code 1. Rolled back registration of <id>."
         )
     );
     assert_eq!((team.agents().len(), team.panes().len()), (3, 1));
+    // What it said last is told.
+    let program = "command:sh -c 'echo no key; exit 7'";
+    let said = team.member("create", &["--name", "rev", "--description", "d", "--coding-agent", program]);
+    assert!(said.err.contains("its program ended with code 7; its last lines: no key."), "{said:?}");
+    assert_eq!((team.agents().len(), team.panes().len()), (3, 1));
+}
+
+#[test]
+fn m10_a_member_that_dies_shows_its_exit_code_and_its_last_lines() {
+    let team = Team::start(true);
+    let program = "command:sh -c 'echo it begins; read line; echo the disk is full; exit 9'";
+    let said = team.member("create", &["--name", "rev", "--description", "d", "--coding-agent", program]);
+    assert_eq!(said.code, 0, "{said:?}");
+    team.tmux.tmux(&["send-keys", "-t", "%1", "x", "Enter"]).status().expect("tmux");
+    let list = eventually("it to be seen as gone", || {
+        let list = team.tmux.world.run(&["doctor"]).out;
+        list.contains("its program ended with code 9").then_some(list)
+    });
+    assert!(list.contains("(its program ended with code 9)"), "{list}");
+    let screen = team.member("capture", &["--member-id", "rev"]);
+    assert!(screen.out.contains("it begins\n") && screen.out.contains("the disk is full"), "{screen:?}");
+    let told = eventually("the Director to hear of it", || {
+        let all = team.tmux.world.mailbox("D");
+        let texts = all.iter().filter_map(|task| task["text"].as_str());
+        texts.filter(|text| text.contains("is gone")).map(str::to_owned).next()
+    });
+    let words = "is gone: its program ended with code 9. Its last lines: it begins ⏎ x ⏎ the disk is full.";
+    assert!(told.contains(words), "{told}");
+    // A removal closes the dead pane.
+    assert_eq!(team.member("delete", &["--member-id", "rev", "--force"]).code, 0);
+    assert_eq!(team.panes(), ["%0"]);
 }
 
 #[test]
