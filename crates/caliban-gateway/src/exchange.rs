@@ -19,10 +19,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer_body::{AnswerBody, AnswerPiece, passing, whole};
+use crate::guard;
 use crate::headers;
 use crate::refusal::GatewayRefusal;
 use crate::request_body::AskedBody;
-use crate::route::{Protocol, Route};
+use crate::route::{self, Protocol, Route};
 use crate::server::{Gate, UnderWay, Upstream};
 use crate::tokens::Token;
 
@@ -94,6 +95,12 @@ fn answer(status: u16, headers: &HeaderMap, body: AnswerBody) -> Response<Answer
 }
 
 impl GatewayRequest {
+    /// The model, where the protocol names it in the path.
+    fn model_in_path(&self) -> Option<&str> {
+        let is_gemini = self.protocol == Protocol::Gemini;
+        route::gemini_call(self.head.uri.path()).filter(|_| is_gemini).map(|(model, _)| model)
+    }
+
     async fn begin(&self, route: Route, reply: &mut GatewayReply) -> Result<BegunAnswer, ExchangeEnd> {
         let upstream = self.gate.upstream(self.protocol, route)?;
         let Route::Ask(_) = route else {
@@ -103,7 +110,7 @@ impl GatewayRequest {
                 RelayOutcome::Failed { reason, .. } => Err(unanswered(upstream, &reason).into()),
             };
         };
-        let asked = AskedBody::read(&self.body).ok_or_else(|| {
+        let asked = AskedBody::read(&self.body, self.model_in_path()).ok_or_else(|| {
             GatewayRefusal::Bad("the body is no request in JSON that names a model".to_owned())
         })?;
         if asked.is_background() {
@@ -231,12 +238,18 @@ impl GatewayRequest {
     }
 
     async fn send(&self, upstream: &Upstream, reply: &mut GatewayReply) -> Result<RelayOutcome, ExchangeEnd> {
-        let all = self.head.uri.path_and_query().map_or("", |all| all.as_str());
-        let path = all.strip_prefix("/v1").unwrap_or(all);
+        let mut path = self.protocol.below_base(self.head.uri.path()).to_owned();
+        let query = self.head.uri.query().map(|query| match self.protocol {
+            Protocol::Gemini => guard::without_key(query),
+            Protocol::Anthropic | Protocol::Responses | Protocol::Chat => query.to_owned(),
+        });
+        if let Some(query) = query.filter(|query| !query.is_empty()) {
+            path += &format!("?{query}");
+        }
         let headers = headers::of_request(&self.head.headers);
         tokio::select! {
             biased;
-            answered = upstream.relay.send(self.head.method.clone(), path, &headers, self.body.clone()) => Ok(answered),
+            answered = upstream.relay.send(self.head.method.clone(), &path, &headers, self.body.clone()) => Ok(answered),
             () = self.gone(reply) => Err(ExchangeEnd::Gone),
         }
     }

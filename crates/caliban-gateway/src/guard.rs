@@ -4,6 +4,7 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 
 use crate::refusal::GatewayRefusal;
+use crate::route::Protocol;
 use crate::tokens::{Keys, Token};
 
 /// The names by which a program on this machine reaches us.
@@ -29,17 +30,33 @@ pub(crate) fn check_place(headers: &HeaderMap, port: u16) -> Result<(), GatewayR
 }
 
 /// Whose request it is: the token is where the client has its key.
-pub(crate) fn token(headers: &HeaderMap, keys: &Keys) -> Result<Token, GatewayRefusal> {
+pub(crate) fn token(
+    head: &http::request::Parts,
+    protocol: Protocol,
+    keys: &Keys,
+) -> Result<Token, GatewayRefusal> {
+    let headers = &head.headers;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(AUTHORIZATION.as_str()).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    [text("x-api-key"), bearer]
+    let in_query = head.uri.query().filter(|_| protocol == Protocol::Gemini).and_then(query_key);
+    [text("x-api-key"), text("x-goog-api-key"), bearer, in_query]
         .into_iter()
         .flatten()
         .find_map(|text| keys.find(text))
         .ok_or(GatewayRefusal::NoToken)
+}
+
+/// The key in a query, where clients of Gemini's may have it.
+fn query_key(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("key="))
+}
+
+/// A query without a key: that of the client is its token here.
+pub(crate) fn without_key(query: &str) -> String {
+    query.split('&').filter(|pair| !pair.starts_with("key=")).collect::<Vec<_>>().join("&")
 }
 
 #[cfg(test)]

@@ -73,6 +73,20 @@ impl GatewayRefusal {
         }
     }
 
+    /// The kind of error in Google's words.
+    fn google_status(&self) -> &'static str {
+        match self {
+            Self::Forbidden(_) | Self::NoUpstream(_) => "PERMISSION_DENIED",
+            Self::NoToken => "UNAUTHENTICATED",
+            Self::NotFound(_) => "NOT_FOUND",
+            // A budget is no quota that comes back: RESOURCE_EXHAUSTED would be tried again.
+            Self::Bad(_) | Self::TooLarge(_) | Self::Budget(_) => "FAILED_PRECONDITION",
+            Self::Limited { .. } => "RESOURCE_EXHAUSTED",
+            Self::Unanswered(_) => "UNAVAILABLE",
+            Self::NoLedger(_) => "INTERNAL",
+        }
+    }
+
     fn words(&self) -> String {
         match self {
             Self::Forbidden(why)
@@ -98,6 +112,10 @@ impl GatewayRefusal {
         let value = match protocol {
             Protocol::Anthropic => {
                 json!({"type": "error", "error": {"type": anthropic, "message": message}})
+            }
+            Protocol::Gemini => {
+                let code = self.status(protocol).as_u16();
+                json!({"error": {"code": code, "message": message, "status": self.google_status()}})
             }
             Protocol::Responses | Protocol::Chat => {
                 json!({"error": {"message": message, "type": openai, "param": null, "code": openai}})

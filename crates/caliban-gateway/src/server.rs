@@ -41,6 +41,9 @@ const HEAD_CAP: usize = 64 * 1024;
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// How many connections there may be at once.
 const CONNECTIONS: usize = 2048;
+/// What goes through, for people.
+const PATHS: &str = "/v1/messages, /v1/responses, /v1/chat/completions, /v1/models, \
+                     /v1beta/models/MODEL:generateContent and :streamGenerateContent";
 /// How long requests in flight may take when the gateway ends. Then they are cut, and count.
 const LEAVING: Duration = Duration::from_secs(5);
 
@@ -60,11 +63,13 @@ pub struct Upstreams {
     pub responses: Result<Upstream, String>,
     /// OpenAI Chat Completions.
     pub chat: Result<Upstream, String>,
+    /// Gemini.
+    pub gemini: Result<Upstream, String>,
 }
 
 impl Upstreams {
     fn all(&self) -> impl Iterator<Item = &Upstream> {
-        [&self.anthropic, &self.responses, &self.chat]
+        [&self.anthropic, &self.responses, &self.chat, &self.gemini]
             .into_iter()
             .filter_map(|upstream| upstream.as_ref().ok())
     }
@@ -223,13 +228,14 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Answer
         };
     };
     let passed = guard::check_place(&head.headers, gate.options.port)
-        .and_then(|()| guard::token(&head.headers, &gate.options.keys));
+        .and_then(|()| guard::token(&head, protocol, &gate.options.keys));
     let token = match passed {
         Ok(token) => token,
         Err(refusal) => return refusal.answer(protocol),
     };
     if let Route::Unknown(_) = route {
-        let why = format!("{} {} does not go through the gateway", head.method, head.uri.path());
+        let why =
+            format!("{} {} does not go through the gateway; these do: {PATHS}", head.method, head.uri.path());
         return GatewayRefusal::NotFound(why).answer(protocol);
     }
     if head.headers.contains_key(http::header::CONTENT_ENCODING) {
@@ -260,13 +266,14 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Answer
 impl Gate {
     /// Where requests of a protocol go.
     pub(crate) fn upstream(&self, protocol: Protocol, route: Route) -> Result<&Upstream, GatewayRefusal> {
-        let Upstreams { anthropic, responses, chat } = &self.options.upstreams;
+        let Upstreams { anthropic, responses, chat, gemini } = &self.options.upstreams;
         let upstream = match (protocol, route) {
             (Protocol::Anthropic, _) => anthropic,
             // The list of models is that of either.
             (Protocol::Responses, Route::Free(_)) if responses.is_err() => chat,
             (Protocol::Responses, _) => responses,
             (Protocol::Chat, _) => chat,
+            (Protocol::Gemini, _) => gemini,
         };
         upstream.as_ref().map_err(|why| GatewayRefusal::NoUpstream(why.clone()))
     }

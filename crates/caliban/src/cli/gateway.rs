@@ -40,7 +40,7 @@ pub(crate) struct GatewayArgs {
 pub(crate) enum GatewayCommand {
     /// Run one program behind a gateway and a token of its own, which end with it
     #[command(after_help = "\
-Sets ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, OPENAI_BASE_URL and OPENAI_API_KEY for the program, and ends with its exit code.
+Sets ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, OPENAI_BASE_URL, OPENAI_API_KEY, GOOGLE_GEMINI_BASE_URL and GEMINI_API_KEY for the program, and ends with its exit code.
 
 Examples:
   caliban gateway run -- claude -p \"fix the failing test\"

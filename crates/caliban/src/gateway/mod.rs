@@ -88,7 +88,7 @@ async fn bind(
             }
             StartError::Listen { .. } => "--port 0 takes any port that is free",
             StartError::Itself(_) => {
-                "start the gateway in a shell without ANTHROPIC_BASE_URL and OPENAI_BASE_URL of the gateway"
+                "start the gateway in a shell without the gateway's ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL"
             }
         };
         Failure::new(error.to_string()).hint(hint)
@@ -97,7 +97,7 @@ async fn bind(
 
 /// Where requests of each protocol go, by the settings. An error when none can go anywhere.
 fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams> {
-    use ProviderKind::{Anthropic, LlamaCpp, LmStudio, Ollama, OpenAi, OpenAiChat, OpenRouter, Vllm};
+    use ProviderKind::{Anthropic, Gemini, LlamaCpp, LmStudio, Ollama, OpenAi, OpenAiChat, OpenRouter, Vllm};
     let machine = ledger(loaded, None);
     let of = |kind: ProviderKind| -> Result<Upstream> {
         let target = loaded.endpoint(kind)?;
@@ -109,13 +109,13 @@ fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams> {
     let speaks_chat =
         |kind: &ProviderKind| matches!(kind, OpenAiChat | Ollama | OpenRouter | LmStudio | LlamaCpp | Vllm);
     let chat = loaded.settings.provider.filter(speaks_chat).unwrap_or(OpenAiChat);
-    let (anthropic, responses, chat) = (of(Anthropic), of(OpenAi), of(chat));
-    match (anthropic, responses, chat) {
-        (Err(failure), Err(_), Err(_)) => Err(failure),
-        (anthropic, responses, chat) => Ok(Upstreams {
+    match (of(Anthropic), of(OpenAi), of(chat), of(Gemini)) {
+        (Err(failure), Err(_), Err(_), Err(_)) => Err(failure),
+        (anthropic, responses, chat, gemini) => Ok(Upstreams {
             anthropic: anthropic.map_err(in_words),
             responses: responses.map_err(in_words),
             chat: chat.map_err(in_words),
+            gemini: gemini.map_err(in_words),
         }),
     }
 }

@@ -21,15 +21,17 @@ impl Lead {
             ("ANTHROPIC_API_KEY", token.to_owned()),
             ("OPENAI_BASE_URL", format!("http://{address}/v1")),
             ("OPENAI_API_KEY", token.to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", format!("http://{address}")),
+            ("GEMINI_API_KEY", token.to_owned()),
         ];
-        Self { arguments: Vec::new(), set, unset: vec!["ANTHROPIC_AUTH_TOKEN"] }
+        Self { arguments: Vec::new(), set, unset: vec!["ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY"] }
     }
 
     /// What this program gets.
     pub(super) fn of(program: &OsString, address: SocketAddr, token: &str) -> Self {
         let mut lead = Self::usual(address, token);
         // A program that runs behind the gateway has a token, and no key.
-        lead.unset.extend(["OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"]);
+        lead.unset.push("OPENROUTER_API_KEY");
         match name_of(program).as_str() {
             // It asks a person about every new key in ANTHROPIC_API_KEY, but not about this one.
             "claude" => {

@@ -213,6 +213,70 @@ fn g01_requests_and_answers_of_each_protocol_go_through_byte_for_byte_and_are_co
     assert_eq!(json!([listed[0]["label"], listed[0]["tokens"]]), json!(["foreign", 4380]));
 }
 
+/// A request as Google's SDK sends it.
+fn gemini(address: &str, call: &str, key: &str, body: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let (method, length) = if body.is_empty() { ("GET", 0) } else { ("POST", body.len()) };
+    let request = format!(
+        "{method} /v1beta/models{call} HTTP/1.1\r\nhost: {address}\r\n{key}content-type: application/json\r\n\
+         connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    read(stream)
+}
+
+#[test]
+fn r20_g15_geminis_requests_go_through_with_their_model_from_the_path_and_are_counted() {
+    const BODY: &str = r#"{ "contents":[{"role":"user","parts":[{"text":"hellö"}]}],"generationConfig":{"maxOutputTokens":64}}"#;
+    let answer = || script![text("the wörds").costs(700, 30).forever()];
+    let server = ModelServer::builder(answer()).require_key(KEY).start();
+    let mut fleet = Fleet::with(server);
+    let envs = fleet.place.server.envs(Protocol::Gemini);
+    fleet.place.env.set_all(envs);
+    let mut gateway = Gateway { fleet, program: None, address: String::new() };
+    gateway.start(&[]);
+    let direct = ModelServer::builder(answer()).require_key(KEY).start();
+    let token = gateway.token(&["--budget-tokens", "4000"]);
+    let header = |key: &str| format!("x-goog-api-key: {key}\r\n");
+    let calls = [
+        "/gemini-3-pro-preview:generateContent",
+        "/gemini-3-pro-preview:streamGenerateContent?alt=sse",
+        "/gemini-3-pro-preview:streamGenerateContent",
+    ];
+    for (sent, call) in (1..).zip(calls) {
+        let through = gemini(&gateway.address, call, &header(&token), BODY);
+        let straight = gemini(direct.url().strip_prefix("http://").unwrap(), call, &header(KEY), BODY);
+        assert_eq!((through.status, through.text()), (200, straight.text()), "{call}");
+        assert_eq!(gateway.spent(), sent * 730, "{call}");
+    }
+    // The token may be in the query; it does not go out.
+    let with_query = format!("/gemini-3-pro-preview:generateContent?key={token}");
+    assert_eq!(gemini(&gateway.address, &with_query, "", BODY).status, 200);
+    for request in gateway.fleet.place.server.requests() {
+        assert!(!request.query.contains("key=") && !format!("{:?}", request.headers).contains(&token));
+    }
+    // What costs nothing.
+    assert!(gemini(&gateway.address, "", &header(&token), "").json()["models"].is_array());
+    let counted = gemini(&gateway.address, "/gemini-3-pro-preview:countTokens", &header(&token), BODY);
+    assert_eq!(counted.status, 200, "{}", counted.text());
+    assert_eq!(gateway.spent(), 4 * 730);
+    let history: Vec<Value> =
+        gateway.fleet.run(["budget", "history", "--by", "label,model", "--json"]).ok().json();
+    assert_eq!(json!([history[0]["model"], history[0]["requests"]]), json!(["gemini-3-pro-preview", 4]));
+    // A used-up budget, no token, and what does not go through, in Google's words.
+    let ask = || gemini(&gateway.address, calls[0], &header(&token), BODY);
+    let used_up = (0..4).map(|_| ask()).find(|answer| answer.status != 200).expect("the budget is used up");
+    let said = used_up.json();
+    assert_eq!((used_up.status, &said["error"]["status"]), (400, &json!("FAILED_PRECONDITION")), "{said}");
+    assert!(said["error"]["message"].as_str().unwrap().contains("caliban budget set gw-"), "{said}");
+    let stranger = gemini(&gateway.address, calls[0], "", BODY);
+    assert_eq!((stranger.status, &stranger.json()["error"]["status"]), (401, &json!("UNAUTHENTICATED")));
+    let other = gemini(&gateway.address, "/gemini-3-pro-preview:batchGenerateContent", &header(&token), BODY);
+    assert_eq!(other.status, 404);
+    assert!(other.text().contains("/v1beta/models/MODEL:generateContent"), "{}", other.text());
+}
+
 #[test]
 fn g02_a_list_of_models_and_a_count_of_tokens_cost_nothing() {
     let gateway = Gateway::new(script![], &[]);
@@ -478,9 +542,11 @@ fn g12_env_leads_a_shell_to_the_gateway_that_runs_and_never_back_into_itself() {
     assert_eq!(lines[0], format!("export ANTHROPIC_BASE_URL=http://{}", gateway.address));
     assert_eq!(lines[2], format!("export OPENAI_BASE_URL=http://{}/v1", gateway.address));
     let token = lines[1].strip_prefix("export ANTHROPIC_API_KEY=").unwrap();
+    assert_eq!(lines[3], format!("export OPENAI_API_KEY={token}"));
+    assert_eq!(lines[4], format!("export GOOGLE_GEMINI_BASE_URL=http://{}", gateway.address));
     assert_eq!(
-        (lines[3], lines[4]),
-        (format!("export OPENAI_API_KEY={token}").as_str(), "unset ANTHROPIC_AUTH_TOKEN")
+        lines[5..],
+        [&format!("export GEMINI_API_KEY={token}"), "unset ANTHROPIC_AUTH_TOKEN", "unset GOOGLE_API_KEY"]
     );
     let place = &gateway.fleet.place;
     let port = gateway.address.split(':').nth(1).unwrap();
