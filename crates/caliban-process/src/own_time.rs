@@ -117,6 +117,19 @@ mod tests {
     }
 
     #[test]
+    fn r15_time_since_the_boot_is_the_kernels_and_no_time_of_day() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+            (seconds * 1000.0) as u64
+        };
+        // The file has hundredths of a second.
+        let (before, now, after) = (uptime(), boot_ms(), uptime());
+        assert!((before..=after + 10).contains(&now), "{before} {now} {after}");
+        assert!(awake_ms() <= boot_ms());
+    }
+
+    #[test]
     fn r15_a_stretch_in_which_we_stood_still_counts_as_one_slice() {
         paused(async {
             let mut patience = Patience::new(Duration::from_secs(5));

@@ -120,3 +120,38 @@ fn noted(result: Result<(), StoreError>) {
         tracing::warn!(%error, "the other agents are not told of a rate limit");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{OnLimit, Terms};
+    use caliban_core::budget::Limits;
+
+    #[tokio::test]
+    async fn r15_what_is_written_of_a_wait_is_time_since_the_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = MachineLedger::new(Terms {
+            file: dir.path().join("ledger.db"),
+            repo: dir.path().to_owned(),
+            repo_hash: "0".repeat(16),
+            above: None,
+            per_agent: Limits::NONE,
+            per_repo_day: Limits::NONE,
+            per_day: Limits::NONE,
+            on_limit: OnLimit::default(),
+        });
+        let lane = Lane::new(&own().boot, "one");
+        let governor = LaneGovernor {
+            ledger: ledger.clone(),
+            lane: lane.clone(),
+            standing: Standing::Attended,
+            is_strained: AtomicBool::new(false),
+        };
+        let before = boot_ms();
+        governor.limited("429", Some(Duration::from_secs(60)), Duration::ZERO).await;
+        let until = ledger.open().await.unwrap().lane(&lane).await.unwrap().0.until_ms;
+        assert!((before + 60_000..=boot_ms() + 61_000).contains(&until), "{before} {until}");
+        let Admitted::Wait { wait, .. } = governor.admit(None).await else { panic!("it waits") };
+        assert!(wait > Duration::from_secs(50) && wait < Duration::from_secs(62), "{wait:?}");
+    }
+}

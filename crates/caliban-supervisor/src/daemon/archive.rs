@@ -166,6 +166,24 @@ mod tests {
     }
 
     #[test]
+    fn a12_what_is_kept_for_an_undo_goes_also_that_of_its_own_agents() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = dir.path().join("a3f8b2c1");
+        let sessions =
+            [session.clone(), session.join("bg/0"), session.join("sub/x"), session.join("bg/0/sub/y")];
+        for session in &sessions {
+            fs::create_dir_all(session.join(records::CHECKPOINTS)).unwrap();
+            fs::write(session.join(records::CHECKPOINTS).join("1"), "a secret").unwrap();
+            fs::write(session.join(records::TRANSCRIPT), "{}").unwrap();
+        }
+        drop_checkpoints(&session);
+        for session in &sessions {
+            assert!(!session.join(records::CHECKPOINTS).exists(), "{}", session.display());
+            assert!(session.join(records::TRANSCRIPT).exists(), "{}", session.display());
+        }
+    }
+
+    #[test]
     fn r21_what_is_archived_is_found_with_its_age_and_size() {
         let dir = tempfile::tempdir().unwrap();
         let agent = dir.path().join("a3f8b2c1");
