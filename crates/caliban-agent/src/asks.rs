@@ -163,7 +163,7 @@ pub(crate) struct LiveAsk<'a> {
 impl<'a> LiveAsk<'a> {
     pub(crate) fn new(feed: &'a Feed, ask: Ask) -> Self {
         let id = ask.id.clone();
-        feed.push(FeedEntry::SubAsked(ask));
+        feed.push(FeedEntry::SubAsked(Box::new(ask)));
         Self { feed, id }
     }
 }

@@ -50,7 +50,7 @@ pub enum FeedEntry {
         reason: String,
     },
     /// A sub-agent waits for a person.
-    SubAsked(Ask),
+    SubAsked(Box<Ask>),
     /// A sub-agent's ask is closed: answered, or gone.
     SubAnswered {
         /// The ask's id.
