@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask test | bench | soak | real-clients | promises | mutants | vendor | ci`.
+//! The project's own commands: `cargo xtask test | bench | soak | real-clients | promises | mutants | lines | vendor | ci`.
 //!
 //! Owns what a newcomer needs to see all tests pass. Nothing that ships depends on it.
 
 mod bench;
 mod ci;
+mod lines;
 mod made_mutants;
 mod mutants;
 mod needs;
@@ -49,6 +50,7 @@ cargo xtask mutants resolver  the mistakes of xtask/made-mutants.toml in the fen
     --only WORDS           only those whose name has these words
     --judge WORDS          asks only the adversary, the fence or the crates
     --minutes N            begins none after so long (default 60)
+cargo xtask lines [COMMIT]  lines of code by crate, without comments, blank lines and tests; beside those of a commit
 cargo xtask vendor         checks the libraries of the pages against their hashes
     --from DIR             takes them anew out of the npm tarballs in DIR
 cargo xtask ci             what the server does: .ci/run
@@ -78,6 +80,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         "promises" => promises::run(rest),
         "real-clients" => real_clients::run(rest),
         "mutants" => mutants::run(rest),
+        "lines" => lines::run(rest),
         "vendor" => vendor::run(rest),
         "ci" => ci::run(rest),
         "help" | "--help" | "-h" => {
