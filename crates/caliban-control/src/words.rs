@@ -7,8 +7,9 @@ use caliban_contract::records::AskRecord;
 use caliban_core::{
     ids::AgentId,
     inert,
-    lifecycle::{State, WaitingFor},
+    lifecycle::{Ending, State, WaitingFor},
     priority::Priority,
+    status_word::{StatusFacts, StatusGroup, StatusWord},
     wait::QueuedFor,
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -35,18 +36,34 @@ impl<'a> ShownAgent<'a> {
     }
 }
 
-/// `finished, to review +10 −2`: what is said of an agent with how its work stands, where that is known.
+/// How the work of an agent that has ended stands, where that is known.
+pub fn review(row: &AgentRow) -> Option<String> {
+    row.review.filter(|_| has_ended(row.state)).map(|review| review.to_string())
+}
+
+/// `finished, to review +10 −2`: what is said of an agent with how its work stands.
 pub fn with_review(row: &AgentRow, said: String) -> String {
-    match &row.review {
+    match review(row) {
         Some(review) => format!("{said}, {review}"),
         None => said,
     }
 }
 
+/// How it stands, in one word.
+pub fn status(row: &AgentRow) -> StatusWord {
+    StatusWord::of(StatusFacts {
+        state: row.state,
+        waiting_for: row.waiting_for.as_ref(),
+        asks: !row.asks.is_empty(),
+        is_over_budget: matches!(row.ending, Some(Ending::BudgetExceeded { .. })),
+        is_queued: row.queued_behind.is_some(),
+        is_asleep: row.hibernated,
+    })
+}
+
 /// Whether a person has to look at it: it asks, or it has failed. One that is idle or asleep waits for nobody.
 pub fn needs_you(row: &AgentRow) -> bool {
-    let asks = !row.asks.is_empty() || matches!(row.waiting_for, Some(WaitingFor::Approval { .. }));
-    asks || matches!(row.state, State::Failed | State::Crashed)
+    status(row).group() == StatusGroup::NeedsYou || matches!(row.state, State::Failed | State::Crashed)
 }
 
 /// The label, else the first line of what it was asked to do.

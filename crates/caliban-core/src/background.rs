@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::status_word::StatusWord;
+
 /// How a background agent stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,14 +23,20 @@ pub enum BackgroundStatus {
 }
 
 impl BackgroundStatus {
-    /// One character for lists.
-    pub fn icon(self) -> char {
+    /// The status that agents of a fleet have, too.
+    pub const fn status(self) -> StatusWord {
         match self {
-            Self::Running => '▶',
-            Self::Completed => '✓',
-            Self::Failed | Self::Killed => '✗',
-            Self::BudgetExceeded => '$',
+            Self::Running => StatusWord::Running,
+            Self::Completed => StatusWord::Done,
+            Self::Failed => StatusWord::Failed,
+            Self::Killed => StatusWord::Killed,
+            Self::BudgetExceeded => StatusWord::Budget,
         }
+    }
+
+    /// One character for lists.
+    pub const fn icon(self) -> &'static str {
+        self.status().icon()
     }
 }
 

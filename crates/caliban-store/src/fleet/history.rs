@@ -5,7 +5,8 @@
 //! The history is kept when the agent is removed. Only the newest [`KEPT`] rows are kept.
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{State, Status, WaitingFor};
+use caliban_core::lifecycle::Status;
+use caliban_core::status_word::{StatusFacts, StatusWord};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
@@ -39,23 +40,17 @@ impl StateChange {
     }
 }
 
-/// The status as one word.
+/// The status as one word. Nobody here knows what is asleep or over its budget, and what has not started is queued.
 fn word(status: &Status) -> &'static str {
-    match (status.state(), status.waiting_for()) {
-        (State::Done, _) => "done",
-        (State::Failed, _) => "failed",
-        (State::Killed, _) => "killed",
-        (State::Crashed, _) => "crashed",
-        (_, Some(WaitingFor::Approval { .. })) => "asks",
-        (_, Some(WaitingFor::Input)) => "waits",
-        (
-            _,
-            Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. } | WaitingFor::QuietHours { .. }),
-        ) => "limited",
-        (State::Spawning, None) => "queued",
-        (State::Running, None) => "running",
-        (State::Idle, None) => "idle",
-    }
+    let facts = StatusFacts {
+        state: status.state(),
+        waiting_for: status.waiting_for(),
+        asks: false,
+        is_over_budget: false,
+        is_queued: true,
+        is_asleep: false,
+    };
+    StatusWord::of(facts).word()
 }
 
 /// Adds a row if the status in the agent's record differs from the last row.

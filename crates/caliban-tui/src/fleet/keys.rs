@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use caliban_core::status_word::StatusGroup;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{FleetEffect, FleetScope, FleetState, Focus, Peek, RowGroup, pages::ScrolledText, view};
+use super::{FleetEffect, FleetScope, FleetState, Focus, Peek, pages::ScrolledText, view};
 use crate::composer::{Composer, Draft, is_text};
 
 impl FleetState {
@@ -69,10 +70,10 @@ impl FleetState {
     /// Keys that are about agents.
     fn order(&mut self, code: KeyCode, now: Instant) -> Vec<FleetEffect> {
         let Some(row) = self.chosen_row() else { return Vec::new() };
-        let (key, group) = (row.key.clone(), row.group);
+        let (key, group) = (row.key.clone(), row.group());
         match code {
             // Of one that has ended, or has not begun, there is no conversation to open: the peek shows what there is.
-            KeyCode::Enter if matches!(group, RowGroup::NeedsYou | RowGroup::Working) => {
+            KeyCode::Enter if matches!(group, StatusGroup::NeedsYou | StatusGroup::Working) => {
                 return vec![FleetEffect::Attach(key)];
             }
             KeyCode::Enter | KeyCode::Char('p') => return self.peek(),

@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use super::{AgentKey, FleetEffect, FleetRow, FleetState, Focus, RowGroup};
+use super::{AgentKey, FleetEffect, FleetRow, FleetState, Focus};
+use caliban_core::status_word::StatusGroup;
 
 /// A line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListLine {
     Blank,
     /// The head of a group, and how many are in it.
-    Head(RowGroup, usize),
+    Head(StatusGroup, usize),
     /// The row of this number among those that are shown.
     Row(usize),
 }
@@ -30,7 +31,7 @@ impl FleetState {
                     .any(|text| text.to_lowercase().contains(&filter))
         };
         let mut rows: Vec<&FleetRow> = self.rows.iter().filter(matches).collect();
-        rows.sort_by_key(|row| row.group);
+        rows.sort_by_key(|row| row.group());
         rows
     }
 
@@ -51,7 +52,7 @@ impl FleetState {
     pub(super) fn only(&self, keys: Vec<AgentKey>, is_finished: bool) -> Vec<AgentKey> {
         let is_so = |key: &AgentKey| {
             let row = self.rows.iter().find(|row| row.key == *key);
-            row.is_some_and(|row| (row.group == RowGroup::Finished) == is_finished)
+            row.is_some_and(|row| (row.group() == StatusGroup::Finished) == is_finished)
         };
         keys.into_iter().filter(is_so).collect()
     }
@@ -69,7 +70,7 @@ impl FleetState {
         let rows = self.shown();
         let at = place(&rows, self.chosen.as_ref()).unwrap_or(0);
         let after = rows.iter().skip(at + 1).chain(rows.iter().take(at + 1));
-        let next = after.filter(|row| row.group == RowGroup::NeedsYou).map(|row| row.key.clone()).next();
+        let next = after.filter(|row| row.group() == StatusGroup::NeedsYou).map(|row| row.key.clone()).next();
         match next {
             Some(key) => self.chosen = Some(key),
             None => self.say("nobody needs you", now),
@@ -155,12 +156,12 @@ pub(super) fn lines(rows: &[&FleetRow]) -> Vec<ListLine> {
     let mut lines = Vec::with_capacity(rows.len() + 8);
     let mut group = None;
     for (number, row) in rows.iter().enumerate() {
-        if group.replace(row.group) != Some(row.group) {
+        if group.replace(row.group()) != Some(row.group()) {
             if !lines.is_empty() {
                 lines.push(ListLine::Blank);
             }
-            let count = rows.iter().filter(|other| other.group == row.group).count();
-            lines.push(ListLine::Head(row.group, count));
+            let count = rows.iter().filter(|other| other.group() == row.group()).count();
+            lines.push(ListLine::Head(row.group(), count));
         }
         lines.push(ListLine::Row(number));
     }

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use caliban_core::status_word::{StatusGroup, StatusWord};
 use crossterm::event::{KeyEvent, KeyEventKind};
 use serde_json::Value;
 
@@ -39,19 +40,6 @@ pub struct AgentKey {
     pub id: String,
 }
 
-/// In which group a row stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RowGroup {
-    /// It waits for a person.
-    NeedsYou,
-    /// It works.
-    Working,
-    /// It waits for its start.
-    Queued,
-    /// It has ended.
-    Finished,
-}
-
 /// One agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetRow {
@@ -59,8 +47,8 @@ pub struct FleetRow {
     pub key: AgentKey,
     /// Its label, or else the beginning of its task.
     pub label: Option<String>,
-    /// Its group.
-    pub group: RowGroup,
+    /// How it stands.
+    pub status: StatusWord,
     /// Its state in a word.
     pub state: String,
     /// What it asks, does, or has said last.
@@ -78,7 +66,11 @@ pub struct FleetRow {
 impl FleetRow {
     /// Whether a person has to look at it: it asks, or it has failed.
     pub(crate) fn needs_you(&self) -> bool {
-        self.group == RowGroup::NeedsYou || matches!(self.state.as_str(), "failed" | "crashed")
+        self.group() == StatusGroup::NeedsYou || self.status.has_failed()
+    }
+
+    pub(crate) fn group(&self) -> StatusGroup {
+        self.status.group()
     }
 }
 

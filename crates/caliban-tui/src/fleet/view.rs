@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use caliban_core::status_word::StatusGroup;
 use ratatui::{
     buffer::Buffer,
     layout::{Position, Rect},
@@ -10,7 +11,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    AgentKey, FleetRow, FleetScope, FleetState, Focus, Peek, RowGroup,
+    AgentKey, FleetRow, FleetScope, FleetState, Focus, Peek,
     list::{ListLine, lines},
     pages::ScrolledText,
 };
@@ -182,10 +183,10 @@ impl FleetState {
                 ListLine::Blank => Line::default(),
                 ListLine::Head(group, count) => {
                     let (name, role) = match group {
-                        RowGroup::NeedsYou => ("needs you", TextRole::Warn),
-                        RowGroup::Working => ("working", TextRole::Accent),
-                        RowGroup::Queued => ("queued", TextRole::Dim),
-                        RowGroup::Finished => ("finished", TextRole::Dim),
+                        StatusGroup::NeedsYou => ("needs you", TextRole::Warn),
+                        StatusGroup::Working => ("working", TextRole::Accent),
+                        StatusGroup::Queued => ("queued", TextRole::Dim),
+                        StatusGroup::Finished => ("finished", TextRole::Dim),
                     };
                     Line::styled(format!("{name} ({count})"), self.theme.style(role))
                 }
@@ -256,10 +257,10 @@ impl FleetState {
         for (row, y) in rows.iter().rev().zip(room.y..room.bottom()) {
             put(buffer, room, y, &row.line);
         }
-        let hint = match row.group {
-            RowGroup::Finished => "a reply lets it go on",
-            RowGroup::NeedsYou if !row.asks.is_empty() => "a reply; Esc, then y shows what it asks",
-            RowGroup::NeedsYou | RowGroup::Working | RowGroup::Queued => "a reply",
+        let hint = match row.group() {
+            StatusGroup::Finished => "a reply lets it go on",
+            StatusGroup::NeedsYou if !row.asks.is_empty() => "a reply; Esc, then y shows what it asks",
+            StatusGroup::NeedsYou | StatusGroup::Working | StatusGroup::Queued => "a reply",
         };
         Some(self.draw_typed(&peek.reply, "> ", hint, reply, buffer))
     }

@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        fleet::{FleetRow, RowGroup},
+        fleet::FleetRow,
         theme::{Depth, Ground, Theme},
     };
 
@@ -99,7 +99,7 @@ mod tests {
         let row = |n: usize| FleetRow {
             key: AgentKey { repo: "/work/project".into(), id: format!("{n:08x}") },
             label: Some(format!("label-{n}")),
-            group: [RowGroup::NeedsYou, RowGroup::Working, RowGroup::Queued, RowGroup::Finished][n % 4],
+            status: caliban_core::status_word::StatusWord::ALL[n % 12],
             state: "running".to_owned(),
             doing: if n == 1 { activity.to_owned() } else { "Bash cargo test --workspace".to_owned() },
             waiting: None,

@@ -1,5 +1,6 @@
 //! Background agents of the session: beside the conversation where there is room, else below it.
 
+use caliban_core::status_word::{StatusTone, StatusWord};
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -76,17 +77,21 @@ pub(super) fn draw_rows(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn looks(row: &BackgroundRow, state: &ScreenState) -> (&'static str, &'static str, TextRole) {
-    match row.status {
-        BackgroundStatus::Running if state.asks.is_asked_by(&row.name()) => {
-            ("?", "waits for your answer", TextRole::Warn)
-        }
-        BackgroundStatus::Running => ("▶", "running", TextRole::Accent),
-        BackgroundStatus::Completed => ("✓", "completed", TextRole::Good),
-        BackgroundStatus::Failed => ("✗", "failed", TextRole::Bad),
-        BackgroundStatus::Killed => ("✗", "killed", TextRole::Bad),
-        BackgroundStatus::BudgetExceeded => ("$", "budget exceeded", TextRole::Warn),
-    }
+fn looks(row: &BackgroundRow, state: &ScreenState) -> (&'static str, String, TextRole) {
+    let is_asking = row.status == BackgroundStatus::Running && state.asks.is_asked_by(&row.name());
+    let (status, words) = if is_asking {
+        (StatusWord::Asks, "waits for your answer".to_owned())
+    } else {
+        (row.status.status(), row.status.to_string())
+    };
+    let role = match status.tone() {
+        StatusTone::Attention | StatusTone::Waiting => TextRole::Warn,
+        StatusTone::Active => TextRole::Accent,
+        StatusTone::Good => TextRole::Good,
+        StatusTone::Bad => TextRole::Bad,
+        StatusTone::Quiet => TextRole::Dim,
+    };
+    (status.icon(), words, role)
 }
 
 fn elapsed(row: &BackgroundRow, now: u64) -> String {

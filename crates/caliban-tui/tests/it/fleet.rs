@@ -5,11 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use caliban_core::status_word::{StatusGroup, StatusWord};
 use caliban_tui::{
     asks::PersonReply,
-    fleet::{
-        AgentKey, FleetAsk, FleetEffect, FleetEvent, FleetRow, FleetScope, FleetState, Forecast, RowGroup,
-    },
+    fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, FleetRow, FleetScope, FleetState, Forecast},
     theme::{Depth, Ground, Theme},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -86,14 +85,19 @@ fn key(id: &str) -> AgentKey {
     AgentKey { repo: PathBuf::from("/work/project"), id: id.into() }
 }
 
-fn row(id: &str, group: RowGroup, state: &str, doing: &str) -> FleetRow {
+fn row(id: &str, group: StatusGroup, state: &str, doing: &str) -> FleetRow {
     FleetRow {
         key: key(id),
         label: (id == "a1").then(|| "parser".into()),
-        group,
+        status: match group {
+            StatusGroup::NeedsYou => StatusWord::Asks,
+            StatusGroup::Working => StatusWord::Running,
+            StatusGroup::Queued => StatusWord::Queued,
+            StatusGroup::Finished => StatusWord::parse(state).unwrap_or(StatusWord::Done),
+        },
         state: state.into(),
         doing: doing.into(),
-        waiting: (group == RowGroup::NeedsYou).then(|| "3m".into()),
+        waiting: (group == StatusGroup::NeedsYou).then(|| "3m".into()),
         spent: "4 turns $0.12".into(),
         asks: if doing.starts_with("asks") { vec![format!("call_{id}")] } else { Vec::new() },
         revision: 1,
@@ -102,11 +106,11 @@ fn row(id: &str, group: RowGroup, state: &str, doing: &str) -> FleetRow {
 
 fn fleet() -> Vec<FleetRow> {
     vec![
-        row("a1", RowGroup::Working, "running", "Bash: cargo test"),
-        row("a2", RowGroup::NeedsYou, "running", "asks: Bash git push --force"),
-        row("a3", RowGroup::Finished, "done", "all tests pass"),
-        row("a4", RowGroup::Queued, "spawning", "queued behind 2"),
-        row("a5", RowGroup::NeedsYou, "idle", "waits for your message"),
+        row("a1", StatusGroup::Working, "running", "Bash: cargo test"),
+        row("a2", StatusGroup::NeedsYou, "running", "asks: Bash git push --force"),
+        row("a3", StatusGroup::Finished, "done", "all tests pass"),
+        row("a4", StatusGroup::Queued, "spawning", "queued behind 2"),
+        row("a5", StatusGroup::NeedsYou, "idle", "waits for your message"),
     ]
 }
 
@@ -212,7 +216,7 @@ fn marked_agents_are_acted_on_together() {
 fn the_choice_follows_the_agent_and_keeps_its_line_when_rows_move() {
     let mut view = View::new((80, 12));
     let agents = |needing: usize| -> Vec<FleetRow> {
-        let group = |n: usize| if n < needing { RowGroup::NeedsYou } else { RowGroup::Working };
+        let group = |n: usize| if n < needing { StatusGroup::NeedsYou } else { StatusGroup::Working };
         (0..40).map(|n| row(&format!("b{n:02}"), group(n), "running", "works")).collect()
     };
     view.rows(agents(0));
@@ -238,7 +242,7 @@ fn the_choice_follows_the_agent_and_keeps_its_line_when_rows_move() {
 fn the_first_row_is_a_choice_that_no_new_row_takes_over() {
     let mut view = View::of_fleet((80, 24));
     let mut rows = fleet();
-    rows.insert(0, row("a0", RowGroup::NeedsYou, "running", "asks: Bash rm"));
+    rows.insert(0, row("a0", StatusGroup::NeedsYou, "running", "asks: Bash rm"));
     view.rows(rows);
     assert_eq!(view.key(KeyCode::Enter), [FleetEffect::Attach(key("a2"))]);
 }
@@ -273,7 +277,7 @@ fn a_filter_narrows_the_list_and_keys_act_on_what_is_shown() {
     assert!(screen.contains("parser") && !screen.contains("a2"), "{screen}");
     assert_eq!(view.key(KeyCode::Enter), [FleetEffect::Attach(key("a1"))]);
     // It does something else now and does not match any more: nothing is chosen.
-    view.rows(vec![row("a2", RowGroup::Working, "running", "works")]);
+    view.rows(vec![row("a2", StatusGroup::Working, "running", "works")]);
     assert!(view.screen().contains("no agent matches the filter"), "{}", view.screen());
     assert_eq!(view.key(KeyCode::Enter), []);
     assert_eq!(view.key(KeyCode::Esc), [], "first the filter goes");
@@ -327,12 +331,12 @@ fn t25_t26_a_question_is_answered_only_after_it_was_shown_whole_and_read() {
 #[test]
 fn every_question_of_the_marked_is_read_by_itself() {
     let mut view = View::new((80, 24));
-    let asking = |id: &str| row(id, RowGroup::NeedsYou, "running", "asks: Bash x");
+    let asking = |id: &str| row(id, StatusGroup::NeedsYou, "running", "asks: Bash x");
     view.rows(vec![
         asking("a2"),
         asking("a6"),
         asking("a7"),
-        row("a8", RowGroup::Working, "running", "works"),
+        row("a8", StatusGroup::Working, "running", "works"),
     ]);
     view.keys("    ");
     assert_eq!(view.keys("y"), [FleetEffect::Ask(vec![key("a2"), key("a6"), key("a7")])]);
@@ -345,7 +349,7 @@ fn every_question_of_the_marked_is_read_by_itself() {
     view.keys("later, please");
     assert_eq!(view.key(KeyCode::Enter), answer("a6", PersonReply::No(Some("later, please".into()))));
     // Somebody answers the last one elsewhere.
-    view.rows(vec![row("a7", RowGroup::Working, "running", "works")]);
+    view.rows(vec![row("a7", StatusGroup::Working, "running", "works")]);
     assert!(view.screen().contains("answered elsewhere"), "{}", view.screen());
     view.wait(Duration::from_secs(2));
     assert_eq!(view.keys("y"), []);
@@ -397,7 +401,7 @@ fn all_repos_are_a_key_away_and_a_refusal_is_read_whole() {
     let mut rows = fleet();
     rows.push(FleetRow {
         key: AgentKey { repo: "/work/other".into(), id: "a1".into() },
-        ..row("a1", RowGroup::Working, "running", "works elsewhere")
+        ..row("a1", StatusGroup::Working, "running", "works elsewhere")
     });
     view.rows(rows);
     let screen = view.screen();
@@ -417,7 +421,7 @@ fn all_repos_are_a_key_away_and_a_refusal_is_read_whole() {
 #[test]
 fn two_hundred_agents_scroll_with_the_choice() {
     let mut view = View::new((80, 18));
-    view.rows((0..200).map(|n| row(&format!("b{n:03}"), RowGroup::Working, "running", "works")).collect());
+    view.rows((0..200).map(|n| row(&format!("b{n:03}"), StatusGroup::Working, "running", "works")).collect());
     for _ in 0..150 {
         view.key(KeyCode::Down);
     }

@@ -10,6 +10,7 @@ use caliban_contract::Places;
 use caliban_control::protocol::AgentRow;
 use caliban_control::words;
 use caliban_core::ids::AgentId;
+use caliban_core::status_word::StatusGroup;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -305,7 +306,7 @@ impl Hub {
             let id = row.id;
             let old = fleet.agents.remove(&id);
             let since = match &old {
-                Some(known) if shown::status_of(&known.row) == shown::status_of(&row) => known.since,
+                Some(known) if words::status(&known.row) == words::status(&row) => known.since,
                 Some(_) => now,
                 None => first_since(&row),
             };
@@ -405,16 +406,14 @@ fn first_since(row: &AgentRow) -> u64 {
 
 fn counts(state: &State) -> Value {
     let rows = || state.fleets.values().flat_map(|fleet| fleet.agents.values().map(|known| &known.row));
-    let in_group = |group: &str| rows().filter(|row| shown::status_of(row).group == group).count();
-    let failed =
-        rows().filter(|row| matches!(shown::status_of(row).word, "failed" | "crashed" | "budget")).count();
+    let in_group = |group| rows().filter(|row| words::status(row).group() == group).count();
     json!({
         "counts": {
-            "needs_you": rows().filter(|row| caliban_control::words::needs_you(row)).count(),
-            "working": in_group("working"),
-            "queued": in_group("queued"),
-            "finished": in_group("finished"),
-            "failed": failed,
+            "needs_you": rows().filter(|row| words::needs_you(row)).count(),
+            "working": in_group(StatusGroup::Working),
+            "queued": in_group(StatusGroup::Queued),
+            "finished": in_group(StatusGroup::Finished),
+            "failed": rows().filter(|row| words::status(row).has_failed()).count(),
             "asks": rows().map(|row| row.asks.len()).sum::<usize>(),
         },
         "today": state.today,

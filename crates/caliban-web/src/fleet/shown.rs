@@ -3,53 +3,28 @@
 use caliban_control::protocol::AgentRow;
 use caliban_control::{plain, words};
 use caliban_core::inert;
-use caliban_core::lifecycle::{Ending, State, WaitingFor};
+use caliban_core::lifecycle::WaitingFor;
+use caliban_core::status_word::{StatusGroup, StatusTone};
 use serde_json::{Value, json};
 
 use super::hub::Repo;
 use crate::time;
 
-/// An agent's status as one word, with its glyph and its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) word: &'static str,
-    glyph: &'static str,
-    tone: &'static str,
-    pub(crate) group: &'static str,
-}
-
-const fn status(word: &'static str, glyph: &'static str, tone: &'static str, group: &'static str) -> Status {
-    Status { word, glyph, tone, group }
-}
-
-/// The table of statuses; the terminal uses the same.
-pub(crate) fn status_of(row: &AgentRow) -> Status {
-    if !row.asks.is_empty() {
-        return status("asks", "!", "attn", "needs_you");
-    }
-    match (row.state, &row.waiting_for) {
-        (State::Done, _) => status("done", "✓", "ok", "finished"),
-        (State::Killed, _) => status("killed", "✗", "fg3", "finished"),
-        (State::Crashed, _) => status("crashed", "†", "bad", "finished"),
-        (State::Failed, _) if matches!(row.ending, Some(Ending::BudgetExceeded { .. })) => {
-            status("budget", "$", "bad", "finished")
-        }
-        (State::Failed, _) => status("failed", "✗", "bad", "finished"),
-        (_, Some(WaitingFor::Approval { .. })) => status("asks", "!", "attn", "needs_you"),
-        (_, Some(WaitingFor::Input)) => status("waits", "?", "wait", "working"),
-        (
-            _,
-            Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. } | WaitingFor::QuietHours { .. }),
-        ) => status("limited", "◷", "wait", "working"),
-        (State::Spawning, None) if row.queued_behind.is_some() => status("queued", "○", "fg3", "queued"),
-        (State::Idle, None) if row.hibernated => status("asleep", "☾", "fg3", "working"),
-        (State::Spawning | State::Running | State::Idle, None) => status("running", "▶", "run", "working"),
+/// The class of the style sheet.
+const fn class(tone: StatusTone) -> &'static str {
+    match tone {
+        StatusTone::Attention => "attn",
+        StatusTone::Active => "run",
+        StatusTone::Waiting => "wait",
+        StatusTone::Good => "ok",
+        StatusTone::Bad => "bad",
+        StatusTone::Quiet => "fg3",
     }
 }
 
 /// The agent as JSON. `since` is the time of its last state change; `label` looks up the labels of the repo's agents.
 pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &words::Labels<'_>) -> Value {
-    let how = status_of(row);
+    let how = words::status(row);
     let mut value = serde_json::to_value(words::ShownAgent::new(row, now)).unwrap_or_default();
     let Some(fields) = value.as_object_mut() else { return value };
     let until = match &row.waiting_for {
@@ -62,8 +37,8 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
     };
     let line = |text: &Option<String>| text.as_deref().map(|text| inert::line(text).into_owned());
     let own = line(&row.label);
-    let doing = match (how.group, &row.last_text) {
-        ("finished", Some(text)) => format!("{}: {}", words::ended(row), plain(text)),
+    let doing = match (how.group(), &row.last_text) {
+        (StatusGroup::Finished, Some(text)) => format!("{}: {}", words::ended(row), plain(text)),
         // The page has a place of its own for how its work stands.
         _ => words::doing_among(row, now, label),
     };
@@ -73,17 +48,17 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
         "repo_name": repo.name,
         "name": words::title(row).unwrap_or_else(|| row.id.to_string()),
         "label": own,
-        "group": how.group,
-        "status": how.word,
-        "glyph": how.glyph,
-        "tone": how.tone,
+        "group": how.group().name(),
+        "status": how.word(),
+        "glyph": how.icon(),
+        "tone": class(how.tone()),
         "doing": doing,
         "since": time::text(since),
         "until": until,
         "near": words::near_limit(row),
         "cost": words::cost(row),
         "spent": words::spent(row),
-        "review_words": row.review.map(|review| review.to_string()),
+        "review_words": words::review(row),
         "prompt": inert::line(&row.prompt),
         "activity": line(&row.activity),
         "note": line(&row.note),
@@ -102,6 +77,8 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
 mod tests {
     use caliban_contract::records::AskRecord;
 
+    use caliban_core::lifecycle::State;
+
     use super::*;
 
     #[test]
@@ -114,6 +91,7 @@ mod tests {
             (row(State::Spawning), "running"),
             (AgentRow { queued_behind: Some(2), ..row(State::Spawning) }, "queued"),
             (AgentRow { hibernated: true, ..row(State::Idle) }, "asleep"),
+            (row(State::Idle), "idle"),
             (waits(WaitingFor::Input), "waits"),
             (AgentRow { hibernated: true, ..waits(WaitingFor::Input) }, "waits"),
             (waits(WaitingFor::RateLimit { until_ms: 5 }), "limited"),
@@ -124,11 +102,11 @@ mod tests {
             (row(State::Failed), "failed"),
         ];
         for (row, word) in cases {
-            let status = status_of(&row);
-            assert_eq!(status.word, word, "{row:?}");
+            let status = words::status(&row);
+            assert_eq!(status.word(), word, "{row:?}");
             let is_asking = words::needs_you(&row) && !words::has_ended(row.state);
-            assert_eq!(status.group == "needs_you", is_asking, "{row:?}");
-            assert_eq!(status.group == "finished", words::has_ended(row.state), "{row:?}");
+            assert_eq!((status.group() == StatusGroup::NeedsYou), is_asking, "{row:?}");
+            assert_eq!((status.group() == StatusGroup::Finished), words::has_ended(row.state), "{row:?}");
         }
     }
 

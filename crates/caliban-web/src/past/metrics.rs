@@ -7,11 +7,11 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use caliban_control::words;
 use http::{StatusCode, header};
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::fleet;
 use crate::guard::Caller;
 
 /// The route; refuses browsers.
@@ -34,7 +34,7 @@ fn text(app: &App) -> String {
     let mut costs: BTreeMap<(String, String), u64> = BTreeMap::new();
     let (mut asks, mut turns) = (BTreeMap::<String, u64>::new(), BTreeMap::<String, u64>::new());
     for (repo, row) in app.hub.agents() {
-        *states.entry((repo.name.clone(), fleet::status_of(&row).word)).or_default() += 1;
+        *states.entry((repo.name.clone(), words::status(&row).word())).or_default() += 1;
         let model = row.model.clone().unwrap_or_else(|| "unknown".to_owned());
         let kinds = [
             ("input", row.usage.input),

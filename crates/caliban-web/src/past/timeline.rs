@@ -19,15 +19,12 @@ use serde_json::{Value, json};
 use super::activity::{Doing, Fold};
 use crate::app::App;
 use crate::error::Problem;
-use crate::fleet;
 use crate::input::QueryString;
 use crate::time;
+use caliban_core::status_word::{StatusGroup, StatusWord};
 
 /// Maximum time for a daemon's answer; after it, its agents' spans are derived from their transcripts.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The statuses that a daemon records (`caliban_store::fleet::StateChange`).
-const STATUSES: [&str; 10] =
-    ["queued", "running", "asks", "waits", "limited", "idle", "done", "failed", "killed", "crashed"];
 /// Maximum number of messages read per session.
 const MESSAGES: u32 = 1000;
 /// The default length of the time range.
@@ -68,7 +65,7 @@ pub(crate) async fn timeline(
                     Some(changes) => recorded(changes),
                     None => spans(&row, &app.book.fold(&row.dir.join(TRANSCRIPT)), now),
                 };
-                let sum = |status: &[&str]| -> u64 {
+                let sum = |status: [StatusWord; 2]| -> u64 {
                     let of = spans.iter().filter(|span| status.contains(&span.status));
                     of.map(|span| span.to.unwrap_or(now).saturating_sub(span.from)).sum()
                 };
@@ -77,14 +74,14 @@ pub(crate) async fn timeline(
                     "id": row.id,
                     "name": words::title(&row).unwrap_or_else(|| row.id.to_string()),
                     "repo_name": repo.name,
-                    "waited_ms": sum(&["asks", "waits"]),
-                    "worked_ms": sum(&["running", "limited"]),
+                    "waited_ms": sum([StatusWord::Asks, StatusWord::Waits]),
+                    "worked_ms": sum([StatusWord::Running, StatusWord::Limited]),
                     "parent": row.parent,
                     "after": after(&row),
-                    "ended": words::has_ended(row.state).then(|| fleet::status_of(&row).word),
+                    "ended": words::has_ended(row.state).then(|| words::status(&row).word()),
                     "spans": spans
                         .iter()
-                        .map(|span| json!({"from": time::text(span.from), "to": span.to.map(time::text), "status": span.status}))
+                        .map(|span| json!({"from": time::text(span.from), "to": span.to.map(time::text), "status": span.status.word()}))
                         .collect::<Vec<_>>(),
                 })
             })
@@ -138,7 +135,7 @@ async fn messages(app: &App, from: u64, to: u64) -> Vec<Value> {
 }
 
 /// Statuses and when each began.
-type Changes = Vec<(u64, &'static str)>;
+type Changes = Vec<(u64, StatusWord)>;
 
 /// The state changes by agent, from the daemons that run and record them.
 async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
@@ -147,7 +144,7 @@ async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
         let asked = async { Client::connect(&view.places).await?.history(from, to).await };
         let Ok(Ok(history)) = tokio::time::timeout(PATIENCE, asked).await else { continue };
         for change in history.changes {
-            let Some(status) = STATUSES.iter().find(|known| **known == change.status) else { continue };
+            let Some(status) = StatusWord::parse(&change.status) else { continue };
             let key = format!("{}/{}", view.repo.hash, change.agent);
             all.entry(key).or_default().push((change.at, status));
         }
@@ -156,13 +153,11 @@ async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
 }
 
 /// Recorded changes as spans. After an end there is no span until the agent goes on.
-fn recorded(changes: &[(u64, &'static str)]) -> Vec<TimeSpan> {
+fn recorded(changes: &[(u64, StatusWord)]) -> Vec<TimeSpan> {
     let each = changes.iter().enumerate().filter_map(|(at, (from, status))| {
         let status = match *status {
-            "done" | "failed" | "killed" | "crashed" => return None,
-            // Idle: it waits for a message.
-            "idle" => "waits",
-            other => other,
+            status if status.group() == StatusGroup::Finished => return None,
+            status => in_timeline(status),
         };
         let to = changes.get(at + 1).map(|(next, _)| *next);
         to.is_none_or(|to| to > *from).then_some(TimeSpan { from: *from, to, status })
@@ -175,36 +170,41 @@ struct TimeSpan {
     from: u64,
     /// `None` while it goes on.
     to: Option<u64>,
-    status: &'static str,
+    status: StatusWord,
+}
+
+/// An idle agent waits for a message.
+fn in_timeline(status: StatusWord) -> StatusWord {
+    if status == StatusWord::Idle { StatusWord::Waits } else { status }
 }
 
 /// The life of an agent from its spawn on, derived from its transcript.
 fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<TimeSpan> {
-    let mut starts: Vec<(u64, &'static str)> = vec![(row.created_at, "queued")];
+    let mut starts: Changes = vec![(row.created_at, StatusWord::Queued)];
     starts.extend(fold.changes.iter().map(|(at, doing)| {
         let status = match doing {
-            Doing::Works => "running",
-            Doing::Asks => "asks",
-            Doing::Waits => "waits",
+            Doing::Works => StatusWord::Running,
+            Doing::Asks => StatusWord::Asks,
+            Doing::Waits => StatusWord::Waits,
         };
         (*at, status)
     }));
-    let status = fleet::status_of(row);
+    let status = in_timeline(words::status(row));
     let has_ended = words::has_ended(row.state);
     let end = has_ended.then(|| row.updated_at.max(fold.last));
     // For the present state the row is more reliable than the transcript.
-    if !has_ended && starts.len() > 1 && starts.last().is_some_and(|(_, last)| *last != status.word) {
-        starts.push((row.updated_at.max(fold.last).min(now), status.word));
+    if !has_ended && starts.len() > 1 && starts.last().is_some_and(|(_, last)| *last != status) {
+        starts.push((row.updated_at.max(fold.last).min(now), status));
     }
     let mut spans: Vec<TimeSpan> = Vec::new();
     for (at, (from, status)) in starts.iter().enumerate() {
         let to = starts.get(at + 1).map(|(next, _)| *next).or(end);
         // The pause between the end of the last turn and the end of the agent is not shown as waiting.
-        if has_ended && *status == "waits" && at + 1 == starts.len() {
+        if has_ended && *status == StatusWord::Waits && at + 1 == starts.len() {
             continue;
         }
         if to.is_none_or(|to| to > *from) {
-            spans.push(TimeSpan { from: *from, to, status });
+            spans.push(TimeSpan { from: *from, to, status: *status });
         }
     }
     spans
@@ -218,18 +218,23 @@ mod tests {
 
     #[test]
     fn what_the_daemon_recorded_has_limits_ends_and_resumes() {
-        let changes =
-            [(100, "queued"), (200, "running"), (300, "limited"), (400, "running"), (500, "failed")];
-        let again = [(900, "running"), (900, "asks")];
+        let changes = [
+            (100, StatusWord::Queued),
+            (200, StatusWord::Running),
+            (300, StatusWord::Limited),
+            (400, StatusWord::Running),
+            (500, StatusWord::Failed),
+        ];
+        let again = [(900, StatusWord::Running), (900, StatusWord::Asks)];
         let span = |from, to, status| TimeSpan { from, to, status };
         assert_eq!(
             recorded(&[&changes[..], &again].concat()),
             [
-                span(100, Some(200), "queued"),
-                span(200, Some(300), "running"),
-                span(300, Some(400), "limited"),
-                span(400, Some(500), "running"),
-                span(900, None, "asks"),
+                span(100, Some(200), StatusWord::Queued),
+                span(200, Some(300), StatusWord::Running),
+                span(300, Some(400), StatusWord::Limited),
+                span(400, Some(500), StatusWord::Running),
+                span(900, None, StatusWord::Asks),
             ]
         );
     }
@@ -244,15 +249,21 @@ mod tests {
         assert_eq!(
             spans(&row, &fold, 2000),
             [
-                span(100, 200, "queued"),
-                span(200, 300, "running"),
-                span(300, 500, "asks"),
-                span(500, 900, "running")
+                span(100, 200, StatusWord::Queued),
+                span(200, 300, StatusWord::Running),
+                span(300, 500, StatusWord::Asks),
+                span(500, 900, StatusWord::Running)
             ]
         );
         row.state = State::Running;
         let living =
             spans(&row, &Fold { changes: vec![(200, Doing::Works)], last: 900, ..Fold::default() }, 2000);
-        assert_eq!(living, [span(100, 200, "queued"), TimeSpan { from: 200, to: None, status: "running" }]);
+        assert_eq!(
+            living,
+            [
+                span(100, 200, StatusWord::Queued),
+                TimeSpan { from: 200, to: None, status: StatusWord::Running }
+            ]
+        );
     }
 }

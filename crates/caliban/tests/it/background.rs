@@ -108,17 +108,18 @@ fn a_limit_that_was_reached_can_be_raised_at_a_resume() {
 
 #[test]
 fn an_always_holds_after_a_resume() {
-    let fleet = Fleet::new(script![bash("touch one"), text("first"), bash("touch two"), text("second")]);
+    let fleet = Fleet::new(script![bash("touch one"), text("first"), bash("touch one"), text("second")]);
     let id = fleet.bg("the task", []);
     fleet.wait_for_ask(&id);
     fleet.run(["approve", &id, "--always"]).ok();
     fleet.run(["agents", "wait", &id]).ok();
+    std::fs::remove_file(fleet.worktree(&id).join("one")).unwrap();
     fleet.run(["resume", &id, "--prompt", "again"]).ok();
     wait_until("it asks or has ended", || {
         let row = fleet.row(&id);
         row["state"] == "done" || !row["asks"].as_array().unwrap().is_empty()
     });
-    assert_eq!((fleet.state(&id).as_str(), fleet.worktree(&id).join("two").exists()), ("done", true));
+    assert_eq!((fleet.state(&id).as_str(), fleet.worktree(&id).join("one").exists()), ("done", true));
 }
 
 #[test]

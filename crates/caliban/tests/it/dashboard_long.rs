@@ -324,6 +324,7 @@ fn a_server_that_starts_tells_everything_at_once_and_a_daemon_that_restarts_tell
     let ids: Vec<String> = ["first task", "second task"].iter().map(|task| fleet.bg(task, [])).collect();
     for id in &ids {
         fleet.run(["agents", "wait", id]).ok();
+        wait_until("its work is looked at", || !fleet.row(id)["review"].is_null());
     }
     let mut dashboard = Dashboard::start(&fleet);
     let first = Stream::open(&dashboard, "", None).next(&["snapshot"]);

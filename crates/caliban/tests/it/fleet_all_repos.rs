@@ -1,7 +1,7 @@
 //! `agents list --all-repos`: every fleet of the data directory, without waking any.
 
 use serde_json::{Value, json};
-use testkit::{script, text};
+use testkit::{script, text, wait_until};
 
 use crate::fleet::{Fleet, id_of};
 
@@ -16,6 +16,12 @@ fn the_agents_of_all_repos_are_listed_and_no_daemon_is_started() {
     let there = id_of(&bg.output().ok());
     fleet.run(["agents", "wait", &here]).ok();
     env.run_in(&other, ["agents", "wait", &there]).ok();
+    for repo in [&fleet.place.repo, &other] {
+        wait_until("its work is looked at", || {
+            let rows: Vec<Value> = env.run_in(repo, ["agents", "list", "--json"]).ok().json();
+            rows.iter().all(|row| !row["review"].is_null())
+        });
+    }
     env.run_in(&other, ["daemon", "stop"]).ok();
 
     let outside = env.work();
@@ -30,8 +36,8 @@ fn the_agents_of_all_repos_are_listed_and_no_daemon_is_started() {
     assert_eq!(
         told(&rows),
         [
-            json!([fleet.place.repo, here, "first", "done", true, "finished"]),
-            json!([other, there, "second", "done", false, "finished"]),
+            json!([fleet.place.repo, here, "first", "done", true, "finished, nothing changed"]),
+            json!([other, there, "second", "done", false, "finished, nothing changed"]),
         ]
     );
     // What a daemon says and what is read without one are the same, but for that.

@@ -12,8 +12,8 @@ use caliban_control::{
     Client, DaemonEvents,
     protocol::{AgentRow, FleetEvent as News},
 };
-use caliban_core::lifecycle::State;
-use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope, RowGroup};
+use caliban_core::status_word::StatusGroup;
+use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::mpsc;
 
@@ -21,7 +21,7 @@ use super::FleetBoard;
 use crate::{
     fleet::{
         Fleet, all_repos,
-        row::{self, cost, has_ended, needs_you},
+        row::{self, cost},
         watch::{self, DaemonEnd, Daemons},
     },
     report::Failure,
@@ -193,14 +193,9 @@ const TITLE_CHARS: usize = 40;
 
 /// A row of the screen.
 fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
-    let group = match row.state {
-        state if has_ended(state) => RowGroup::Finished,
-        _ if needs_you(row) => RowGroup::NeedsYou,
-        State::Spawning if row.queued_behind.is_some() => RowGroup::Queued,
-        _ => RowGroup::Working,
-    };
-    let doing = match (group, &row.last_text) {
-        (RowGroup::Finished, Some(text)) => {
+    let status = row::status(row);
+    let doing = match (status.group(), &row.last_text) {
+        (StatusGroup::Finished, Some(text)) => {
             format!("{}: {}", row::with_review(row, row::ended(row)), caliban_control::plain(text))
         }
         _ => row::with_review(row, row::doing_within(row, now_ms)),
@@ -214,10 +209,10 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     FleetRow {
         key: AgentKey { repo: repo.to_owned(), id: row.id.to_string() },
         label: row::title(row).map(|title| title.chars().take(TITLE_CHARS).collect()),
-        group,
+        status,
         state: row.state.to_string(),
         doing,
-        waiting: (group == RowGroup::NeedsYou).then(|| row::time(waiting)),
+        waiting: (status.group() == StatusGroup::NeedsYou).then(|| row::time(waiting)),
         spent,
         asks: row.asks.iter().map(|ask| ask.id.clone()).collect(),
         revision: row.updated_at,

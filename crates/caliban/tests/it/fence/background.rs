@@ -177,7 +177,7 @@ fn r17_a_background_agent_asks_when_its_fence_has_stopped_a_command() {
     let refused = fleet.run(["approve", &id, "--always"]).expect_code(2).stderr;
     assert!(refused.contains("there is no rule that would allow"), "{refused}");
     let told = fleet.run(["approve", &id, "--always", "--outside"]).ok().stdout;
-    assert!(told.contains("added for it: Bash(touch ../../../made) outside"), "{told}");
+    assert!(told.contains("added: Bash(touch ../../../made) outside (this session)"), "{told}");
     wait_until("it is done", || fleet.state(&id) == "done");
     assert!(made.exists());
     let audit = fleet.run(["sessions", "audit", &id]).ok().stdout;
