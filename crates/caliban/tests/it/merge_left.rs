@@ -76,8 +76,8 @@ fn the_rules_of_an_agent_hide_nothing() {
     let (fleet, id) = with_rules();
     let rules = fleet.place.env.write("rules", "*\n");
     sh_in(&fleet, &fleet.worktree(&id), &format!("git config core.excludesFile {}", rules.display()));
-    let refused = fleet.run(["agents", "merge", &id]).expect_code(1);
-    assert!(refused.stderr.contains("not committed: kept.local, new.txt"), "{}", refused.stderr);
+    let told = fleet.run(["agents", "merge", &id, "--preview"]).ok().stdout;
+    assert!(told.contains("not committed yet, committed first: kept.local, new.txt"), "{told}");
 }
 
 #[test]

@@ -542,7 +542,7 @@ fn s11_a_background_helper_may_do_what_its_parent_was_always_allowed_and_asks_fo
         bash("touch one").on_first(TASK),
         call(json!({"prompt": "the helper's task", "background": true, "label": "helper"})).on_first(TASK),
         text("parent done").on_first(TASK),
-        bash("touch two").on_first("the helper's task"),
+        bash("touch one").on_first("the helper's task"),
         bash("mkdir three").on_first("the helper's task"),
         text("helper done").on_first("the helper's task"),
     ]);
