@@ -168,6 +168,6 @@ mod tests {
         let cut = Excerpt::beginning("aéb".into(), 2);
         assert_eq!(cut, Excerpt { text: "a\n[… 2 characters are not shown …]".into(), hidden: 2 });
         let about = Excerpt { hidden: 7, ..cut }.about("Bash");
-        assert_eq!((about.hidden, about.text.lines().next()), (7 + 36, Some("Bash")));
+        assert_eq!((about.hidden, about.text.lines().next()), (7 + 34, Some("Bash")));
     }
 }

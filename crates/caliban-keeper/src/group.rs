@@ -150,6 +150,12 @@ impl ShimGroups {
         }
     }
 
+    /// Whether the run has come up to the memory that it is held to. A limit of a group above it does not count.
+    pub fn was_at_memory_limit(&self) -> bool {
+        let Some((home, group)) = self.home.as_ref().zip(self.group.as_ref()) else { return false };
+        home.version.was_at_memory_limit(&group.dir)
+    }
+
     /// Leaves the group, once the worker is in it.
     pub fn step_out(&self) {
         if let (Some(home), Some(_)) = (&self.home, &self.group) {
@@ -263,6 +269,16 @@ impl Version {
             memory: limits.memory.filter(|most| !takes(Some(self.memory_file()), most)),
             disk: limits.disk,
         }
+    }
+
+    fn was_at_memory_limit(self, dir: &Path) -> bool {
+        let count = match self {
+            Self::One => read_text(dir.join("memory.failcnt")).ok(),
+            Self::Two => read_text(dir.join("memory.events"))
+                .ok()
+                .and_then(|text| text.lines().find_map(|line| line.strip_prefix("max ").map(str::to_owned))),
+        };
+        count.and_then(|count| count.trim().parse::<u64>().ok()).is_some_and(|count| count > 0)
     }
 
     fn count_file(self) -> &'static str {
@@ -448,6 +464,19 @@ mod tests {
         let (watched, written) = held(Version::One, &["memory.limit_in_bytes", "pids.max"]);
         assert_eq!(watched, TreeLimits { memory: None, ..limits });
         assert_eq!(written, [bytes.as_str(), ""]);
+    }
+
+    #[test]
+    fn a20_only_a_runs_own_limit_is_blamed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut said = |version: Version, file: &str, text: &str| {
+            fs::write(dir.path().join(file), text).unwrap();
+            version.was_at_memory_limit(dir.path())
+        };
+        assert!(!said(Version::Two, "memory.events", "low 0\nhigh 0\nmax 0\noom 1\noom_kill 1\n"));
+        assert!(said(Version::Two, "memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n"));
+        assert!(!said(Version::One, "memory.failcnt", "0\n"));
+        assert!(said(Version::One, "memory.failcnt", "3\n"));
     }
 
     #[test]

@@ -203,7 +203,11 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     exit.exceeded = match ended {
         TreeEnd::Exceeded(excess) => Some(excess),
         // The kernel held it to that.
-        _ if exit.out_of_memory && exit.told_by == ToldBy::Run && watched.memory.is_none() => {
+        _ if exit.out_of_memory
+            && exit.told_by == ToldBy::Run
+            && watched.memory.is_none()
+            && standing.was_at_memory_limit() =>
+        {
             args.limits.memory.map(Excess::Memory)
         }
         _ => None,
