@@ -29,7 +29,7 @@ const JUDGES: [MutantsJudge; 3] = [
     ),
     (
         "the crates' tests",
-        &["caliban-rooted", "caliban-fence", "caliban-permissions", "caliban-worktrees"],
+        &["caliban-rooted", "caliban-fence", "caliban-permissions", "caliban-tools", "caliban-worktrees"],
         "all()",
     ),
 ];

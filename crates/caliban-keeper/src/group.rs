@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a20_only_a_runs_own_limit_is_blamed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut said = |version: Version, file: &str, text: &str| {
+        let said = |version: Version, file: &str, text: &str| {
             fs::write(dir.path().join(file), text).unwrap();
             version.was_at_memory_limit(dir.path())
         };

@@ -306,3 +306,44 @@ impl Workspace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a18_a_reported_directory_counts_only_where_no_link_leads_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(dir.path()).unwrap();
+        let root = base.join("root");
+        for place in ["root/inside", "outside/inside"] {
+            std::fs::create_dir_all(base.join(place)).unwrap();
+        }
+        symlink("../outside", root.join("link")).unwrap();
+        symlink("inside", root.join("other")).unwrap();
+        let workspace = Workspace::new(WorkspaceOptions {
+            root: root.clone(),
+            extra_dirs: Vec::new(),
+            project: None,
+            roots: Roots::default(),
+            output_dir: base.join("outputs"),
+            env: Vec::new(),
+            helper: "/bin/false".into(),
+            http: caliban_http::ClientOptions::default(),
+            private_addresses: PrivateAddresses::Refuse,
+            redact: None,
+            limits: ToolLimits::default(),
+            search: None,
+            detach: None,
+            editor: None,
+        })
+        .unwrap();
+        let place = |name: &str| workspace.place_in_work(&root.join(name)).unwrap();
+        assert_eq!(place("inside"), Some(root.join("inside")));
+        for lie in ["link", "link/inside", "other", "../outside", "nothing"] {
+            assert_eq!(place(lie), None, "{lie}");
+        }
+    }
+}

@@ -18,6 +18,7 @@ mod guide;
 mod identity;
 mod inputs;
 mod members;
+mod members_end;
 mod messages;
 mod numbers;
 mod panes;

@@ -18,18 +18,18 @@ type Trees = BTreeMap<PathBuf, NestedRepos>;
 #[derive(Debug, Default, Clone)]
 pub struct Nested {
     trees: Arc<Mutex<Trees>>,
-    look: Arc<Mutex<Look>>,
+    look: Arc<Mutex<PendingLook>>,
 }
 
 /// The look after the last command.
 #[derive(Debug, Default)]
-struct Look {
+struct PendingLook {
     thread: Option<JoinHandle<Vec<String>>>,
     /// What looks found that nobody was told.
     untold: Vec<String>,
 }
 
-impl Look {
+impl PendingLook {
     fn wait(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.untold.extend(thread.join().unwrap_or_default());
@@ -82,7 +82,7 @@ impl Around for Nested {
     }
 }
 
-impl Drop for Look {
+impl Drop for PendingLook {
     fn drop(&mut self) {
         self.wait();
     }
