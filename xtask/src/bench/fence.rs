@@ -27,6 +27,8 @@ const AT_MOST_MS: f64 = 6.0;
 const AT_MOST_MB: f64 = 0.5;
 /// Number of agents whose memory is measured.
 const AGENTS: usize = 5;
+/// A command for the edit fence; no directory changes by it once the file is there.
+const CHANGES: &str = "touch ready";
 /// Numbers of files in large trees, and of repositories in each.
 const LARGE: [usize; 2] = [50_000, 200_000];
 const NESTED: usize = 20;
@@ -63,7 +65,7 @@ fn measured(bed: &Bed) -> Result<Table> {
 /// What the fence adds to one of many commands of a run, in microseconds: what the agent judges and looks up before the answer
 /// included. The model takes its time, as models do, and nothing in the tree changes.
 fn added_in(bed: &Bed, tree: &Path) -> Result<f64> {
-    let command = json!([{"name": "Bash", "input": {"command": "true"}}]);
+    let command = json!([{"name": "Bash", "input": {"command": CHANGES}}]);
     let step = |prompt: &str, turn: usize| {
         let when = json!({"first_prompt_contains": prompt, "turn": turn});
         json!({"repeat": true, "when": when, "tool_calls": command, "delay_ms": MODEL_MS})
@@ -108,7 +110,7 @@ fn memory(bed: &Bed, table: &mut Table, what: &str, tree: &Path) -> Result<()> {
 /// The private memory of an idle agent that has run a command, in KB.
 fn agent_kb(bed: &Bed, tree: &Path, sandbox: &str) -> Result<f64> {
     let script = bed.dir("fence-script")?.join("script.json");
-    let call = json!({"name": "Bash", "input": {"command": "ls -la"}});
+    let call = json!({"name": "Bash", "input": {"command": CHANGES}});
     let usage = json!({"input": 5, "output": 5});
     let steps = json!({"steps": [{"tool_calls": [call], "usage": usage}, {"text": "seen", "usage": usage}]});
     std::fs::write(&script, steps.to_string()).context("cannot write the script")?;

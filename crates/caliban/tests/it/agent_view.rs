@@ -143,7 +143,9 @@ fn what_an_agent_changed_is_shown_and_lands() {
         if screen.contains("y lands it") {
             tmux.send_keys(&["y"]);
         }
-        fleet.place.repo.join("made.txt").exists()
+        let mut head = std::process::Command::new("git");
+        head.args(["rev-parse", "--quiet", "--verify", "HEAD^2"]).current_dir(&fleet.place.repo);
+        head.output().unwrap().status.success()
     });
     assert_eq!(fleet.place.env.read(fleet.place.repo.join("made.txt")), "a new line\n");
     assert_eq!(fleet.place.env.git(&fleet.place.repo, &["log", "--format=%s", "-1", "HEAD^2"]), "the task");
