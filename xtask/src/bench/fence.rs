@@ -120,7 +120,16 @@ fn agent_kb(bed: &Bed, tree: &Path, sandbox: &str) -> Result<f64> {
     place.set(&format!("sandbox = \"{sandbox}\"\n"))?;
     let script = script.to_string_lossy();
     for _ in 0..AGENTS {
-        let how = ["--provider", "scripted", "--script", &script, "--permission-mode", "accept-edits"];
+        let how = [
+            "--provider",
+            "scripted",
+            "--script",
+            &script,
+            "--permission-mode",
+            "accept-edits",
+            "--allow",
+            "Bash(touch ready)",
+        ];
         place.output(&[&["--bg", "--interactive"], how.as_slice(), &["look"]].concat())?;
     }
     let (daemon, start) = (place.daemon()?, Instant::now());

@@ -110,7 +110,7 @@ fn a_background_agent_that_waits_for_an_answer_has_a_mark() {
         rules: Vec::new(),
         outside: Vec::new(),
     }));
-    assert!(world.screen().contains("? 0 find the callers"), "{}", world.screen());
+    assert!(world.screen().contains("! 0 find the callers"), "{}", world.screen());
 }
 
 #[test]
