@@ -249,9 +249,9 @@ fn limits(loaded: &Loaded) -> Finding {
         None => format!("{what} by a control group"),
     };
     ok(format!(
-        "a command has at most {} processes, {} of memory and {} of disk (held to it: {of_command}); all of a background \
-         agent at most so many processes and so much memory ({}, {})",
-        limits.pids.map_or("any".to_owned(), |pids| pids.to_string()),
+        "at most {} processes, {} of memory and {} of disk for a command ({of_command}); the same processes and memory \
+         for a whole background agent ({}, {})",
+        limits.pids.map_or("any number of".to_owned(), |pids| pids.to_string()),
         size(limits.memory),
         size(limits.disk),
         holder("processes", watched.pids),
