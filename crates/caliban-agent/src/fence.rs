@@ -15,13 +15,12 @@ use std::{
 
 use caliban_contract::records;
 use caliban_contract::tree_limits::TreeLimits;
-use caliban_core::{fence::Profile, names::Slug};
+use caliban_core::{address::AddressPolicy, fence::Profile, names::Slug};
 use caliban_fence::{
-    Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, PrivateAddresses, ProgramFence,
-    Proxy,
+    Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy,
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
-use caliban_rooted::{Below, Identity, Look, Root, Roots};
+use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots};
 use caliban_worktrees::{FileState, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +65,7 @@ pub enum FenceReach {
     /// What the machine reaches.
     Everything,
     /// These hosts, through a proxy.
-    Hosts(Hosts, PrivateAddresses),
+    Hosts(Hosts, AddressPolicy),
 }
 
 /// What the settings say about fences.
@@ -651,7 +650,7 @@ fn git_store(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<Pa
     let root = policy.roots.pin(top).ok()?;
     let name = Below::new(".git").ok()?;
     match root.look(&name) {
-        Ok(Look::Directory(_)) => Some(name.under(root.path())),
+        Ok(FoundEntry::Directory(_)) => Some(name.under(root.path())),
         _ => found.map(|git| git.store().path().to_owned()),
     }
 }

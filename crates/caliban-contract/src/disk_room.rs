@@ -1,6 +1,6 @@
 //! Room on a disk that may be full.
 //!
-//! A record that must be writable on a full disk has a [`Reserved`] file beside it. When the record finds no room it is
+//! A record that must be writable on a full disk has a [`ReservedRoom`] file beside it. When the record finds no room it is
 //! written into that file, which then takes the record's name. [`probe`] tells beforehand whether something fits.
 //! File systems allocate blocks on write, so a reserved file is filled with bytes. It is never synced: nobody needs its
 //! content after a power failure.
@@ -22,7 +22,7 @@ const PROBE: &str = ".room";
 
 /// Room for one record of a directory.
 #[derive(Debug, Clone, Copy)]
-pub struct Reserved {
+pub struct ReservedRoom {
     record: &'static str,
     file: &'static str,
     bytes: usize,
@@ -38,7 +38,7 @@ enum Uses {
     Often,
 }
 
-impl Reserved {
+impl ReservedRoom {
     /// `bytes` of room in `file`, for one write of `record` on a full disk.
     #[must_use]
     pub const fn once(record: &'static str, file: &'static str, bytes: usize) -> Self {
@@ -185,7 +185,7 @@ mod tests {
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    fn write(reserved: Reserved, dir: &Path, text: &str, written: io::Result<()>) -> io::Result<()> {
+    fn write(reserved: ReservedRoom, dir: &Path, text: &str, written: io::Result<()>) -> io::Result<()> {
         reserved.or_reserved(dir, &text, written, File::sync_all)
     }
 
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn r11_a_record_is_written_into_its_reserved_room_and_gives_back_the_rest() {
         let dir = tempfile::tempdir().unwrap();
-        let reserved = Reserved::once(RECORD, ROOM, 100);
+        let reserved = ReservedRoom::once(RECORD, ROOM, 100);
         reserved.take(dir.path()).unwrap();
         let (room, length) = file(dir.path(), ROOM).unwrap();
         assert_eq!(length, 100);
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn r11_room_that_is_needed_often_is_written_in_place() {
         let dir = tempfile::tempdir().unwrap();
-        let reserved = Reserved::often(RECORD, ROOM, 100);
+        let reserved = ReservedRoom::often(RECORD, ROOM, 100);
         // A record that is small is no room itself.
         records::write(dir.path(), RECORD, &"none").unwrap();
         assert!(write(reserved, dir.path(), "full", full()).is_err());

@@ -20,7 +20,7 @@ use caliban_core::usage::Usage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::disk_room::Reserved;
+use crate::disk_room::ReservedRoom;
 use crate::tree_limits::Excess;
 
 /// The directory, in that of an agent or a session, that is `/tmp` of its fenced commands.
@@ -63,13 +63,13 @@ pub const BEGUN: &str = "begun.json";
 /// How its work stood when somebody looked last ([`ReviewRecord`]), by the daemon.
 pub const REVIEW: &str = "review.json";
 /// Room for `stop.json`, taken when the agent is spawned. An order has a few names of 32 bytes.
-pub const STOP_ROOM: Reserved = Reserved::often(STOP, ".stop.reserved", 1024);
+pub const STOP_ROOM: ReservedRoom = ReservedRoom::often(STOP, ".stop.reserved", 1024);
 /// Room for `exit.json`, taken by the shim before the worker starts.
-pub const EXIT_ROOM: Reserved = Reserved::once(EXIT, ".exit.reserved", 4096);
+pub const EXIT_ROOM: ReservedRoom = ReservedRoom::once(EXIT, ".exit.reserved", 4096);
 /// Room for a `status.json` that says that the disk is full.
-pub const STATUS_ROOM: Reserved = Reserved::once(STATUS, ".status.reserved", 64 * 1024);
+pub const STATUS_ROOM: ReservedRoom = ReservedRoom::once(STATUS, ".status.reserved", 64 * 1024);
 /// Room for the last `status.json` of a run, in which no call is open any more.
-pub const LAST_STATUS_ROOM: Reserved = Reserved::once(STATUS, ".status.last", 16 * 1024);
+pub const LAST_STATUS_ROOM: ReservedRoom = ReservedRoom::once(STATUS, ".status.last", 16 * 1024);
 /// The lock that a shim holds for life.
 pub const SHIM_LOCK: &str = caliban_process::SHIM_LOCK;
 /// Before its id, the name of the directory of an agent that was removed and whose row may still be there.

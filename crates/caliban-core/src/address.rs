@@ -2,6 +2,34 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Which addresses may be connected to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AddressPolicy {
+    /// All of them.
+    #[default]
+    Any,
+    /// Only public ones: no loopback, private, link-local, carrier-grade NAT, multicast or reserved
+    /// address, also not wrapped in an IPv6 one.
+    PublicOnly,
+}
+
+impl AddressPolicy {
+    /// Whether private addresses may be connected to is a setting.
+    #[must_use]
+    pub fn with_private(is_allowed: bool) -> Self {
+        if is_allowed { Self::Any } else { Self::PublicOnly }
+    }
+
+    /// The first of the addresses that is not allowed.
+    #[must_use]
+    pub fn first_forbidden(self, addresses: impl IntoIterator<Item = IpAddr>) -> Option<IpAddr> {
+        match self {
+            Self::Any => None,
+            Self::PublicOnly => addresses.into_iter().find(|address| !is_public(*address)),
+        }
+    }
+}
+
 /// Whether an address belongs to the public internet.
 pub fn is_public(address: IpAddr) -> bool {
     match address {

@@ -5,7 +5,7 @@
 
 use std::{os::fd::OwnedFd, path::Path};
 
-use caliban_rooted::{Look, open_plain};
+use caliban_rooted::{FoundEntry, open_plain};
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
@@ -54,7 +54,7 @@ fn restrict(mut ruleset: landlock::RulesetCreated, abi: ABI, fence: &Fence) -> R
     let write = AccessFs::from_all(abi) & !devices;
     let mut allow_found = |path: &Path, file: OwnedFd, access: BitFlags<AccessFs>| -> Result<(), StepError> {
         let words = |error: &dyn std::fmt::Display| format!("Landlock, {}: {error}", path.display());
-        let is_dir = matches!(Look::of(&file), Ok(Look::Directory(_)));
+        let is_dir = matches!(FoundEntry::of(&file), Ok(FoundEntry::Directory(_)));
         let access = if is_dir { access } else { access & AccessFs::from_file(abi) };
         (&mut ruleset).add_rule(PathBeneath::new(file, access)).map(drop).map_err(|error| words(&error))
     };

@@ -43,7 +43,7 @@ pub use own_process::{
     KeyNames, drop_secrets, hide_environment, hide_kept_process, hide_memory, keep_secrets_back, take_secrets,
 };
 pub use probe::{probe, tried};
-pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
+pub use proxy::{Hosts, Proxy, REFUSED};
 pub use remedy::remedy;
 pub use witness::{EmptyPlace, SeenPlaces, Witness};
 

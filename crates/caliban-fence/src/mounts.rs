@@ -17,7 +17,7 @@ use std::{
 };
 
 use caliban_core::fence::Profile;
-use caliban_rooted::{Below, Identity, Look, Root, open_exactly};
+use caliban_rooted::{Below, FoundEntry, Identity, Root, open_exactly};
 use rustix::{
     fs::{CWD, Mode, OFlags},
     mount::{
@@ -199,7 +199,7 @@ impl Step {
             }
             Mounted::Way => match root.look(&name) {
                 // In a directory of the fence's own: what is shown further in makes it.
-                Ok(Look::Nothing) => Ok(()),
+                Ok(FoundEntry::Nothing) => Ok(()),
                 _ => {
                     let place = find(root, target, &name)?;
                     attach(again(&place, target, AS_AROUND)?, &place, target)
@@ -216,9 +216,9 @@ impl Step {
                         again(&place, target, MountAttributes { read_only: true, ..AS_AROUND })?
                     }
                     Hold::Hidden => {
-                        let found =
-                            Look::of(&place).map_err(|error| words("cannot look at", target, &error))?;
-                        empty(matches!(found, Look::Directory(_)), target)?
+                        let found = FoundEntry::of(&place)
+                            .map_err(|error| words("cannot look at", target, &error))?;
+                        empty(matches!(found, FoundEntry::Directory(_)), target)?
                     }
                 };
                 attach(mount, &place, target)
@@ -241,10 +241,10 @@ fn place(root: &Root, target: &Path, name: &Below, wants_directory: bool) -> Res
     for step in name.steps() {
         let is_last = step == *name;
         match root.look(&step).map_err(|error| words("cannot look at", target, &error))? {
-            Look::Nothing => make(root, &step, !is_last || wants_directory).map_err(cannot)?,
-            Look::Directory(_) if !is_last || wants_directory => {}
-            Look::File { .. } | Look::Special(_) if is_last && !wants_directory => {}
-            Look::Link { .. } => return Err(changed(target)),
+            FoundEntry::Nothing => make(root, &step, !is_last || wants_directory).map_err(cannot)?,
+            FoundEntry::Directory(_) if !is_last || wants_directory => {}
+            FoundEntry::File { .. } | FoundEntry::Special(_) if is_last && !wants_directory => {}
+            FoundEntry::Link { .. } => return Err(changed(target)),
             _ => return Err(format!("{} is another kind of file in the fence", target.display())),
         }
     }
@@ -258,8 +258,8 @@ fn link(root: &Root, target: &Path, to: &Path) -> Result<(), StepError> {
     let Some((parent, last)) = name.split() else { return Ok(()) };
     for step in parent.steps() {
         match root.look(&step).map_err(cannot)? {
-            Look::Directory(_) => {}
-            Look::Nothing if make(root, &step, true).is_ok() => {}
+            FoundEntry::Directory(_) => {}
+            FoundEntry::Nothing if make(root, &step, true).is_ok() => {}
             _ => return Ok(()),
         }
     }
@@ -480,8 +480,8 @@ fn masks(fence: &Fence, root: &Root) -> Result<(), StepError> {
     for mask in &fence.masks {
         let target = mask.path();
         let Some(real) = root.follow_within(&Below::new(below(target)).unwrap_or_default()) else { continue };
-        let found = Look::of(&real).map_err(|error| words("cannot mask", target, &error))?;
-        attach(empty(matches!(found, Look::Directory(_)), target)?, &real, target)?;
+        let found = FoundEntry::of(&real).map_err(|error| words("cannot mask", target, &error))?;
+        attach(empty(matches!(found, FoundEntry::Directory(_)), target)?, &real, target)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_core::address::is_public;
+use caliban_core::address::AddressPolicy;
 
 /// How long a host may take to answer the call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,15 +52,6 @@ impl Hosts {
     }
 }
 
-/// Whether names may lead to addresses of this machine and of private networks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PrivateAddresses {
-    /// They are refused.
-    Refuse,
-    /// They may.
-    Allow,
-}
-
 /// A proxy that runs until this is dropped.
 #[derive(Debug)]
 pub struct Proxy {
@@ -70,7 +61,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens in a directory of its own, which only this user can enter.
-    pub fn start(hosts: Hosts, private: PrivateAddresses) -> io::Result<Self> {
+    pub fn start(hosts: Hosts, policy: AddressPolicy) -> io::Result<Self> {
         let directory = private_directory()?;
         let socket = directory.join("proxy.sock");
         let listener = UnixListener::bind(&socket)?;
@@ -78,7 +69,7 @@ impl Proxy {
         let flag = ended.clone();
         std::thread::Builder::new()
             .name("fence-proxy".to_owned())
-            .spawn(move || serve(&listener, &Arc::new(hosts), private, &flag))?;
+            .spawn(move || serve(&listener, &Arc::new(hosts), policy, &flag))?;
         Ok(Self { socket, ended })
     }
 
@@ -114,7 +105,7 @@ fn private_directory() -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-fn serve(listener: &UnixListener, hosts: &Arc<Hosts>, private: PrivateAddresses, ended: &AtomicBool) {
+fn serve(listener: &UnixListener, hosts: &Arc<Hosts>, policy: AddressPolicy, ended: &AtomicBool) {
     let open = Arc::new(());
     for stream in listener.incoming() {
         if ended.load(Ordering::Relaxed) {
@@ -128,13 +119,13 @@ fn serve(listener: &UnixListener, hosts: &Arc<Hosts>, private: PrivateAddresses,
         std::thread::spawn(move || {
             let _held = held;
             // The other side is gone.
-            let _cut = answer(stream, &hosts, private);
+            let _cut = answer(stream, &hosts, policy);
         });
     }
 }
 
 /// One connection: one request, then bytes both ways.
-fn answer(mut stream: UnixStream, hosts: &Hosts, private: PrivateAddresses) -> io::Result<()> {
+fn answer(mut stream: UnixStream, hosts: &Hosts, policy: AddressPolicy) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut head = Vec::new();
     {
@@ -152,7 +143,7 @@ fn answer(mut stream: UnixStream, hosts: &Hosts, private: PrivateAddresses) -> i
         let why = format!("{} is not among the domains of [fence] in the settings", request.host);
         return refuse(&mut stream, REFUSED, &why);
     }
-    let server = match connect(&request.host, request.port, private) {
+    let server = match connect(&request.host, request.port, policy) {
         Ok(server) => server,
         Err(why) => return refuse(&mut stream, "502 Bad Gateway", &why),
     };
@@ -227,11 +218,11 @@ fn authority(text: &str, usual: Option<u16>) -> Option<(String, u16)> {
     fits.then(|| (host.to_owned(), port))
 }
 
-fn connect(host: &str, port: u16, private: PrivateAddresses) -> Result<TcpStream, String> {
+fn connect(host: &str, port: u16, policy: AddressPolicy) -> Result<TcpStream, String> {
     let found = (host, port).to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
     let mut why = format!("{host} has no address");
     for address in found {
-        if private == PrivateAddresses::Refuse && !is_public(address.ip()) {
+        if policy.first_forbidden([address.ip()]).is_some() {
             why = format!("{host} leads to {}, which is not a public address", address.ip());
             continue;
         }
@@ -279,7 +270,8 @@ mod tests {
 
     #[test]
     fn addresses_of_this_machine_and_of_private_networks_are_not_public() {
-        let public = |text: &str| is_public(text.parse().unwrap());
+        let public =
+            |text: &str| AddressPolicy::PublicOnly.first_forbidden([text.parse().unwrap()]).is_none();
         for text in [
             "127.0.0.1",
             "10.1.2.3",

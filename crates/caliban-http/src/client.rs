@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::{
-    AddressPolicy, Error, Proxy, Response,
+    AddressPolicy, HttpError, ProxySettings, Response,
     connect::{authority, connect},
     pool::{Pool, PooledConnection},
     proxy::{Hop, basic},
@@ -30,7 +30,7 @@ const DEFAULT_USER_AGENT: &str = concat!("caliban/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// Proxies.
-    pub proxy: Proxy,
+    pub proxy: ProxySettings,
     /// For everything before the request is sent: DNS, TCP, proxy and TLS together.
     pub connect_timeout: Duration,
     /// Which addresses may be connected to.
@@ -42,7 +42,7 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
-            proxy: Proxy::default(),
+            proxy: ProxySettings::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             address_policy: AddressPolicy::default(),
             extra_roots_pem: None,
@@ -53,7 +53,7 @@ impl Default for ClientOptions {
 /// An HTTP client. Cheap to make: nothing is read or opened before the first request.
 #[derive(Debug)]
 pub struct HttpClient {
-    proxy: Proxy,
+    proxy: ProxySettings,
     connect_timeout: Duration,
     policy: AddressPolicy,
     tls: Tls,
@@ -80,7 +80,7 @@ impl HttpClient {
         url: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Response, Error> {
+    ) -> Result<Response, HttpError> {
         let url = parse(url)?;
         let hop = self.proxy.hop_for(&url)?;
         let request = build(method, &url, hop.as_ref(), headers, body)?;
@@ -103,14 +103,14 @@ impl HttpClient {
         }
     }
 
-    async fn open(&self, url: &Url, hop: Option<&Hop>, host: &str) -> Result<PooledConnection, Error> {
+    async fn open(&self, url: &Url, hop: Option<&Hop>, host: &str) -> Result<PooledConnection, HttpError> {
         let limit = self.connect_timeout;
         let stream = tokio::time::timeout(limit, connect(url, hop, self.policy, &self.tls))
             .await
-            .map_err(|_| Error::Timeout { what: format!("connecting to {host}"), limit })??;
+            .map_err(|_| HttpError::Timeout { what: format!("connecting to {host}"), limit })??;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Error::other(host, error))?;
+            .map_err(|error| HttpError::other(host, error))?;
         // Its errors reach us through the request; the task only moves bytes and ends with the handle.
         let driver = tokio::spawn(async move {
             let _reported_to_the_request = connection.await;
@@ -150,8 +150,8 @@ enum SentRequest {
 }
 
 impl Broken {
-    fn into_error(self, host: String) -> Error {
-        if was_closed(&self.error) { Error::Closed { host } } else { Error::other(&host, self.error) }
+    fn into_error(self, host: String) -> HttpError {
+        if was_closed(&self.error) { HttpError::Closed { host } } else { HttpError::other(&host, self.error) }
     }
 }
 
@@ -182,8 +182,8 @@ fn was_closed(error: &hyper::Error) -> bool {
         || io.is_some_and(|io| by_peer(io.kind()))
 }
 
-fn parse(text: &str) -> Result<Url, Error> {
-    let bad = |reason: String| Error::BadUrl { url: printable(text), reason };
+fn parse(text: &str) -> Result<Url, HttpError> {
+    let bad = |reason: String| HttpError::BadUrl { url: printable(text), reason };
     let url = Url::parse(text).map_err(|error| bad(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("only http and https are known here".to_owned()));
@@ -214,7 +214,7 @@ fn build(
     hop: Option<&Hop>,
     headers: &[(&str, &str)],
     body: Bytes,
-) -> Result<Request<Full<Bytes>>, Error> {
+) -> Result<Request<Full<Bytes>>, HttpError> {
     let plain_proxy = hop.filter(|_| url.scheme() == "http");
     let target = match (plain_proxy, url.query()) {
         (Some(_), query) => {
@@ -225,13 +225,13 @@ fn build(
         (None, None) => url.path().to_owned(),
     };
     let bad_url =
-        |error: http::Error| Error::BadUrl { url: printable(url.as_str()), reason: error.to_string() };
+        |error: http::Error| HttpError::BadUrl { url: printable(url.as_str()), reason: error.to_string() };
     let needs_length = !body.is_empty() || !matches!(method, Method::GET | Method::HEAD);
     let length = body.len();
     let mut request = Request::builder().method(method).uri(target).body(Full::new(body)).map_err(bad_url)?;
     let all = request.headers_mut();
     for (name, value) in headers {
-        let bad = || Error::BadHeader((*name).to_owned());
+        let bad = || HttpError::BadHeader((*name).to_owned());
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         all.append(key, HeaderValue::from_str(value).map_err(|_| bad())?);
     }
@@ -247,7 +247,7 @@ fn build(
         if let Some(value) = value
             && !all.contains_key(&key)
         {
-            let bad = Error::BadHeader(key.to_string());
+            let bad = HttpError::BadHeader(key.to_string());
             all.insert(key, HeaderValue::from_str(&value).map_err(|_| bad)?);
         }
     }

@@ -13,7 +13,7 @@ use tokio::{
 use url::Url;
 
 use crate::{
-    AddressPolicy, Error,
+    AddressPolicy, HttpError,
     proxy::{Hop, bare_host},
     tls::Tls,
 };
@@ -37,7 +37,7 @@ pub(crate) async fn connect(
     hop: Option<&Hop>,
     policy: AddressPolicy,
     tls: &Tls,
-) -> Result<Stream, Error> {
+) -> Result<Stream, HttpError> {
     let host = bare_host(url);
     let stream = match hop {
         None => direct(&host, port(url), policy).await?,
@@ -67,10 +67,10 @@ fn port(url: &Url) -> u16 {
     url.port_or_known_default().unwrap_or(80)
 }
 
-async fn direct(host: &str, port: u16, policy: AddressPolicy) -> Result<Stream, Error> {
+async fn direct(host: &str, port: u16, policy: AddressPolicy) -> Result<Stream, HttpError> {
     let addresses = resolve(host, port).await?;
     if let Some(address) = policy.first_forbidden(addresses.iter().map(SocketAddr::ip)) {
-        return Err(Error::AddressNotAllowed { host: host.to_owned(), address });
+        return Err(HttpError::AddressNotAllowed { host: host.to_owned(), address });
     }
     match race(interleaved(addresses)).await {
         Ok(stream) => {
@@ -79,21 +79,21 @@ async fn direct(host: &str, port: u16, policy: AddressPolicy) -> Result<Stream, 
             Ok(Box::new(stream))
         }
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            Err(Error::Refused { host: format!("{host}:{port}") })
+            Err(HttpError::Refused { host: format!("{host}:{port}") })
         }
-        Err(error) => Err(Error::other(&format!("{host}:{port}"), error)),
+        Err(error) => Err(HttpError::other(&format!("{host}:{port}"), error)),
     }
 }
 
 /// Behind a proxy it is the proxy that resolves the name, so the policy can only refuse what is
 /// already known here: literal addresses, and names that resolve to a forbidden one.
-async fn vet_for_proxy(host: &str, policy: AddressPolicy) -> Result<(), Error> {
+async fn vet_for_proxy(host: &str, policy: AddressPolicy) -> Result<(), HttpError> {
     if policy == AddressPolicy::Any {
         return Ok(());
     }
     match resolve(host, 0).await {
         Ok(addresses) => match policy.first_forbidden(addresses.iter().map(SocketAddr::ip)) {
-            Some(address) => Err(Error::AddressNotAllowed { host: host.to_owned(), address }),
+            Some(address) => Err(HttpError::AddressNotAllowed { host: host.to_owned(), address }),
             None => Ok(()),
         },
         // Networks with a proxy often have no DNS of their own for the outside.
@@ -101,11 +101,11 @@ async fn vet_for_proxy(host: &str, policy: AddressPolicy) -> Result<(), Error> {
     }
 }
 
-async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, HttpError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let dns = |source| Error::Dns { host: host.to_owned(), source };
+    let dns = |source| HttpError::Dns { host: host.to_owned(), source };
     let found: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await.map_err(dns)?.collect();
     if found.is_empty() {
         return Err(dns(std::io::Error::other("the name has no address")));
@@ -148,16 +148,16 @@ async fn race(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
     }
 }
 
-async fn tunnel(stream: &mut Stream, url: &Url, hop: &Hop) -> Result<(), Error> {
+async fn tunnel(stream: &mut Stream, url: &Url, hop: &Hop) -> Result<(), HttpError> {
     let proxy = authority(&hop.url);
-    let refused = |reason: String| Error::Proxy { proxy: proxy.clone(), reason };
+    let refused = |reason: String| HttpError::Proxy { proxy: proxy.clone(), reason };
     let target = authority(url);
     let login = match &hop.authorization {
         Some(value) => format!("Proxy-Authorization: {value}\r\n"),
         None => String::new(),
     };
     let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{login}\r\n");
-    let io = |error: std::io::Error| Error::other(&proxy, error);
+    let io = |error: std::io::Error| HttpError::other(&proxy, error);
     stream.write_all(head.as_bytes()).await.map_err(io)?;
     stream.flush().await.map_err(io)?;
     let mut answer = Vec::new();

@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 /// Why a request failed. Each message stands alone as one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum HttpError {
     /// The URL (or a proxy's) cannot be used.
     #[error("{url} is not a usable URL: {reason}")]
     BadUrl {
@@ -85,7 +85,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl HttpError {
     pub(crate) fn other(host: &str, reason: impl std::fmt::Display) -> Self {
         Self::Other { host: host.to_owned(), reason: reason.to_string() }
     }

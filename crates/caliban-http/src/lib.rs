@@ -4,7 +4,6 @@
 //! (the caller does, so that each hop is checked), to decompress, to retry (except once on a kept
 //! connection that the server had closed) and to read the environment: everything comes in [`ClientOptions`].
 
-mod address;
 mod client;
 mod connect;
 mod error;
@@ -13,10 +12,10 @@ mod proxy;
 mod response;
 mod tls;
 
-pub use address::AddressPolicy;
+pub use caliban_core::address::AddressPolicy;
 pub use client::{ClientOptions, DEFAULT_CONNECT_TIMEOUT, HttpClient};
-pub use error::Error;
+pub use error::HttpError;
 pub use http::{HeaderMap, Method};
-pub use proxy::Proxy;
+pub use proxy::ProxySettings;
 pub use response::{Body, Response};
 pub use url::Url;

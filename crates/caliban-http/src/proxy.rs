@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use url::Url;
 
-use crate::Error;
+use crate::HttpError;
 
 /// Proxy settings, as the usual environment variables hold them. Loopback hosts never use a proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Proxy {
+pub struct ProxySettings {
     /// The proxy for `https` URLs.
     pub https: Option<String>,
     /// The proxy for `http` URLs.
@@ -27,9 +27,9 @@ pub(crate) struct Hop {
     pub(crate) authorization: Option<String>,
 }
 
-impl Proxy {
+impl ProxySettings {
     /// The proxy for a URL, or none where it is reached directly.
-    pub(crate) fn hop_for(&self, url: &Url) -> Result<Option<Hop>, Error> {
+    pub(crate) fn hop_for(&self, url: &Url) -> Result<Option<Hop>, HttpError> {
         let value = match url.scheme() {
             "https" => self.https.as_deref(),
             _ => self.http.as_deref(),
@@ -39,7 +39,7 @@ impl Proxy {
             return Ok(None);
         }
         let with_scheme = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
-        let bad = |reason: String| Error::BadUrl { url: "the proxy setting".to_owned(), reason };
+        let bad = |reason: String| HttpError::BadUrl { url: "the proxy setting".to_owned(), reason };
         let proxy = Url::parse(&with_scheme).map_err(|error| bad(error.to_string()))?;
         if !matches!(proxy.scheme(), "http" | "https") || proxy.host_str().is_none() {
             return Err(bad("a proxy is given as http://host:port".to_owned()));
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn through(no_proxy: &str, url: &str) -> bool {
-        let proxy = Proxy {
+        let proxy = ProxySettings {
             https: Some("http://p:1".into()),
             http: Some("p:2".into()),
             no_proxy: Some(no_proxy.into()),
@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn the_login_comes_from_the_url() {
-        let proxy = Proxy { https: Some("http://us%40er:p:w@p:1".into()), ..Proxy::default() };
+        let proxy =
+            ProxySettings { https: Some("http://us%40er:p:w@p:1".into()), ..ProxySettings::default() };
         let hop = proxy.hop_for(&Url::parse("https://a.b").unwrap()).unwrap().unwrap();
         assert_eq!(hop.authorization, Some(format!("Basic {}", STANDARD.encode("us@er:p:w"))));
     }

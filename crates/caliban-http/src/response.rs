@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::{
-    Error,
+    HttpError,
     pool::{Pool, PooledConnection},
 };
 
@@ -42,7 +42,7 @@ impl Response {
     }
 
     /// The next piece of the body; nothing at its end.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
         loop {
             let Some((body, _)) = &mut self.body else { return Ok(None) };
             match body.frame().await {
@@ -55,7 +55,7 @@ impl Response {
                 }
                 Some(Err(_)) => {
                     self.body = None;
-                    return Err(Error::ClosedMidBody { host: self.host.clone() });
+                    return Err(HttpError::ClosedMidBody { host: self.host.clone() });
                 }
                 None => {
                     if let Some((_, connection)) = self.body.take() {
@@ -68,7 +68,7 @@ impl Response {
     }
 
     /// Reads the body up to a limit and leaves the rest.
-    pub async fn bytes_up_to(&mut self, limit: usize) -> Result<Body, Error> {
+    pub async fn bytes_up_to(&mut self, limit: usize) -> Result<Body, HttpError> {
         let mut bytes = BytesMut::new();
         while let Some(chunk) = self.chunk().await? {
             let room = limit - bytes.len();

@@ -10,7 +10,7 @@ use rustls::{
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 
-use crate::{Error, connect::Stream};
+use crate::{HttpError, connect::Stream};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tls {
@@ -24,8 +24,8 @@ impl Tls {
     }
 
     /// Speaks TLS over a stream, as a client of `host`.
-    pub(crate) async fn wrap(&self, host: &str, stream: Stream) -> Result<Stream, Error> {
-        let failed = |reason: String| Error::Tls { host: host.to_owned(), reason };
+    pub(crate) async fn wrap(&self, host: &str, stream: Stream) -> Result<Stream, HttpError> {
+        let failed = |reason: String| HttpError::Tls { host: host.to_owned(), reason };
         let config = self.config.get_or_try_init(|| self.build()).await.map_err(failed)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
         let connector = TlsConnector::from(Arc::clone(config));

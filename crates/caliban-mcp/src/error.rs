@@ -21,7 +21,7 @@ pub enum McpError {
     Protocol(String),
     /// The request could not be made.
     #[error(transparent)]
-    Http(#[from] caliban_http::Error),
+    Http(#[from] caliban_http::HttpError),
     /// The server answered with this HTTP status.
     #[error("the server answered with HTTP status {status}{hint}")]
     Status { status: u16, hint: String },

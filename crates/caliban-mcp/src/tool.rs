@@ -6,7 +6,7 @@ use caliban_core::{
     access::Access,
     message::{ResultPart, ToolSpec},
 };
-use caliban_http::Error as HttpError;
+use caliban_http::HttpError;
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde_json::Value;
 

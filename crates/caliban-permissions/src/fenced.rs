@@ -8,7 +8,7 @@ use std::{
 };
 
 use caliban_core::access::Access;
-use caliban_rooted::{Below, FileType, JudgedPlace, Look, Root, RootsError};
+use caliban_rooted::{Below, FileType, FoundEntry, JudgedPlace, Root, RootsError};
 
 use crate::{
     policy::{Effect, Judge, Policy, SourcedRule},
@@ -55,15 +55,19 @@ impl Policy {
                     continue;
                 }
                 match root.look(&name).map_err(|error| format!("{}: {error}", path.display()))? {
-                    Look::Nothing => held.absent.push(AbsentPlace { root: root.clone(), name, link: None }),
-                    Look::Link { at, to } => {
+                    FoundEntry::Nothing => {
+                        held.absent.push(AbsentPlace { root: root.clone(), name, link: None })
+                    }
+                    FoundEntry::Link { at, to } => {
                         // What it leads to in the same tree is what is run or trusted later.
                         held.fixed.extend(
                             self.roots.judge(&path).filter(|place| place.path.starts_with(root.path())),
                         );
                         held.absent.push(AbsentPlace { root: root.clone(), name, link: Some((at, to)) });
                     }
-                    Look::Directory(identity) | Look::File { identity, .. } | Look::Special(identity) => {
+                    FoundEntry::Directory(identity)
+                    | FoundEntry::File { identity, .. }
+                    | FoundEntry::Special(identity) => {
                         held.fixed.push(JudgedPlace { path, identity });
                     }
                 }
@@ -119,13 +123,13 @@ impl Policy {
                 return Deeper::Yes;
             }
             let place = match found.look() {
-                Ok(Look::Nothing) | Err(_) => {
+                Ok(FoundEntry::Nothing) | Err(_) => {
                     is_lost = true;
                     return Deeper::Stop;
                 }
-                Ok(Look::Link { .. }) => self.roots.judge(&path),
+                Ok(FoundEntry::Link { .. }) => self.roots.judge(&path),
                 Ok(look) => {
-                    if let (true, Look::File { identity, links: 2.. }) = (hidden, &look) {
+                    if let (true, FoundEntry::File { identity, links: 2.. }) = (hidden, &look) {
                         linked.insert(*identity);
                     }
                     look.identity().map(|identity| JudgedPlace { path, identity })
@@ -234,7 +238,7 @@ impl Found<'_> {
         self.name.is_here()
     }
 
-    fn look(&self) -> std::io::Result<Look> {
+    fn look(&self) -> std::io::Result<FoundEntry> {
         self.root.look(&self.name)
     }
 }
@@ -247,8 +251,8 @@ pub(crate) fn walk(
     let mut seen = 0;
     for root in starts {
         let kind = match root.look(&Below::here()) {
-            Ok(Look::Directory(_)) => FileType::Directory,
-            Ok(Look::File { .. }) => FileType::RegularFile,
+            Ok(FoundEntry::Directory(_)) => FileType::Directory,
+            Ok(FoundEntry::File { .. }) => FileType::RegularFile,
             _ => FileType::Unknown,
         };
         let mut open = Vec::new();

@@ -156,7 +156,7 @@ pub(crate) enum AttemptFailure {
     /// An HTTP error, or an error event that means the same.
     Status { status: u16, code: String, reason: String, retry_after: Option<Duration> },
     /// The connection failed.
-    Network(caliban_http::Error),
+    Network(caliban_http::HttpError),
     /// The stream ended without its closing event.
     Cut,
     /// The stream was silent for this long.
@@ -229,7 +229,7 @@ impl AttemptFailure {
                 }
             }
             Self::Network(
-                error @ (caliban_http::Error::BadUrl { .. } | caliban_http::Error::BadHeader { .. }),
+                error @ (caliban_http::HttpError::BadUrl { .. } | caliban_http::HttpError::BadHeader { .. }),
             ) => ProviderError::Settings { reason: clean(&error.to_string()) },
             Self::Network(error) => ProviderError::Unreachable {
                 provider,
@@ -261,9 +261,9 @@ impl AttemptFailure {
         match self {
             Self::Cut | Self::Stalled(_) | Self::TooLarge(_) | Self::Unreadable(_) => Billed::Perhaps,
             Self::Network(
-                caliban_http::Error::ClosedMidBody { .. }
+                caliban_http::HttpError::ClosedMidBody { .. }
                 // The request may have been read, and the model at work.
-                | caliban_http::Error::Closed { .. },
+                | caliban_http::HttpError::Closed { .. },
             ) => Billed::Perhaps,
             // A gateway has waited for the model in vain.
             Self::Status { status: 504, .. } => Billed::Perhaps,
@@ -404,8 +404,8 @@ mod tests {
         assert_eq!(status(504), Billed::Perhaps);
         assert_eq!([400, 429, 500, 503, 529].map(status), [Billed::No; 5]);
         let network = |error| AttemptFailure::Network(error).billed();
-        assert_eq!(network(caliban_http::Error::Closed { host: host() }), Billed::Perhaps);
-        assert_eq!(network(caliban_http::Error::ClosedMidBody { host: host() }), Billed::Perhaps);
+        assert_eq!(network(caliban_http::HttpError::Closed { host: host() }), Billed::Perhaps);
+        assert_eq!(network(caliban_http::HttpError::ClosedMidBody { host: host() }), Billed::Perhaps);
     }
 
     #[test]

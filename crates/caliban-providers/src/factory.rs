@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use caliban_http::{ClientOptions, HttpClient, Method, Proxy, Url};
+use caliban_http::{ClientOptions, HttpClient, Method, ProxySettings, Url};
 use serde_json::Value;
 
 use crate::{
@@ -40,7 +40,7 @@ pub struct Config {
     /// What the scripted provider follows.
     pub script: ScriptSource,
     /// Proxies.
-    pub proxy: Proxy,
+    pub proxy: ProxySettings,
     /// Certificates (PEM) that are trusted beside the system's.
     pub extra_roots_pem: Option<Vec<u8>>,
     /// How failures are met.
@@ -74,7 +74,7 @@ impl Config {
             api_key: None,
             headers: Vec::new(),
             script: ScriptSource::default(),
-            proxy: Proxy::default(),
+            proxy: ProxySettings::default(),
             extra_roots_pem: None,
             retry,
             governor: None,

@@ -138,7 +138,7 @@ impl RetryPolicy {
 }
 
 fn classify(failure: &AttemptFailure) -> Class {
-    use caliban_http::Error;
+    use caliban_http::HttpError;
     match failure {
         AttemptFailure::Status { .. } if failure.is_quota() => Class::Final,
         AttemptFailure::Status { status: 429 | 529, retry_after, .. } => Class::Limited(*retry_after),
@@ -148,13 +148,13 @@ fn classify(failure: &AttemptFailure) -> Class {
         AttemptFailure::Status { status: 408 | 409 | 500..=599, .. } => Class::Passing,
         AttemptFailure::Status { .. } => Class::Final,
         AttemptFailure::Network(
-            Error::Refused { .. }
-            | Error::Dns { .. }
-            | Error::Timeout { .. }
-            | Error::Closed { .. }
-            | Error::Other { .. },
+            HttpError::Refused { .. }
+            | HttpError::Dns { .. }
+            | HttpError::Timeout { .. }
+            | HttpError::Closed { .. }
+            | HttpError::Other { .. },
         ) => Class::Outage,
-        AttemptFailure::Network(Error::ClosedMidBody { .. }) => Class::Passing,
+        AttemptFailure::Network(HttpError::ClosedMidBody { .. }) => Class::Passing,
         // A wrong URL, certificate, proxy login or address stays wrong.
         AttemptFailure::Network(_) => Class::Final,
         // Garbage in a stream is mostly something on the way that broke it.
@@ -337,7 +337,7 @@ mod tests {
     }
 
     fn refused() -> AttemptFailure {
-        AttemptFailure::Network(caliban_http::Error::Refused { host: "h".into() })
+        AttemptFailure::Network(caliban_http::HttpError::Refused { host: "h".into() })
     }
 
     fn decide(failure: &AttemptFailure, attempts: u32, limited: u32, waited: Duration) -> RetryDecision {
@@ -350,7 +350,8 @@ mod tests {
         let again = |failure: &AttemptFailure| {
             (1..9).take_while(|n| decide(failure, *n, 0, Duration::ZERO) != RetryDecision::GiveUp).count()
         };
-        let tls = AttemptFailure::Network(caliban_http::Error::Tls { host: "h".into(), reason: "r".into() });
+        let tls =
+            AttemptFailure::Network(caliban_http::HttpError::Tls { host: "h".into(), reason: "r".into() });
         let cases = [
             (status(500, None), 4),
             (status(507, None), 4),
@@ -371,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_be_reached_is_waited_for_until_the_patience_ends() {
-        let closed = AttemptFailure::Network(caliban_http::Error::Closed { host: "h".into() });
+        let closed = AttemptFailure::Network(caliban_http::HttpError::Closed { host: "h".into() });
         for failure in [refused(), closed, status(502, None), status(503, None), status(504, None)] {
             let after = |outages: u32, down: u64| {
                 let tried = Tried {

@@ -135,7 +135,7 @@ impl Scripted {
                 )
             }
             FaultKind::Refuse => {
-                AttemptFailure::Network(caliban_http::Error::Refused { host: "the script".to_owned() })
+                AttemptFailure::Network(caliban_http::HttpError::Refused { host: "the script".to_owned() })
             }
         }
     }

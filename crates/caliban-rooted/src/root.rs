@@ -56,7 +56,7 @@ fn in_words(error: Errno) -> io::Error {
 
 /// What a name beneath a root is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum FoundEntry {
     /// Nothing, or something that no name can be beneath.
     Nothing,
     /// A part of the name is a link: which one, and where it says that it leads.
@@ -79,7 +79,7 @@ pub enum Look {
     Special(Identity),
 }
 
-impl Look {
+impl FoundEntry {
     /// What an open descriptor is.
     pub fn of(fd: impl AsFd) -> io::Result<Self> {
         let stat: Stat = rustix::fs::fstat(&fd)?;
@@ -149,8 +149,11 @@ impl Root {
             }
             match Self::plain(&path) {
                 Ok(root) => {
-                    return matches!(Look::of(&root), Ok(Look::Directory(_) | Look::File { .. }))
-                        .then_some(root);
+                    return matches!(
+                        FoundEntry::of(&root),
+                        Ok(FoundEntry::Directory(_) | FoundEntry::File { .. })
+                    )
+                    .then_some(root);
                 }
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
                     path = first_link_followed(&path)?
@@ -209,16 +212,16 @@ impl Root {
     }
 
     /// What is there now.
-    pub fn look(&self, name: &Below) -> io::Result<Look> {
+    pub fn look(&self, name: &Below) -> io::Result<FoundEntry> {
         if name.is_here() {
-            return Look::of(&self.fd);
+            return FoundEntry::of(&self.fd);
         }
         let fd = match self.open(name, ITSELF) {
             Ok(fd) => fd,
             Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
                 return self.link_on_the_way(name);
             }
-            Err(error) if is_gone(&error) => return Ok(Look::Nothing),
+            Err(error) if is_gone(&error) => return Ok(FoundEntry::Nothing),
             Err(error) => return Err(error),
         };
         seen(&fd, name)
@@ -227,8 +230,8 @@ impl Root {
     /// Which thing there is: itself, or the link on the way to it. None when there is nothing.
     pub fn thing(&self, name: &Below) -> io::Result<Option<Identity>> {
         let at = match self.look(name)? {
-            Look::Nothing => return Ok(None),
-            Look::Link { at, .. } => at,
+            FoundEntry::Nothing => return Ok(None),
+            FoundEntry::Link { at, .. } => at,
             found => return Ok(found.identity()),
         };
         match self.open(&at, ITSELF) {
@@ -243,18 +246,18 @@ impl Root {
         tree::entries(self.open_dir(name)?)
     }
 
-    fn link_on_the_way(&self, name: &Below) -> io::Result<Look> {
+    fn link_on_the_way(&self, name: &Below) -> io::Result<FoundEntry> {
         for step in name.steps() {
             match self.open(&step, ITSELF) {
                 Ok(fd) => match seen(&fd, &step)? {
-                    found @ Look::Link { .. } => return Ok(found),
+                    found @ FoundEntry::Link { .. } => return Ok(found),
                     _ => continue,
                 },
-                Err(error) if is_gone(&error) => return Ok(Look::Nothing),
+                Err(error) if is_gone(&error) => return Ok(FoundEntry::Nothing),
                 Err(error) => return Err(error),
             }
         }
-        Ok(Look::Nothing)
+        Ok(FoundEntry::Nothing)
     }
 
     /// Where a name leads when links are followed that stay beneath the root: a name without links. None when it leads out of
@@ -314,9 +317,9 @@ impl Root {
     }
 }
 
-fn seen(fd: &OwnedFd, name: &Below) -> io::Result<Look> {
-    match Look::of(fd)? {
-        Look::Link { to, .. } => Ok(Look::Link { at: name.clone(), to }),
+fn seen(fd: &OwnedFd, name: &Below) -> io::Result<FoundEntry> {
+    match FoundEntry::of(fd)? {
+        FoundEntry::Link { to, .. } => Ok(FoundEntry::Link { at: name.clone(), to }),
         other => Ok(other),
     }
 }
@@ -368,15 +371,18 @@ mod tests {
     fn a18_no_look_up_beneath_a_root_follows_a_link() {
         let (dir, root) = place();
         let at = |path: &str| dir.path().join(path);
-        assert!(matches!(root.look(&name("a/b/f")).unwrap(), Look::File { links: 1, .. }));
-        assert!(matches!(root.look(&name("a")).unwrap(), Look::Directory(_)));
-        assert_eq!(root.look(&name("none/x")).unwrap(), Look::Nothing);
-        assert_eq!(root.look(&name("a/b/f/x")).unwrap(), Look::Nothing);
+        assert!(matches!(root.look(&name("a/b/f")).unwrap(), FoundEntry::File { links: 1, .. }));
+        assert!(matches!(root.look(&name("a")).unwrap(), FoundEntry::Directory(_)));
+        assert_eq!(root.look(&name("none/x")).unwrap(), FoundEntry::Nothing);
+        assert_eq!(root.look(&name("a/b/f/x")).unwrap(), FoundEntry::Nothing);
         symlink("../outside", at("root/out")).unwrap();
         symlink("a", at("root/in")).unwrap();
         for (through, link) in [("out", "out"), ("out/f", "out"), ("in/b/f", "in")] {
             let found = root.look(&name(through)).unwrap();
-            assert!(matches!(&found, Look::Link { at, .. } if *at == name(link)), "{through}: {found:?}");
+            assert!(
+                matches!(&found, FoundEntry::Link { at, .. } if *at == name(link)),
+                "{through}: {found:?}"
+            );
         }
         let read = OFlags::RDONLY;
         assert!(root.open(&name("a/b/f"), read).is_ok());

@@ -161,7 +161,7 @@ pub fn read_small(path: &Path, cap: u64) -> io::Result<Vec<u8>> {
 
 /// Whether a write survives a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub enum WriteUntil {
     /// It need not.
     Visible,
     /// It does.
@@ -169,13 +169,13 @@ pub enum Durability {
 }
 
 /// Replaces the file `name` in `dir`, whole or not at all.
-pub fn write_whole(dir: &Path, name: &Below, bytes: &[u8], how: Durability) -> io::Result<()> {
+pub fn write_whole(dir: &Path, name: &Below, bytes: &[u8], how: WriteUntil) -> io::Result<()> {
     let dir = open_dir(dir)?;
     replace(&dir, name, 0o666, |file| {
         file.write_all(bytes)?;
-        if how == Durability::OnDisk { file.sync_all() } else { Ok(()) }
+        if how == WriteUntil::OnDisk { file.sync_all() } else { Ok(()) }
     })?;
-    if how == Durability::OnDisk { Ok(rustix::fs::fsync(&dir)?) } else { Ok(()) }
+    if how == WriteUntil::OnDisk { Ok(rustix::fs::fsync(&dir)?) } else { Ok(()) }
 }
 
 /// Makes a new file with what `fill` writes and gives it this name, in the place of what has it. Missing directories are made.

@@ -54,9 +54,7 @@ pub use crate::{
     patch::NAME as APPLY_PATCH,
     read::pdf::pdf_main,
     todo::{Todo, TodoStatus},
-    workspace::{
-        DetachPlace, OffLimits, PrivateAddresses, SearchService, Workspace, WorkspaceError, WorkspaceOptions,
-    },
+    workspace::{DetachPlace, OffLimits, SearchService, Workspace, WorkspaceError, WorkspaceOptions},
 };
 
 /// A tool the model can call.

@@ -10,8 +10,9 @@ use std::{
 };
 
 use caliban_contract::detached::DetachedRecord;
-use caliban_http::{AddressPolicy, HttpClient};
-use caliban_rooted::{Look, Roots};
+use caliban_core::address::AddressPolicy;
+use caliban_http::HttpClient;
+use caliban_rooted::{FoundEntry, Roots};
 
 use crate::{
     ToolOutput,
@@ -48,7 +49,7 @@ pub struct WorkspaceOptions {
     /// How pages are fetched (proxy, trusted certificates); its address policy is set by the next field.
     pub http: caliban_http::ClientOptions,
     /// Whether pages may be fetched from private addresses.
-    pub private_addresses: PrivateAddresses,
+    pub private_addresses: AddressPolicy,
     /// Takes secrets out of what is written to `output_dir`.
     pub redact: Option<Redact>,
     /// Time limits and caps.
@@ -81,16 +82,6 @@ pub struct DetachPlace {
 
 /// Whether a file must not be shown, whatever directory it was found in.
 pub type OffLimits = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
-
-/// Whether WebFetch may talk to addresses that are not public.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PrivateAddresses {
-    /// Loopback, private and link-local addresses are refused.
-    #[default]
-    Refuse,
-    /// Any address is fine.
-    Allow,
-}
 
 /// Why a workspace could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -150,10 +141,7 @@ impl Workspace {
             return Err(WorkspaceError::NotADirectory(options.root));
         }
         options.root = root.clone();
-        options.http.address_policy = match options.private_addresses {
-            PrivateAddresses::Refuse => AddressPolicy::PublicOnly,
-            PrivateAddresses::Allow => AddressPolicy::Any,
-        };
+        options.http.address_policy = options.private_addresses;
         let http = HttpClient::new(options.http.clone());
         let unsaved = Unsaved::new(options.editor.clone());
         Ok(Arc::new(Self {
@@ -179,7 +167,7 @@ impl Workspace {
         for top in tops {
             let Ok(root) = self.options.roots.pin(top) else { continue };
             let Some(name) = root.name_of(reported) else { continue };
-            if root.is_in_place()? && matches!(root.look(&name)?, Look::Directory(_)) {
+            if root.is_in_place()? && matches!(root.look(&name)?, FoundEntry::Directory(_)) {
                 return Ok(Some(name.under(root.path())));
             }
         }
@@ -332,7 +320,7 @@ mod tests {
             env: Vec::new(),
             helper: "/bin/false".into(),
             http: caliban_http::ClientOptions::default(),
-            private_addresses: PrivateAddresses::Refuse,
+            private_addresses: AddressPolicy::PublicOnly,
             redact: None,
             limits: ToolLimits::default(),
             search: None,

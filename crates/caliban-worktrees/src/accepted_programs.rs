@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
-use crate::programs::{GitOccasion, Programs};
+use crate::programs::{FoundPrograms, GitOccasion};
 use crate::repo::Repo;
 
 /// How they are accepted where nobody can be asked.
@@ -40,7 +40,7 @@ impl Repo {
         base: &Path,
         when: GitOccasion,
         cancel: &CancellationToken,
-    ) -> Result<Option<Programs>> {
+    ) -> Result<Option<FoundPrograms>> {
         let programs = self.programs(when, cancel).await?;
         let mut accepted: Accepted = records::read(base, records::GIT_PROGRAMS).unwrap_or_default();
         let is_known = programs.is_empty() || accepted.of(when).as_deref() == Some(&programs.digest());
@@ -48,7 +48,7 @@ impl Repo {
     }
 }
 
-impl Programs {
+impl FoundPrograms {
     /// A person has accepted these.
     pub fn accept(&self, base: &Path, when: GitOccasion) -> io::Result<()> {
         let mut accepted: Accepted = records::read(base, records::GIT_PROGRAMS).unwrap_or_default();

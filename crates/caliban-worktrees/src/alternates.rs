@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_rooted::{
     Below,
-    tree::{self, Durability, FoundFile, nonce_name},
+    tree::{self, FoundFile, WriteUntil, nonce_name},
 };
 
 use crate::error::{Error, Result};
@@ -61,7 +61,7 @@ impl Repo {
             let text = tree::read_small(&list, LIST_CAP)?;
             let stays = |line: &&[u8]| store_of(&objects, line).is_none_or(|store| !stores.contains(&store));
             let kept: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(stays).collect();
-            tree::write_whole(&objects, &Below::fixed(LIST), &kept.join(&b'\n'), Durability::Visible)
+            tree::write_whole(&objects, &Below::fixed(LIST), &kept.join(&b'\n'), WriteUntil::Visible)
         };
         forget().map_err(|e| Error::at("updating", &list, e))
     }

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_rooted::{Below, Identity, Look, Root};
+use caliban_rooted::{Below, FoundEntry, Identity, Root};
 use rustix::fs::OFlags;
 
 /// The largest file that is read: one path.
@@ -81,15 +81,15 @@ pub fn git_file(top: &Root, is_accepted: &dyn Fn(&Path, Identity) -> bool) -> Gi
 fn found(top: &Root, is_accepted: &dyn Fn(&Path, Identity) -> bool, depth: usize) -> GitFile {
     let name = Below::new(".git").unwrap_or_default();
     let named = match top.look(&name) {
-        Ok(Look::File { .. }) => {
+        Ok(FoundEntry::File { .. }) => {
             text_of(top, ".git").and_then(|text| Some(PathBuf::from(text.strip_prefix("gitdir: ")?)))
         }
-        Ok(Look::Link { .. }) => Some(PathBuf::from(".git")),
+        Ok(FoundEntry::Link { .. }) => Some(PathBuf::from(".git")),
         _ => None,
     };
     let Some(named) = named else { return GitFile::None };
     let Ok(own) = Root::pin(&top.path().join(named)) else { return GitFile::None };
-    if !matches!(Look::of(&own), Ok(Look::Directory(_))) {
+    if !matches!(FoundEntry::of(&own), Ok(FoundEntry::Directory(_))) {
         return GitFile::None;
     }
     if let Some(common) = common_of(&own) {
@@ -136,7 +136,7 @@ fn is_submodule_of_a_parent(
     top.path().ancestors().skip(1).any(|parent| {
         let Ok(parent) = Root::plain(parent) else { return false };
         let store = match parent.look(&Below::new(".git").unwrap_or_default()) {
-            Ok(Look::Directory(_)) => Root::plain(&parent.path().join(".git")).ok(),
+            Ok(FoundEntry::Directory(_)) => Root::plain(&parent.path().join(".git")).ok(),
             Ok(_) => match found(&parent, is_accepted, depth + 1) {
                 GitFile::Found(FoundGit { own, .. }) => Some(own),
                 GitFile::None | GitFile::Doubtful(_) => None,
@@ -157,7 +157,7 @@ fn is_submodule_of_a_parent(
 fn text_of(root: &Root, name: &str) -> Option<String> {
     let file =
         root.open(&Below::new(name).ok()?, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK).ok()?;
-    if !matches!(Look::of(&file), Ok(Look::File { .. })) {
+    if !matches!(FoundEntry::of(&file), Ok(FoundEntry::File { .. })) {
         return None;
     }
     let mut bytes = Vec::new();

@@ -64,7 +64,7 @@ pub use lookup::Lookup;
 pub use marker::{Making, Marker, Oid};
 pub use nested::{NestedDuties, NestedRepos};
 pub use private_view::PrivateGit;
-pub use programs::{GitOccasion, Programs, may_run_programs};
+pub use programs::{FoundPrograms, GitOccasion, may_run_programs};
 pub use progress::{CreationPhase, Progress};
 pub use remove::{BranchFate, KeepWorktrees, RemovalOutcome, RemoveOptions, RemoveReport};
 pub use repo::{BRANCH_PREFIX, Lease, PLACE, ReadingGit, Repo, branch_of, git_that_reads};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use caliban_core::names::Slug;
 use caliban_rooted::{
     Below,
-    tree::{self, Durability},
+    tree::{self, WriteUntil},
 };
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -137,8 +137,8 @@ impl Marker {
     /// whose marker a power cut took is never touched.
     pub(crate) fn write(&self, admin: &Path) -> Result<()> {
         let durability = match self.making {
-            Making::Begun => Durability::Visible,
-            Making::Finished => Durability::OnDisk,
+            Making::Begun => WriteUntil::Visible,
+            Making::Finished => WriteUntil::OnDisk,
         };
         serde_json::to_vec(self)
             .map_err(std::io::Error::other)

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use caliban_rooted::{Below, FileType, Identity, JudgedPlace, Look, Root};
+use caliban_rooted::{Below, FileType, FoundEntry, Identity, JudgedPlace, Root};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::found_git::{GitFile, git_file};
@@ -89,7 +89,7 @@ impl NestedRepos {
         let mut duties = NestedDuties::default();
         for git in self.known.iter().chain(&self.made) {
             let parts: Vec<Below> = match self.root.look(git)? {
-                Look::Directory(_) => PARTS.iter().filter_map(|part| git.join(part).ok()).collect(),
+                FoundEntry::Directory(_) => PARTS.iter().filter_map(|part| git.join(part).ok()).collect(),
                 _ => vec![git.clone()],
             };
             for part in parts {
@@ -106,11 +106,13 @@ impl NestedRepos {
 
     fn hold(&self, name: Below, duties: &mut NestedDuties) -> io::Result<()> {
         match self.root.look(&name)? {
-            Look::Nothing => duties.absent.push((name, None)),
-            Look::Link { at, to } if at == name => duties.absent.push((name, Some(to))),
+            FoundEntry::Nothing => duties.absent.push((name, None)),
+            FoundEntry::Link { at, to } if at == name => duties.absent.push((name, Some(to))),
             // A link on the way: it leads elsewhere, and what is there is that place's.
-            Look::Link { .. } => {}
-            Look::Directory(identity) | Look::File { identity, .. } | Look::Special(identity) => {
+            FoundEntry::Link { .. } => {}
+            FoundEntry::Directory(identity)
+            | FoundEntry::File { identity, .. }
+            | FoundEntry::Special(identity) => {
                 duties.fixed.push(JudgedPlace { path: name.under(self.root.path()), identity });
             }
         }
@@ -133,8 +135,8 @@ impl NestedRepos {
     fn disarm(&self, git: &Below) -> io::Result<Vec<String>> {
         let mut moved = Vec::new();
         match self.root.look(git)? {
-            Look::Nothing => {}
-            Look::Directory(_) => {
+            FoundEntry::Nothing => {}
+            FoundEntry::Directory(_) => {
                 for part in PARTS {
                     if self.is_armed(git, part)? {
                         moved.push(self.root.put_aside(&git.join(part)?)?);
@@ -145,15 +147,15 @@ impl NestedRepos {
                 }
             }
             // It may lead to a repository that says so, too: a worktree that git made.
-            Look::File { .. } => {
+            FoundEntry::File { .. } => {
                 let place = git.split().map(|(place, _)| place.under(self.root.path()));
                 let place = place.and_then(|place| Root::plain(&place).ok());
                 if !place.is_some_and(|place| matches!(git_file(&place, &|_, _| false), GitFile::Found(_))) {
                     moved.push(self.root.put_aside(git)?);
                 }
             }
-            Look::Link { at, .. } => moved.push(self.root.put_aside(&at)?),
-            Look::Special(_) => moved.push(self.root.put_aside(git)?),
+            FoundEntry::Link { at, .. } => moved.push(self.root.put_aside(&at)?),
+            FoundEntry::Special(_) => moved.push(self.root.put_aside(git)?),
         }
         let shown = git.under(self.root.path());
         let line = |aside: Below| {
@@ -170,14 +172,14 @@ impl NestedRepos {
     fn is_armed(&self, git: &Below, part: &str) -> io::Result<bool> {
         let name = git.join(part)?;
         Ok(match (part, self.root.look(&name)?) {
-            (_, Look::Nothing) => false,
-            ("config", Look::File { .. }) => {
+            (_, FoundEntry::Nothing) => false,
+            ("config", FoundEntry::File { .. }) => {
                 let file = self.root.open(&name, OFlags::RDONLY | OFlags::NONBLOCK)?;
                 let mut text = Vec::new();
                 File::from(file).take(CONFIG_BYTES + 1).read_to_end(&mut text)?;
                 text.len() as u64 > CONFIG_BYTES || !is_plain(&String::from_utf8_lossy(&text))
             }
-            ("hooks", Look::Directory(_)) => self.root.entries(&name)?.iter().any(|(hook, kind)| {
+            ("hooks", FoundEntry::Directory(_)) => self.root.entries(&name)?.iter().any(|(hook, kind)| {
                 let is_sample = hook.as_encoded_bytes().ends_with(b".sample");
                 let runs = || {
                     let file = name.join(hook).and_then(|hook| self.root.open(&hook, OFlags::PATH));

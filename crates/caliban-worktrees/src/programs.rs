@@ -72,13 +72,13 @@ pub enum GitOccasion {
 
 /// Programs, each with the setting or hook that names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Programs {
+pub struct FoundPrograms {
     lines: Vec<String>,
     /// Hashes of the hooks, so that another hook of the same name is another program.
     contents: Vec<String>,
 }
 
-impl Programs {
+impl FoundPrograms {
     /// One for each: `filter.x.smudge = …`, `hook post-merge`.
     pub fn lines(&self) -> &[String] {
         &self.lines
@@ -121,9 +121,9 @@ fn is_hook(path: &Path) -> bool {
 
 impl Repo {
     /// The programs that this repository makes git run then.
-    pub async fn programs(&self, when: GitOccasion, cancel: &CancellationToken) -> Result<Programs> {
+    pub async fn programs(&self, when: GitOccasion, cancel: &CancellationToken) -> Result<FoundPrograms> {
         let repo = &self.until(cancel);
-        let mut programs = Programs::default();
+        let mut programs = FoundPrograms::default();
         if !may_run_programs(repo.common_dir(), when) {
             return Ok(programs);
         }

@@ -29,13 +29,13 @@ use caliban_agent::{
 };
 use caliban_contract::{ancestry::AgentAbove, detached};
 use caliban_core::{
-    ids::AgentId, kept_rules::KeptRules, mode::Mode, model_alias, price::Billing, quiet_hours::QuietHours,
-    redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
+    address::AddressPolicy, ids::AgentId, kept_rules::KeptRules, mode::Mode, model_alias, price::Billing,
+    quiet_hours::QuietHours, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
 };
 use caliban_fence::ProgramFence;
 use caliban_keeper::Variables;
 use caliban_mcp::ConnectedServer;
-use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
+use caliban_tools::{Buffers, DetachPlace, SearchService, WorkspaceOptions};
 use caliban_worktrees::{KeepWorktrees, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -211,11 +211,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         output_dir: PathBuf::new(),
         env: env.clone(),
         helper,
-        private_addresses: if settings.web.allow_private {
-            PrivateAddresses::Allow
-        } else {
-            PrivateAddresses::Refuse
-        },
+        private_addresses: AddressPolicy::with_private(settings.web.allow_private),
         redact: Some(Arc::new({
             let redactor = redactor.clone();
             move |text: &str| redactor.redact(text).into_owned()

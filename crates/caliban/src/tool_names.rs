@@ -89,7 +89,7 @@ mod tests {
             output_dir: dir.path().join("outputs"),
             env: Vec::new(),
             helper: "/bin/false".into(),
-            private_addresses: caliban_tools::PrivateAddresses::Refuse,
+            private_addresses: caliban_core::address::AddressPolicy::PublicOnly,
             detach: None,
             search: None,
             redact: None,

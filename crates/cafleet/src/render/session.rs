@@ -1,13 +1,13 @@
 //! Sessions, as text and as JSON.
 
 use caliban_core::inert;
-use caliban_store::broker::{Created, Session, SessionSummary};
+use caliban_store::broker::{CreatedSession, Session, SessionSummary};
 use serde_json::{Value, json};
 
 use super::agent::placement_json;
 
 /// Two lines: session id, root Director's id; everything else with `full`.
-pub(crate) fn created_text(created: &Created, full: bool) -> String {
+pub(crate) fn created_text(created: &CreatedSession, full: bool) -> String {
     let short = format!("{}\n{}", created.session.id, created.director.id);
     if !full {
         return short;
@@ -25,7 +25,7 @@ pub(crate) fn created_text(created: &Created, full: bool) -> String {
     )
 }
 
-pub(crate) fn created_json(created: &Created) -> Value {
+pub(crate) fn created_json(created: &CreatedSession) -> Value {
     let director = &created.director;
     json!({
         "session_id": created.session.id.to_string(),

@@ -1,7 +1,7 @@
 //! `session create`: a session, its root Director in this pane, its Administrator.
 
 use caliban_store::Stamp;
-use caliban_store::broker::{NewSession, Placement};
+use caliban_store::broker::{CreateSession, Placement};
 
 use super::setup;
 use crate::answer::VerbAnswer;
@@ -19,7 +19,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &SessionCreateArgs) -> 
     let has_pane = placement.is_some();
     let settings = context.settings.clone();
     let broker = context.broker().await?;
-    let created = broker.create_session(&NewSession { label, placement }, now).await?;
+    let created = broker.create_session(&CreateSession { label, placement }, now).await?;
     if has_pane {
         deliverer::ensure(broker, &settings, created.session.id).await;
     }

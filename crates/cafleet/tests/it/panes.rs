@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use caliban_store::broker::{Broker, NewSession, PaneIdentity, Placement, Speaker};
+use caliban_store::broker::{Broker, CreateSession, PaneIdentity, Placement, Speaker};
 use caliban_store::{HostId, Stamp, StoreUrl};
 use serde_json::{Value, json};
 
@@ -646,7 +646,7 @@ fn m08_a_pane_of_another_machine_holds_its_preview() {
     runtime.block_on(async {
         let url = StoreUrl::sqlite(world.database());
         let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-        let new = NewSession { label: None, placement: Some(placement) };
+        let new = CreateSession { label: None, placement: Some(placement) };
         let made = broker.create_session(&new, Stamp::now()).await.expect("create");
         world.name("S", &made.session.id.to_string());
         world.name("D", &made.director.id.to_string());

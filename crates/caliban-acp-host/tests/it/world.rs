@@ -24,12 +24,13 @@ use caliban_agent::{
     spawner::Spawner,
     subagent::WorktreeIsolation,
 };
+use caliban_core::address::AddressPolicy;
 use caliban_core::{BoxFuture, budget, message::Effort, price::Billing, redact::Redactor};
 use caliban_permissions::Policy;
 use caliban_providers::{
     ModelReply, ModelRequest, Provider, ProviderError, RetryPolicy, Watch, script::Script, scripted::Scripted,
 };
-use caliban_tools::{PrivateAddresses, WorkspaceOptions};
+use caliban_tools::WorkspaceOptions;
 use serde_json::Value;
 use tokio::{io::DuplexStream, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -165,7 +166,7 @@ impl World {
                 env: Vec::new(),
                 helper: PathBuf::from("/bin/false"),
                 http: Default::default(),
-                private_addresses: PrivateAddresses::Refuse,
+                private_addresses: AddressPolicy::PublicOnly,
                 editor: None,
                 detach: None,
                 search: None,

@@ -16,7 +16,7 @@ use caliban_process::{awake_ms, boot_ms};
 use caliban_providers::{Admitted, Allowance, BoxFuture, Governor};
 use caliban_store::{
     StoreError,
-    ledger::{Admission, Lane, Ledger, Ticket},
+    ledger::{Admission, GovernorTicket, Lane, Ledger},
 };
 use sha2::{Digest, Sha256};
 
@@ -56,7 +56,14 @@ impl LaneGovernor {
             settle_dead(ledger).await?;
         }
         ledger
-            .admit(&self.lane, self.standing.rank(), ticket.map(Ticket), &own(), boot_ms(), awake_ms())
+            .admit(
+                &self.lane,
+                self.standing.rank(),
+                ticket.map(GovernorTicket),
+                &own(),
+                boot_ms(),
+                awake_ms(),
+            )
             .await
     }
 }
@@ -86,7 +93,7 @@ impl Governor for LaneGovernor {
     fn give_up(&self, ticket: i64) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Ok(mut ledger) = self.ledger.open().await {
-                noted(ledger.give_up(Ticket(ticket)).await);
+                noted(ledger.give_up(GovernorTicket(ticket)).await);
             }
         })
     }

@@ -19,7 +19,7 @@ use std::{
 
 use caliban_fence::{Around, ByteText, EmptyPlace, Fence, SeenPlaces, Witness};
 use caliban_permissions::AbsentPlace;
-use caliban_rooted::{Below, Look, Root};
+use caliban_rooted::{Below, FoundEntry, Root};
 use serde::{Deserialize, Serialize};
 
 /// The largest file of places that is read.
@@ -137,12 +137,14 @@ impl Absent {
     fn moved_aside(&self, root: &Root) -> io::Result<Option<PathBuf>> {
         let was = self.link.as_ref();
         let moved = match root.look(&self.place.name)? {
-            Look::Nothing => return Ok(None),
-            Look::Link { at, to } if was.is_some_and(|(was, said)| *was == at && said.0 == to) => {
+            FoundEntry::Nothing => return Ok(None),
+            FoundEntry::Link { at, to } if was.is_some_and(|(was, said)| *was == at && said.0 == to) => {
                 return Ok(None);
             }
-            Look::Link { at, .. } => at,
-            Look::Directory(_) | Look::File { .. } | Look::Special(_) => self.place.name.clone(),
+            FoundEntry::Link { at, .. } => at,
+            FoundEntry::Directory(_) | FoundEntry::File { .. } | FoundEntry::Special(_) => {
+                self.place.name.clone()
+            }
         };
         let aside = root.put_aside(&moved)?;
         if let Some((at, to)) = was.filter(|(at, _)| *at == moved)

@@ -16,6 +16,7 @@ use caliban_agent::{
 };
 use caliban_core::{
     access::Access,
+    address::AddressPolicy,
     budget,
     message::{Effort, Message, ToolSpec},
     price::Billing,
@@ -23,9 +24,7 @@ use caliban_core::{
 };
 use caliban_permissions::Policy;
 use caliban_providers::{RetryPolicy, script::Script, scripted::Scripted};
-use caliban_tools::{
-    BoxFuture, CallContext, PrivateAddresses, StoppedByFence, Tool, ToolOutput, WorkspaceOptions,
-};
+use caliban_tools::{BoxFuture, CallContext, StoppedByFence, Tool, ToolOutput, WorkspaceOptions};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -112,7 +111,7 @@ impl World {
                 env: Vec::new(),
                 helper: PathBuf::from("/bin/false"),
                 http: Default::default(),
-                private_addresses: PrivateAddresses::Refuse,
+                private_addresses: AddressPolicy::PublicOnly,
                 detach: None,
                 search: None,
                 redact: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use caliban_http::{Body, ClientOptions, Error, HttpClient, Method};
+use caliban_http::{Body, ClientOptions, HttpClient, HttpError, Method};
 
 use crate::peer::{accept, client, closed, get, listen, public_only, read_request, text, write};
 
@@ -56,7 +56,7 @@ async fn a_body_that_breaks_off_is_an_error() {
         let asked = async { text(get(&client, &url).await?).await };
         let ((), answered) = tokio::join!(server, asked);
         let error = answered.unwrap_err();
-        assert!(matches!(error, Error::ClosedMidBody { .. }), "{error:?}");
+        assert!(matches!(error, HttpError::ClosedMidBody { .. }), "{error:?}");
         let host = url.strip_prefix("http://").unwrap();
         assert_eq!(error.to_string(), format!("{host} closed the connection in the middle of its answer"));
     }
@@ -115,7 +115,7 @@ async fn what_fails_is_said_in_words() {
     let host = url.strip_prefix("http://").unwrap();
     let client = client();
     let error = get(&client, &url).await.unwrap_err();
-    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    assert!(matches!(error, HttpError::Refused { .. }), "{error:?}");
     assert_eq!(error.to_string(), format!("nothing answers at {host}: connection refused"));
 
     let words = [
@@ -125,7 +125,7 @@ async fn what_fails_is_said_in_words() {
     ];
     for (url, expected) in words {
         let error = get(&client, url).await.unwrap_err();
-        assert_eq!((matches!(error, Error::BadUrl { .. }), error.to_string().as_str()), (true, expected));
+        assert_eq!((matches!(error, HttpError::BadUrl { .. }), error.to_string().as_str()), (true, expected));
     }
 
     let error = client.send(Method::GET, &url, &[("x-key", "a\nb")], "".into()).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn a_connection_that_takes_too_long_is_given_up() {
     let client = HttpClient::new(ClientOptions { connect_timeout: limit, ..ClientOptions::default() });
     let error = get(&client, &url.replace("http:", "https:")).await.unwrap_err();
     drop(listener);
-    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    assert!(matches!(error, HttpError::Timeout { .. }), "{error:?}");
     let host = url.strip_prefix("http://").unwrap();
     assert_eq!(error.to_string(), format!("connecting to {host} took longer than 50 ms"));
 }
@@ -154,7 +154,7 @@ async fn private_addresses_are_refused_where_only_public_ones_are_allowed() {
         ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "169.254.169.254"];
     for host in hosts {
         let error = get(&client, &format!("http://{host}:{port}/")).await.unwrap_err();
-        assert!(matches!(error, Error::AddressNotAllowed { .. }), "{host}: {error:?}");
+        assert!(matches!(error, HttpError::AddressNotAllowed { .. }), "{host}: {error:?}");
     }
     let error = get(&client, &url).await.unwrap_err();
     assert_eq!(error.to_string(), "127.0.0.1 is at 127.0.0.1, which is not a public address");

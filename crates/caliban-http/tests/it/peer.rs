@@ -1,6 +1,6 @@
 //! The other side of a connection, played by hand.
 
-use caliban_http::{AddressPolicy, ClientOptions, Error, HttpClient, Method, Response};
+use caliban_http::{AddressPolicy, ClientOptions, HttpClient, HttpError, Method, Response};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -43,12 +43,12 @@ pub(crate) async fn closed(stream: &mut TcpStream) {
     let _end_or_reset = stream.read_to_end(&mut rest).await;
 }
 
-pub(crate) async fn get(client: &HttpClient, url: &str) -> Result<Response, Error> {
+pub(crate) async fn get(client: &HttpClient, url: &str) -> Result<Response, HttpError> {
     client.send(Method::GET, url, &[], bytes::Bytes::new()).await
 }
 
 /// The whole body as text.
-pub(crate) async fn text(mut response: Response) -> Result<String, Error> {
+pub(crate) async fn text(mut response: Response) -> Result<String, HttpError> {
     let body = response.bytes_up_to(1 << 20).await?;
     Ok(String::from_utf8(body.bytes.to_vec()).unwrap())
 }

@@ -1,6 +1,6 @@
 //! Requests through a proxy.
 
-use caliban_http::{AddressPolicy, ClientOptions, Error, HttpClient, Proxy};
+use caliban_http::{AddressPolicy, ClientOptions, HttpClient, HttpError, ProxySettings};
 
 use crate::{
     peer::{accept, get, listen, read_request, text, write},
@@ -11,7 +11,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 fn through(proxy: &str) -> HttpClient {
     let proxy = proxy.replace("http://", "http://user:pass@");
-    let proxy = Proxy { https: Some(proxy.clone()), http: Some(proxy), no_proxy: None };
+    let proxy = ProxySettings { https: Some(proxy.clone()), http: Some(proxy), no_proxy: None };
     HttpClient::new(ClientOptions { proxy, extra_roots_pem: Some(ROOT.to_vec()), ..ClientOptions::default() })
 }
 
@@ -77,12 +77,12 @@ async fn a_proxy_that_refuses_is_named_with_its_reason() {
 #[tokio::test]
 async fn a_proxy_does_not_get_around_the_address_policy() {
     let (_listener, url) = listen().await;
-    let proxy = Proxy { https: Some(url.clone()), http: Some(url), no_proxy: None };
+    let proxy = ProxySettings { https: Some(url.clone()), http: Some(url), no_proxy: None };
     let options =
         ClientOptions { proxy, address_policy: AddressPolicy::PublicOnly, ..ClientOptions::default() };
     let client = HttpClient::new(options);
     for target in ["http://10.0.0.1/", "https://192.168.1.1/", "http://localhost/", "http://[fd00::1]/"] {
         let error = get(&client, target).await.unwrap_err();
-        assert!(matches!(error, Error::AddressNotAllowed { .. }), "{target}: {error:?}");
+        assert!(matches!(error, HttpError::AddressNotAllowed { .. }), "{target}: {error:?}");
     }
 }

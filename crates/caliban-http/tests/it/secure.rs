@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caliban_http::{ClientOptions, Error, HttpClient};
+use caliban_http::{ClientOptions, HttpClient, HttpError};
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -85,7 +85,7 @@ async fn an_unknown_certificate_is_refused() {
     let (accepted, answered) = tokio::join!(server, get(&client, &target));
     assert!(accepted.is_err());
     let error = answered.unwrap_err();
-    assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    assert!(matches!(error, HttpError::Tls { .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
         "no secure connection to 127.0.0.1: invalid peer certificate: UnknownIssuer"

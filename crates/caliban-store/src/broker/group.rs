@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
 use super::resolve::{PrefixMatch, agents_by_id};
 use super::send::{
-    Freshness, NewMessage, ROWS, Sent, active_sender, destination, found, insert_tasks, known_message,
+    Freshness, NewMessage, ROWS, SentMessage, active_sender, destination, found, insert_tasks, known_message,
     message,
 };
 use super::speaker::Speaker;
@@ -95,7 +95,7 @@ impl Broker {
         &mut self,
         all: &[NewMessage],
         now: Stamp,
-    ) -> Result<Vec<Result<Sent, BrokerError>>, BrokerError> {
+    ) -> Result<Vec<Result<SentMessage, BrokerError>>, BrokerError> {
         let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<_, BrokerError> = async {
@@ -118,7 +118,7 @@ impl Broker {
             for (new, (id, outcome)) in all.iter().zip(judged) {
                 answers.push(match outcome {
                     Ok((_, recipient)) => match stored.next().flatten() {
-                        Some(task) => Ok(Sent { task, recipient, freshness: Freshness::New }),
+                        Some(task) => Ok(SentMessage { task, recipient, freshness: Freshness::New }),
                         None => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
                     },
                     Err(refusal @ BrokerError::NotYours { .. }) => Err(refusal),

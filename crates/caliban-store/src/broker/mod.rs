@@ -37,8 +37,8 @@ pub use members::{Activity, NewMember};
 pub use notices::Notice;
 pub use poll::{DEFAULT_PAGE, MAX_PAGE, MailboxPage, MailboxScope, PollQuery};
 pub use schema::SCHEMA;
-pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
-pub use sessions::{Created, DeletedSession, NewSession};
+pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, SentMessage};
+pub use sessions::{CreateSession, CreatedSession, DeletedSession};
 pub use speaker::{Capability, Enclosure, Owner, Seal, Speaker};
 pub use timeline::{FoundText, Of};
 pub use types::{

@@ -59,7 +59,7 @@ pub enum Freshness {
 
 /// A stored message with its recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentMessage {
     /// The message.
     pub task: Task,
     /// Its recipient, with the pane to type into.
@@ -85,7 +85,7 @@ impl Broker {
     /// # Errors
     /// `SenderNotActive`, `NotYours`, `DestinationNotFound`, `DestinationNotInSession`, `IdTaken`, `Ambiguous`,
     /// `TooFast`, `TooManyHops`, or a failure of the store; then nothing is stored.
-    pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
+    pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<SentMessage, BrokerError> {
         let mut answers = self.send_all(std::slice::from_ref(new), now).await?;
         answers.pop().unwrap_or_else(|| Err(BrokerError::DestinationNotFound(new.to.given().to_owned())))
     }
@@ -144,7 +144,7 @@ pub(super) async fn known_message(
     id: TaskId,
     new: &NewMessage,
     refusal: BrokerError,
-) -> Result<Sent, BrokerError> {
+) -> Result<SentMessage, BrokerError> {
     let known = task_by_id(tx, id).await?;
     let same = |task: &Task| task.kind == TaskKind::Unicast && task.origin.is_none() && task.text == new.text;
     let Some(task) = known.filter(same) else { return Err(refusal) };
@@ -155,7 +155,7 @@ pub(super) async fn known_message(
                 && new.to.means(&recipient)
                 && sender.is_some_and(|sender| new.from.means(&sender)) =>
         {
-            Ok(Sent { task, recipient, freshness: Freshness::Repeated })
+            Ok(SentMessage { task, recipient, freshness: Freshness::Repeated })
         }
         _ => Err(refusal),
     }

@@ -16,7 +16,7 @@ use crate::open::Tx;
 
 /// What is needed to make a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewSession {
+pub struct CreateSession {
     /// The label that its maker gave it.
     pub label: Option<String>,
     /// The pane of its root Director, if that has one.
@@ -25,7 +25,7 @@ pub struct NewSession {
 
 /// A session just created, with its built-in agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Created {
+pub struct CreatedSession {
     /// The session.
     pub session: Session,
     /// Its root Director.
@@ -49,7 +49,11 @@ impl Broker {
     ///
     /// # Errors
     /// When the store fails; for processes of fleet agents also `TooManyIdentities`, `TooFast`, `NotYours`.
-    pub async fn create_session(&mut self, new: &NewSession, now: Stamp) -> Result<Created, BrokerError> {
+    pub async fn create_session(
+        &mut self,
+        new: &CreateSession,
+        now: Stamp,
+    ) -> Result<CreatedSession, BrokerError> {
         let (id, speaker, place) = (SessionId::random(), self.speaker.clone(), self.place.clone());
         speaker.must_be_known()?;
         let mut director = Agent {
@@ -115,7 +119,7 @@ impl Broker {
         }
         .await;
         director.number = Some(tx.finish(outcome).await?);
-        Ok(Created { session, director, administrator: administrator.id })
+        Ok(CreatedSession { session, director, administrator: administrator.id })
     }
 
     /// The sessions that are not deleted, oldest first.

@@ -22,7 +22,7 @@ const PAGE: i64 = 20_000;
 
 /// A change of state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateChange {
+pub struct StatusChange {
     /// The agent.
     pub agent: AgentId,
     /// The time, in milliseconds since 1970.
@@ -32,7 +32,7 @@ pub struct StateChange {
     pub status: String,
 }
 
-impl StateChange {
+impl StatusChange {
     /// The agent has this status from this time on.
     #[must_use]
     pub fn new(agent: AgentId, at: u64, status: &Status) -> Self {
@@ -56,11 +56,11 @@ fn word(status: &Status) -> &'static str {
 /// Adds a row if the status in the agent's record differs from the last row.
 pub(super) async fn note(conn: &mut SqliteConnection, record: &AgentRecord) -> Result<(), sqlx::Error> {
     let at = record.updated_at.max(record.created_at);
-    write(conn, &StateChange::new(record.id, at, &record.status)).await
+    write(conn, &StatusChange::new(record.id, at, &record.status)).await
 }
 
 /// Adds a row if the status differs from the agent's last row.
-pub(super) async fn write(conn: &mut SqliteConnection, change: &StateChange) -> Result<(), sqlx::Error> {
+pub(super) async fn write(conn: &mut SqliteConnection, change: &StatusChange) -> Result<(), sqlx::Error> {
     let done = sqlx::query(
         "INSERT INTO history (agent, at, status) SELECT $1, $2, $3 \
          WHERE $3 IS NOT (SELECT status FROM history WHERE agent = $1 ORDER BY seq DESC LIMIT 1)",
@@ -83,7 +83,7 @@ impl Registry {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn history(&mut self, from: u64, to: u64) -> Result<Vec<StateChange>, StoreError> {
+    pub async fn history(&mut self, from: u64, to: u64) -> Result<Vec<StatusChange>, StoreError> {
         let stored = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         let conn = self.db.conn().await?;
         let rows = sqlx::query(
@@ -97,7 +97,7 @@ impl Registry {
         .await
         .map_err(|error| self.db.words(error))?;
         let read = |row: &sqlx::sqlite::SqliteRow| {
-            Some(StateChange {
+            Some(StatusChange {
                 agent: row.get::<&str, _>("agent").parse().ok()?,
                 at: u64::try_from(row.get::<i64, _>("at")).unwrap_or_default(),
                 status: row.get("status"),
@@ -177,7 +177,7 @@ mod tests {
             ("running", last + 1 - KEPT + 1),
             ("done", last + 1 - KEPT + 1),
         ] {
-            let change = StateChange { agent, at: 1, status: status.to_owned() };
+            let change = StatusChange { agent, at: 1, status: status.to_owned() };
             write(&mut *conn, &change).await.unwrap();
             let found: i64 =
                 sqlx::query_scalar("SELECT min(seq) FROM history").fetch_one(&mut *conn).await.unwrap();

@@ -16,7 +16,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Status;
 use caliban_core::names::Slug;
 
-pub use history::StateChange;
+pub use history::StatusChange;
 pub use schedule::{LastRun, Overlap, ScheduleRecord};
 pub use schema::SCHEMA;
 
@@ -87,7 +87,7 @@ pub enum RegistryChange {
     /// An agent was removed.
     Delete(AgentId),
     /// A passing status of an agent, between two changes of its record.
-    Stood(StateChange),
+    Stood(StatusChange),
     /// The answer to a request, by the caller's name for the request, as JSON.
     Answer(String, String),
     /// The present state of a schedule, new or existing.

@@ -48,7 +48,7 @@ impl Lane {
 
 /// A place in the queue of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket(pub i64);
+pub struct GovernorTicket(pub i64);
 
 /// Whether a request may be sent now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum Admission {
         /// In milliseconds since the boot.
         until_ms: u64,
         /// The place in the queue.
-        ticket: Ticket,
+        ticket: GovernorTicket,
         /// The reason, as text.
         reason: String,
     },
@@ -89,7 +89,7 @@ impl LaneState {
 
     /// How long the agent with so many others ahead waits before it asks again. Assumes that the server answers the
     /// next request: an agent that slept for the worst case would miss its turn when the queue moves faster.
-    fn wait(self, ahead: u64, ticket: Ticket, now_ms: u64) -> Admission {
+    fn wait(self, ahead: u64, ticket: GovernorTicket, now_ms: u64) -> Admission {
         let apart = self.interval_ms.max(STAGGER_MS);
         let until_ms = self.turn(now_ms).saturating_add(ahead.saturating_mul(apart));
         Admission::Wait { until_ms, ticket, reason: self.reason }
@@ -110,7 +110,7 @@ impl Ledger {
         &mut self,
         lane: &Lane,
         priority: i64,
-        ticket: Option<Ticket>,
+        ticket: Option<GovernorTicket>,
         owner: &ReservationOwner,
         now_ms: u64,
         awake_ms: u64,
@@ -138,7 +138,7 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn give_up(&mut self, ticket: Ticket) -> Result<(), StoreError> {
+    pub async fn give_up(&mut self, ticket: GovernorTicket) -> Result<(), StoreError> {
         let mut tx = self.db.begin().await?;
         let gone = sqlx::query("DELETE FROM tickets WHERE seq = $1").bind(ticket.0).execute(tx.conn()).await;
         let gone = gone.map(drop).map_err(|error| tx.words(error));
@@ -252,7 +252,7 @@ struct QueueView {
 async fn look(
     conn: &mut SqliteConnection,
     lane: &Lane,
-    ticket: Option<Ticket>,
+    ticket: Option<GovernorTicket>,
     priority: i64,
     awake_ms: u64,
 ) -> Result<QueueView, sqlx::Error> {
@@ -313,7 +313,7 @@ async fn take_turn(
     conn: &mut SqliteConnection,
     lane: &Lane,
     priority: i64,
-    ticket: Option<Ticket>,
+    ticket: Option<GovernorTicket>,
     owner: &ReservationOwner,
     [now_ms, awake_ms]: [u64; 2],
 ) -> Result<Admission, sqlx::Error> {
@@ -355,7 +355,7 @@ async fn take_turn(
             .bind(lease_ms)
             .execute(&mut *conn)
             .await?;
-            Ticket(made.last_insert_rowid())
+            GovernorTicket(made.last_insert_rowid())
         }
     };
     Ok(state.wait(ahead, ticket, now_ms))

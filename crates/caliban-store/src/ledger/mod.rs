@@ -28,7 +28,7 @@ use caliban_core::usage::Usage;
 use jiff::civil::Date;
 
 pub use accounts::{OpenedAccount, Opening};
-pub use governor::{Admission, LEASE_MS, Lane, LaneState, Ticket};
+pub use governor::{Admission, GovernorTicket, LEASE_MS, Lane, LaneState};
 pub use history::{By, Filter, SpendingSum};
 pub use pools::{Pool, PoolState, SetLimit};
 pub use questions::{AskTurn, LimitAsker, QuestionEnd, Reached};

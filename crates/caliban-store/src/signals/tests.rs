@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::Stamp;
-use crate::broker::{AgentId, Broker, MailboxScope, NewMessage, NewSession, PollQuery, SessionId, Speaker};
+use crate::broker::{
+    AgentId, Broker, CreateSession, MailboxScope, NewMessage, PollQuery, SessionId, Speaker,
+};
 
 /// Signals within one process. A broken fake can neither listen nor lock; the bells of a mute one fail.
 #[derive(Debug, Clone, Default)]
@@ -109,7 +111,7 @@ impl World {
         let dir = tempfile::tempdir().expect("temp dir");
         let (url, signals) = (StoreUrl::sqlite(dir.path().join("store.db")), InProcess::default());
         let mut sender = open(&url, &signals).await;
-        let new = NewSession { label: None, placement: None };
+        let new = CreateSession { label: None, placement: None };
         let made = sender.create_session(&new, Stamp::now()).await.expect("create");
         let (session, director) = (made.session.id, made.director.id);
         Self { _dir: dir, url, signals, sender, session, director }

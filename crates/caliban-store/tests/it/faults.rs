@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use caliban_store::broker::{Broker, MailboxScope, NewMessage, NewSession, PollQuery, Speaker};
+use caliban_store::broker::{Broker, CreateSession, MailboxScope, NewMessage, PollQuery, Speaker};
 use caliban_store::{Stamp, StoreUrl};
 
 /// How the sends of [`three_sends`] ended.
@@ -50,7 +50,7 @@ async fn three_sends() {
 async fn r12_a_sync_that_fails_costs_one_write_of_a_process_that_stays() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut broker = open(dir.path()).await;
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     broker.create_session(&new, Stamp::now()).await.expect("create");
     // The log stays. Then the first send of a connection syncs the log and its directory, each other one the log; strace
     // counts by thread, and so by connection.

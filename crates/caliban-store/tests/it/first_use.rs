@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use caliban_store::broker::{
-    Broker, IdPrefix, MailboxScope, NewAgent, NewMessage, NewSession, PollQuery, SCHEMA, Speaker,
+    Broker, CreateSession, IdPrefix, MailboxScope, NewAgent, NewMessage, PollQuery, SCHEMA, Speaker,
 };
 use caliban_store::open::{OpenReport, WAL_LIMIT};
 use caliban_store::{Stamp, StoreError, StoreUrl};
@@ -42,7 +42,7 @@ async fn an_empty_file_is_a_new_store_and_a_cut_one_is_damaged() {
     let mut outcome =
         Broker::open(&url, Speaker::Anybody).await.map_err(caliban_store::broker::BrokerError::from);
     if let Ok(broker) = &mut outcome {
-        let new = NewSession { label: None, placement: None };
+        let new = CreateSession { label: None, placement: None };
         outcome = match broker.create_session(&new, Stamp::now()).await {
             Ok(_) => panic!("a cut store took a write"),
             Err(error) => Err(error),
@@ -58,7 +58,7 @@ async fn the_log_is_folded_back_although_nobody_closes() {
     let dir = tempfile::tempdir().expect("temp dir");
     let url = StoreUrl::sqlite(dir.path().join("store.db"));
     let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let made = broker.create_session(&new, Stamp::now()).await.expect("create");
     let session = made.session.id;
     let agent = NewAgent { name: "a".to_owned(), description: String::new(), skills: Vec::new() };

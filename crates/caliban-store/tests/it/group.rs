@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use caliban_store::broker::{
-    AgentId, Broker, BrokerError, Freshness, MailboxScope, NewMessage, NewSession, PollQuery, Sent,
+    AgentId, Broker, BrokerError, CreateSession, Freshness, MailboxScope, NewMessage, PollQuery, SentMessage,
     SessionId, Speaker, TaskId,
 };
 use caliban_store::{Stamp, StoreUrl};
@@ -16,7 +16,7 @@ type Director = (SessionId, AgentId);
 
 async fn director(broker: &mut Broker) -> Director {
     let made =
-        broker.create_session(&NewSession { label: None, placement: None }, now()).await.expect("session");
+        broker.create_session(&CreateSession { label: None, placement: None }, now()).await.expect("session");
     (made.session.id, made.director.id)
 }
 
@@ -25,7 +25,7 @@ fn message((session, who): Director, text: &str, id: Option<TaskId>) -> NewMessa
 }
 
 /// What an answer says: new or not, the text, the number within the session.
-fn told(answer: &Result<Sent, BrokerError>) -> Result<(Freshness, &str, i64), String> {
+fn told(answer: &Result<SentMessage, BrokerError>) -> Result<(Freshness, &str, i64), String> {
     match answer {
         Ok(sent) => Ok((sent.freshness, sent.task.text.as_str(), sent.task.number.expect("a number"))),
         Err(error) => Err(error.to_string()),

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use caliban_store::StoreUrl;
-use caliban_store::ledger::{Admission, Lane, Ledger, Ticket};
+use caliban_store::ledger::{Admission, GovernorTicket, Lane, Ledger};
 
 use crate::ledger::owner;
 
@@ -127,7 +127,8 @@ async fn storm(server: &mut dyn Server, until: u64) -> Outcome {
         let next = match does {
             Does::Asks(ticket) => {
                 let began = *since[agent].get_or_insert(now);
-                match ledger.admit(&lane, 0, ticket.map(Ticket), &me, now, now).await.expect("admit") {
+                match ledger.admit(&lane, 0, ticket.map(GovernorTicket), &me, now, now).await.expect("admit")
+                {
                     Admission::Go => {
                         outcome.longest_wait = outcome.longest_wait.max(now - began);
                         let answer = server.request(now);

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use caliban_store::broker::{
-    AgentId, Broker, BrokerError, Delivery, DeliveryState, ExecEnd, ExecId, ExecState, MailboxScope, NewExec,
-    NewMember, NewMessage, NewSession, Notice, PaneIdentity, Placement, PollQuery, SessionId, Speaker,
+    AgentId, Broker, BrokerError, CreateSession, Delivery, DeliveryState, ExecEnd, ExecId, ExecState,
+    MailboxScope, NewExec, NewMember, NewMessage, Notice, PaneIdentity, Placement, PollQuery, SessionId,
+    Speaker,
 };
 use caliban_store::{HostId, Stamp, StoreUrl};
 
@@ -29,8 +30,10 @@ impl World {
         let dir = tempfile::tempdir().expect("temp dir");
         let url = StoreUrl::sqlite(dir.path().join("store.db"));
         let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-        let made =
-            broker.create_session(&NewSession { label: None, placement: None }, at(1)).await.expect("create");
+        let made = broker
+            .create_session(&CreateSession { label: None, placement: None }, at(1))
+            .await
+            .expect("create");
         Self {
             _dir: dir,
             broker,
@@ -279,7 +282,7 @@ async fn m10_a_director_is_active_and_of_the_same_session() {
     let left = world.member(world.director);
     world.broker.create_member(&left, at(2)).await.expect("create");
     world.broker.deregister(world.session, &left.id.into(), at(3)).await.expect("leave");
-    let other = NewSession { label: None, placement: None };
+    let other = CreateSession { label: None, placement: None };
     let elsewhere = world.broker.create_session(&other, at(1)).await.expect("create").director.id;
     for director in [left.id, elsewhere] {
         let made = world.broker.create_member(&world.member(director), at(4)).await;
@@ -315,7 +318,7 @@ async fn a11_the_process_in_a_pane_is_its_member() {
 #[tokio::test]
 async fn m08_the_bell_of_one_sessions_deliverer_is_no_others() {
     let mut world = World::new().await;
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let other = world.broker.create_session(&new, at(1)).await.expect("create").session.id;
     let mut bell = world.broker.deliverer_bell(world.session).await.expect("bell");
     world.broker.wake_deliverer(other).await;

@@ -1,8 +1,8 @@
 //! The broker's rules one by one: what is refused with which error, and what exactly is stored.
 
 use caliban_store::broker::{
-    AgentId, AgentKind, Broker, BrokerError, Freshness, IdPrefix, MailboxScope, NewAgent, NewBroadcast,
-    NewMessage, NewSession, PollQuery, SessionId, Speaker, TaskId, TaskKind, TaskState,
+    AgentId, AgentKind, Broker, BrokerError, CreateSession, Freshness, IdPrefix, MailboxScope, NewAgent,
+    NewBroadcast, NewMessage, PollQuery, SessionId, Speaker, TaskId, TaskKind, TaskState,
 };
 use caliban_store::{Stamp, StoreUrl};
 
@@ -23,8 +23,10 @@ impl World {
         let dir = tempfile::tempdir().expect("temp dir");
         let url = StoreUrl::sqlite(dir.path().join("store.db"));
         let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-        let made =
-            broker.create_session(&NewSession { label: None, placement: None }, at(1)).await.expect("create");
+        let made = broker
+            .create_session(&CreateSession { label: None, placement: None }, at(1))
+            .await
+            .expect("create");
         Self { _dir: dir, broker, session: made.session.id, director: made.director.id }
     }
 
@@ -68,7 +70,7 @@ async fn m06_who_can_send_to_whom() {
     let mut world = World::new().await;
     let (alice, left) =
         (world.register(world.session, "alice").await, world.register(world.session, "left").await);
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let other = world.broker.create_session(&new, at(1)).await.expect("create").session.id;
     let away = world.register(other, "away").await;
     world.broker.deregister(world.session, &left.into(), at(2)).await.expect("deregister");
@@ -147,7 +149,7 @@ async fn r09_an_id_is_one_message_whatever_else_is_different() {
     // A retry is a retry although its recipient has left, and only in its own session.
     world.broker.deregister(world.session, &bob.into(), at(5)).await.expect("deregister");
     assert_eq!(world.send(&first).await, "Repeated");
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let other = world.broker.create_session(&new, at(1)).await.expect("create").session.id;
     assert_eq!(world.send(&NewMessage { session: other, ..first }).await, "SenderNotActive");
 }

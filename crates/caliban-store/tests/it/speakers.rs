@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use caliban_store::broker::{
-    Agent, AgentId, BURST, Broker, BrokerError, Capability, EVERY, Enclosure, HOPS, IDENTITIES, IdPrefix,
-    NewAgent, NewBroadcast, NewMember, NewMessage, NewSession, Owner, Placement, SessionId, Speaker, Task,
+    Agent, AgentId, BURST, Broker, BrokerError, Capability, CreateSession, EVERY, Enclosure, HOPS,
+    IDENTITIES, IdPrefix, NewAgent, NewBroadcast, NewMember, NewMessage, Owner, Placement, SessionId,
+    Speaker, Task,
 };
 use caliban_store::{HostId, Stamp, StoreUrl};
 
@@ -34,7 +35,7 @@ impl World {
         let dir = tempfile::tempdir().expect("temp dir");
         let url = StoreUrl::sqlite(dir.path().join("store.db"));
         let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-        let new = NewSession { label: None, placement: None };
+        let new = CreateSession { label: None, placement: None };
         let made = broker.create_session(&new, at(0)).await.expect("create");
         broker.close().await;
         Self { _dir: dir, url, session: made.session.id, director: made.director.id }
@@ -264,7 +265,7 @@ async fn a11_in_a_namespace_only_sessions_made_there_trust_whom_nobody_sees() {
     let world = World::new().await;
     let mut broker = world.open(&Speaker::Anybody).await;
     broker.is_at("ns-1");
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let made = broker.create_session(&new, at(0)).await.expect("create");
     let here = World { session: made.session.id, director: made.director.id, ..world };
     let plain = here.register(&mut broker, "plain").await;
@@ -297,7 +298,8 @@ async fn a11_who_is_nobody_makes_nothing_and_a_refusal_names_the_own_identities(
     let mut broker = world.open(&Speaker::Only(Vec::new())).await;
     let new = NewAgent { name: "x".to_owned(), description: String::new(), skills: Vec::new() };
     let made = broker.register(&world.session.into(), &new, at(0)).await.map(drop);
-    let session = broker.create_session(&NewSession { label: None, placement: None }, at(0)).await.map(drop);
+    let session =
+        broker.create_session(&CreateSession { label: None, placement: None }, at(0)).await.map(drop);
     for refused in [made, session] {
         let is =
             matches!(&refused, Err(BrokerError::NotYours { agent: None, by: None, own }) if own.is_empty());
@@ -366,7 +368,7 @@ async fn a11_a_session_of_an_agent_is_its_own_and_the_administrator_is_not() {
         created_at: at(0),
         identity: None,
     };
-    let new = NewSession { label: None, placement: Some(placement.clone()) };
+    let new = CreateSession { label: None, placement: Some(placement.clone()) };
     let made = broker.create_session(&new, at(0)).await.expect("create");
     let agents = broker.agents(made.session.id).await.expect("agents");
     let stored: Vec<_> =

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use caliban_store::broker::{
-    AgentKind, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, Freshness, IdPrefix, MailboxScope,
-    NewAgent, NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Speaker, Task,
+    AgentKind, AgentStatus, Broker, BrokerError, CreateSession, Delivery, DeliveryState, Freshness, IdPrefix,
+    MailboxScope, NewAgent, NewBroadcast, NewMessage, PaneIdentity, Placement, PollQuery, Speaker, Task,
     TaskId, TaskState,
 };
 use caliban_store::doorbell::Bells;
@@ -43,7 +43,7 @@ async fn story(url: &StoreUrl) {
     let mut broker = Broker::open(url, Speaker::Anybody).await.expect("open");
 
     // A session comes with its Director and its Administrator.
-    let new = NewSession { label: Some("project".to_owned()), placement: Some(placement()) };
+    let new = CreateSession { label: Some("project".to_owned()), placement: Some(placement()) };
     let made = broker.create_session(&new, at(1)).await.expect("create");
     let session = made.session.id;
     let director: IdPrefix = made.director.id.into();
@@ -174,7 +174,7 @@ async fn whoever_gets_a_message_or_is_deregistered_is_rung_for() {
     let dir = tempfile::tempdir().expect("temp dir");
     let url = StoreUrl::sqlite(dir.path().join("store.db"));
     let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let made = broker.create_session(&new, at(1)).await.expect("create");
     let (session, director) = (made.session.id, made.director.id);
     let new = NewAgent { name: "a".to_owned(), description: String::new(), skills: Vec::new() };
@@ -209,7 +209,7 @@ async fn every_operation_can_be_sent_to_another_thread() {
     let dir = tempfile::tempdir().expect("temp dir");
     let url = StoreUrl::sqlite(dir.path().join("store.db"));
     let mut broker = sendable(Broker::open(&url, Speaker::Anybody)).await.expect("open");
-    let new = NewSession { label: None, placement: None };
+    let new = CreateSession { label: None, placement: None };
     let made = sendable(broker.create_session(&new, at(1))).await.expect("create");
     let (session, director) = (made.session.id, IdPrefix::from(made.director.id));
     let agent = NewAgent { name: "a".to_owned(), description: String::new(), skills: Vec::new() };

@@ -59,7 +59,7 @@ use std::time::Duration;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{LifecycleEvent, State};
 use caliban_core::names::Slug;
-use caliban_store::fleet::{Registry, RegistryChange, StateChange};
+use caliban_store::fleet::{Registry, RegistryChange, StatusChange};
 use caliban_store::{HostId, StoreError, StoreUrl};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -482,7 +482,7 @@ impl Owner {
             // The worker's own file says it too: it need not be synced at once, only some time.
             agent.unsaved = true;
             let status = &agent.record.status;
-            self.batch.pass(StateChange::new(id, crate::wall_ms(), status));
+            self.batch.pass(StatusChange::new(id, crate::wall_ms(), status));
         } else {
             self.save(id, Then::Nothing(id));
         }

@@ -10,7 +10,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
 use caliban_store::StoreError;
-use caliban_store::fleet::{Registry, RegistryChange, StateChange};
+use caliban_store::fleet::{Registry, RegistryChange, StatusChange};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::KeptAnswer;
@@ -35,7 +35,7 @@ impl Batch {
     }
 
     /// An agent stands so from now on, and the worker's own file says it too.
-    pub(super) fn pass(&mut self, change: StateChange) {
+    pub(super) fn pass(&mut self, change: StatusChange) {
         self.passed.push(RegistryChange::Stood(change));
     }
 
@@ -80,7 +80,7 @@ pub(super) enum Then {
 enum StoreJob {
     Commit(Batch),
     Spec(AgentId, oneshot::Sender<Result<Option<String>, StoreError>>),
-    History(u64, u64, oneshot::Sender<Result<Vec<StateChange>, StoreError>>),
+    History(u64, u64, oneshot::Sender<Result<Vec<StatusChange>, StoreError>>),
 }
 
 /// The handle of the writer.
@@ -114,7 +114,7 @@ impl Store {
 
 impl RegistryReader {
     /// How agents stood from one moment to another.
-    pub(super) async fn history(&self, from: u64, to: u64) -> Result<Vec<StateChange>, String> {
+    pub(super) async fn history(&self, from: u64, to: u64) -> Result<Vec<StatusChange>, String> {
         self.ask(|reply| StoreJob::History(from, to, reply)).await
     }
 

@@ -8,9 +8,9 @@ use std::{
 };
 
 use caliban_core::access::Access;
+use caliban_core::address::AddressPolicy;
 use caliban_tools::{
-    CallContext, DetachPlace, PrivateAddresses, Tool, ToolLimits, ToolOutput, Workspace, WorkspaceOptions,
-    builtin,
+    CallContext, DetachPlace, Tool, ToolLimits, ToolOutput, Workspace, WorkspaceOptions, builtin,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ impl Bench {
             env: vec![(OsString::from("PATH"), OsString::from("/usr/local/bin:/usr/bin:/bin"))],
             helper: helper(),
             http: caliban_http::ClientOptions::default(),
-            private_addresses: PrivateAddresses::Refuse,
+            private_addresses: AddressPolicy::PublicOnly,
             search: None,
             detach: Some(DetachPlace { jobs: base.join("data/caliban/repos/0/jobs"), agent: "a1".into() }),
             redact: None,

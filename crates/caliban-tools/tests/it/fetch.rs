@@ -8,7 +8,8 @@ use std::{
 };
 
 use caliban_core::access::Access;
-use caliban_tools::{PrivateAddresses, SearchService, ToolOutput};
+use caliban_core::address::AddressPolicy;
+use caliban_tools::{SearchService, ToolOutput};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -39,7 +40,7 @@ fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 fn open_bench() -> Bench {
-    Bench::with(|options| options.private_addresses = PrivateAddresses::Allow)
+    Bench::with(|options| options.private_addresses = AddressPolicy::Any)
 }
 
 async fn fetch(bench: &Bench, url: &str) -> ToolOutput {
@@ -148,7 +149,7 @@ async fn a14_large_pages_and_silent_servers_are_bounded() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let impatient = Bench::with(|options| {
-        options.private_addresses = PrivateAddresses::Allow;
+        options.private_addresses = AddressPolicy::Any;
         options.limits.fetch_time = Duration::from_millis(50);
     });
     assert_eq!(fetch(&impatient, &url).await, ToolOutput::error("127.0.0.1 did not answer within 0.05 s"));

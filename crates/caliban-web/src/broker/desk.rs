@@ -8,7 +8,7 @@ use std::time::Duration;
 use caliban_contract::speaks_for::{Acting, acting};
 use caliban_process::view;
 use caliban_store::broker::{
-    Broadcast, Broker, BrokerError, Enclosure, NewBroadcast, NewMessage, Sent, SessionId, Speaker,
+    Broadcast, Broker, BrokerError, Enclosure, NewBroadcast, NewMessage, SentMessage, SessionId, Speaker,
 };
 use caliban_store::{Stamp, StoreUrl};
 use http::StatusCode;
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A message, and the channel for its result.
 struct Job {
     new: NewMessage,
-    answer: oneshot::Sender<Result<Sent, BrokerError>>,
+    answer: oneshot::Sender<Result<SentMessage, BrokerError>>,
 }
 
 /// The store of this server.
@@ -76,7 +76,7 @@ impl Desk {
     }
 
     /// Stores a message; returns when it is on the disk.
-    pub(crate) async fn send(&self, new: NewMessage) -> Result<Sent, Problem> {
+    pub(crate) async fn send(&self, new: NewMessage) -> Result<SentMessage, Problem> {
         self.url()?;
         let (answer, answered) = oneshot::channel();
         self.writer.send(Job { new, answer }).await.map_err(|_| store("the writer has ended".into()))?;

@@ -11,7 +11,7 @@ use caliban_core::names::Slug;
 use caliban_core::review::{Review, ReviewState};
 use caliban_rooted::{
     Below,
-    tree::{self, Durability},
+    tree::{self, WriteUntil},
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -79,7 +79,7 @@ impl LandingRecord {
 
     /// Writes it whole or not at all; it is on the disk when this returns.
     pub(super) fn write(&self, admin: &Path) -> std::io::Result<()> {
-        tree::write_whole(admin, &Below::fixed(FILE), &serde_json::to_vec(self)?, Durability::OnDisk)
+        tree::write_whole(admin, &Below::fixed(FILE), &serde_json::to_vec(self)?, WriteUntil::OnDisk)
     }
 }
 

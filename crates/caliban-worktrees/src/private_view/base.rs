@@ -5,7 +5,7 @@ use std::path::Path;
 
 use caliban_rooted::{
     Below,
-    tree::{self, Durability},
+    tree::{self, WriteUntil},
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ impl Base {
     pub(super) fn write(&self, dir: &Path) -> Result<()> {
         serde_json::to_vec(self)
             .map_err(std::io::Error::other)
-            .and_then(|bytes| tree::write_whole(dir, &Below::fixed(FILE), &bytes, Durability::OnDisk))
+            .and_then(|bytes| tree::write_whole(dir, &Below::fixed(FILE), &bytes, WriteUntil::OnDisk))
             .map_err(|e| Error::at("writing", &dir.join(FILE), e))
     }
 }

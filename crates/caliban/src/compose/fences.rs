@@ -12,7 +12,7 @@ use caliban_agent::{
 };
 use caliban_contract::records;
 use caliban_contract::tree_limits::TreeLimits;
-use caliban_core::fence::Profile;
+use caliban_core::{address::AddressPolicy, fence::Profile};
 use caliban_fence::{Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;
@@ -71,11 +71,7 @@ pub(super) fn fences(
             FenceNetwork::On => FenceReach::Everything,
             FenceNetwork::Domains => FenceReach::Hosts(
                 Hosts::new(settings.fence.domains.clone()),
-                if settings.web.allow_private {
-                    caliban_fence::PrivateAddresses::Allow
-                } else {
-                    caliban_fence::PrivateAddresses::Refuse
-                },
+                AddressPolicy::with_private(settings.web.allow_private),
             ),
         },
         proxy: OnceLock::new(),

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal};
 
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_supervisor::git_programs;
-use caliban_worktrees::{GitOccasion, GitOptions, Programs, Repo, may_run_programs};
+use caliban_worktrees::{FoundPrograms, GitOccasion, GitOptions, Repo, may_run_programs};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fleet, say};
@@ -46,7 +46,7 @@ pub(super) async fn check(
 }
 
 /// Whether a person at the terminal says yes.
-fn is_accepted(programs: &Programs, when: GitOccasion) -> bool {
+fn is_accepted(programs: &FoundPrograms, when: GitOccasion) -> bool {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return false;

@@ -88,12 +88,12 @@ impl Environment {
     }
 
     /// The proxies, in capitals or not, as curl and others read them.
-    pub(crate) fn proxy(&self) -> caliban_http::Proxy {
+    pub(crate) fn proxy(&self) -> caliban_http::ProxySettings {
         let either = |upper: &str, lower: &str| {
             self.raw(lower).or_else(|| self.raw(upper)).and_then(OsStr::to_str).map(str::to_owned)
         };
         let all = either("ALL_PROXY", "all_proxy");
-        caliban_http::Proxy {
+        caliban_http::ProxySettings {
             https: either("HTTPS_PROXY", "https_proxy").or_else(|| all.clone()),
             http: either("HTTP_PROXY", "http_proxy").or(all),
             no_proxy: either("NO_PROXY", "no_proxy"),
