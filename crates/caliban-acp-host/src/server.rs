@@ -24,7 +24,7 @@ use caliban_acp::{
 use caliban_acp::{
     connection::{ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
-        BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta,
+        BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendParams, SessionRequest, field, meta,
     },
 };
 use caliban_agent::fork;
@@ -314,7 +314,7 @@ impl AcpServer {
             // Keys come from the settings; there is nothing to log in to.
             answer(handlers, responder, ready(Ok(json!(AuthenticateResponse::new()))));
         } else if method == SEND {
-            let request = params.parse::<SendRequest>().map(|mut request| {
+            let request = params.parse::<SendParams>().map(|mut request| {
                 if let Some(heading) = self.say.heading() {
                     request.text = format!("{heading}\n\n{}", request.text);
                 }
@@ -349,7 +349,7 @@ impl AcpServer {
 
     /// Says something without waiting for the end of the turn; it is on the disk when this is answered. No session has
     /// to be loaded for it.
-    async fn send(&self, request: SendRequest) -> Result<Value, Error> {
+    async fn send(&self, request: SendParams) -> Result<Value, Error> {
         if self.sessions.are_the_clients() {
             return Err(Error::session_not_found(request.session_id));
         }
@@ -531,7 +531,7 @@ impl AcpServer {
 enum OutgoingMessage {
     /// By a client that is at the session.
     Said(Result<Speech, Unsaid>),
-    Stranger(SendRequest),
+    Stranger(SendParams),
 }
 
 /// Waits until a message is on the disk; nobody waits for the end of the turn.

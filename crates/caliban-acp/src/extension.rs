@@ -5,7 +5,7 @@ use caliban_core::{background::BackgroundRow, turn::TurnOutcome, usage::Usage, w
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The client says something to the agent and does not wait for the end of the turn. See [`SendRequest`].
+/// The client says something to the agent and does not wait for the end of the turn. See [`SendParams`].
 pub const SEND: &str = "_caliban/send";
 /// Tells clients that did not begin a turn that it has ended. See [`TurnEndedNotice`].
 pub const TURN_ENDED: &str = "_caliban/turn_ended";
@@ -67,7 +67,7 @@ pub mod choice {
 /// The parameters of [`SEND`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SendRequest {
+pub struct SendParams {
     /// The session.
     pub session_id: String,
     /// What is said.
