@@ -42,30 +42,6 @@ struct ShownPool {
     settings_limit_micro_usd: Option<u64>,
 }
 
-/// A line of the history, as it is shown.
-#[derive(Debug, Serialize)]
-struct Sum {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    day: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repo: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    label: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<String>,
-    requests: u64,
-    tokens: u64,
-    input: u64,
-    output: u64,
-    cache_read: u64,
-    cache_write: u64,
-    micro_usd: u64,
-    unpriced: u64,
-    wall_ms: u64,
-}
-
 pub(crate) async fn budget(
     command: &BudgetCommand,
     Here { environment, cwd, out }: Here<'_>,
@@ -104,7 +80,7 @@ pub(crate) async fn budget(
             };
             let columns: Vec<By> = by.iter().map(|column| column.of_store()).collect();
             let lines = ledger.history(&columns, &filter).await?;
-            history(by, lines, *json, out)?;
+            history(by, &lines, *json, out)?;
         }
     }
     ledger.leave().await;
@@ -281,8 +257,7 @@ fn money(micro_usd: u64, unpriced: u64) -> String {
     format!("{}{}", MicroUsd(micro_usd), if unpriced > 0 { "+?" } else { "" })
 }
 
-fn history(by: &[Column], lines: Vec<SpendingSum>, json: bool, out: &mut dyn Write) -> Result<()> {
-    let sums: Vec<Sum> = lines.into_iter().map(Sum::from).collect();
+fn history(by: &[Column], sums: &[SpendingSum], json: bool, out: &mut dyn Write) -> Result<()> {
     if json {
         return crate::fleet::json_line(&sums, out);
     }
@@ -291,7 +266,7 @@ fn history(by: &[Column], lines: Vec<SpendingSum>, json: bool, out: &mut dyn Wri
         return Ok(());
     }
     let texts: Vec<Vec<String>> =
-        sums.iter().map(|sum| by.iter().map(|column| sum.text(*column)).collect()).collect();
+        sums.iter().map(|sum| by.iter().map(|column| cell(sum, *column)).collect()).collect();
     let heads: Vec<String> = by.iter().map(|column| format!("{column:?}").to_uppercase()).collect();
     let widths: Vec<usize> = (0..by.len())
         .map(|n| texts.iter().map(|row| row[n].chars().count()).max().unwrap_or(0).max(heads[n].len()))
@@ -301,43 +276,20 @@ fn history(by: &[Column], lines: Vec<SpendingSum>, json: bool, out: &mut dyn Wri
     };
     writeln!(out, "{}{:>8}  {:>12}  {:>10}", cells(&heads), "REQUESTS", "TOKENS", "COST")?;
     for (sum, row) in sums.iter().zip(&texts) {
-        let cost = money(sum.micro_usd, sum.unpriced);
-        writeln!(out, "{}{:>8}  {:>12}  {cost:>10}", cells(row), sum.requests, sum.tokens)?;
+        let cost = money(sum.spent.usd.0, sum.spent.unpriced);
+        writeln!(out, "{}{:>8}  {:>12}  {cost:>10}", cells(row), sum.requests, sum.spent.usage.total())?;
     }
     Ok(())
 }
 
-impl Sum {
-    fn text(&self, column: Column) -> String {
-        let text = match column {
-            Column::Day => &self.day,
-            Column::Repo => &self.repo,
-            Column::Model => &self.model,
-            Column::Label => &self.label,
-            Column::Agent => &self.agent,
-        };
-        inert::line(text.as_deref().unwrap_or("-")).into_owned()
-    }
-}
-
-impl From<SpendingSum> for Sum {
-    fn from(line: SpendingSum) -> Self {
-        let usage = line.spent.usage;
-        Self {
-            day: line.day.map(|day| day.to_string()),
-            repo: line.repo.map(|repo| repo.display().to_string()),
-            model: line.model,
-            label: line.label,
-            agent: line.agent.map(|agent| agent.short().to_owned()),
-            requests: line.requests,
-            tokens: usage.total(),
-            input: usage.input,
-            output: usage.output,
-            cache_read: usage.cache_read,
-            cache_write: usage.cache_write,
-            micro_usd: line.spent.usd.0,
-            unpriced: line.spent.unpriced,
-            wall_ms: line.spent.wall_ms,
-        }
-    }
+/// What a sum is grouped by, as text.
+fn cell(sum: &SpendingSum, column: Column) -> String {
+    let text = match column {
+        Column::Day => sum.day.map(|day| day.to_string()),
+        Column::Repo => sum.repo.as_ref().map(|repo| repo.display().to_string()),
+        Column::Model => sum.model.clone(),
+        Column::Label => sum.label.clone(),
+        Column::Agent => sum.agent.as_ref().map(|agent| agent.short().to_owned()),
+    };
+    inert::line(text.as_deref().unwrap_or("-")).into_owned()
 }

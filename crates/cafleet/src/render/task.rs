@@ -3,11 +3,9 @@
 //! Owns the provenance line, which no body can imitate: further lines of a body are indented, and so is a first line
 //! that looks like a provenance line.
 
-use std::borrow::Cow;
-
 use caliban_core::inert;
 use caliban_store::broker::{Task, TaskKind, TaskState};
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Value, json};
 
 use super::{Detail, cut};
@@ -84,19 +82,28 @@ pub(crate) enum TaskJson<'a> {
     Full(Box<FullTask<'a>>),
 }
 
-#[derive(Serialize)]
-pub(crate) struct CompactTask<'a> {
-    id: String,
-    from: String,
-    ts: String,
-    text: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<String>,
-    state: &'static str,
-    seq: i64,
-    number: Option<i64>,
+/// A task in short, its body with at most so many characters.
+pub(crate) struct CompactTask<'a>(&'a Task, usize);
+
+impl Serialize for CompactTask<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(task, limit) = self;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("id", &task.id.short())?;
+        map.serialize_entry("from", &task.from.short())?;
+        map.serialize_entry("ts", &task.status_at.to_string())?;
+        map.serialize_entry("text", &cut(&task.text, *limit))?;
+        if task.kind != TaskKind::Unicast {
+            map.serialize_entry("kind", task.kind.as_str())?;
+        }
+        if let Some(origin) = task.origin {
+            map.serialize_entry("origin", &origin.short())?;
+        }
+        map.serialize_entry("state", task.state.as_str())?;
+        map.serialize_entry("seq", &task.seq)?;
+        map.serialize_entry("number", &task.number)?;
+        map.end()
+    }
 }
 
 #[derive(Serialize)]
@@ -128,17 +135,7 @@ pub(crate) struct DeliveryShown<'a> {
 /// The printed fields of a task.
 pub(crate) fn shown(task: &Task, detail: Detail) -> TaskJson<'_> {
     match detail {
-        Detail::Compact(limit) => TaskJson::Compact(CompactTask {
-            id: task.id.short(),
-            from: task.from.short(),
-            ts: task.status_at.to_string(),
-            text: cut(&task.text, limit),
-            kind: (task.kind != TaskKind::Unicast).then(|| task.kind.as_str()),
-            origin: task.origin.map(|origin| origin.short()),
-            state: task.state.as_str(),
-            seq: task.seq,
-            number: task.number,
-        }),
+        Detail::Compact(limit) => TaskJson::Compact(CompactTask(task, limit)),
         Detail::Full => TaskJson::Full(Box::new(FullTask {
             task_id: task.id.to_string(),
             context_id: task.context.to_string(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use caliban_core::budget::Spent;
 use jiff::civil::Date;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use sqlx::{AssertSqlSafe, Row};
 
 use super::{AccountId, Ledger, meters};
@@ -50,23 +51,51 @@ pub struct Filter {
     pub repo: Option<PathBuf>,
 }
 
-/// A sum. Fields that it is not grouped by are absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A sum, and as JSON what `caliban budget history --json` prints. Fields that it is not grouped by are absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SpendingSum {
     /// The day.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub day: Option<Date>,
     /// The repo's root.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repo: Option<PathBuf>,
     /// The model.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The label, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The agent.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "short")]
     pub agent: Option<AccountId>,
     /// The number of requests.
     pub requests: u64,
     /// What they spent.
+    #[serde(flatten, serialize_with = "figures")]
     pub spent: Spent,
+}
+
+fn short<S: Serializer>(agent: &Option<AccountId>, to: S) -> Result<S::Ok, S::Error> {
+    agent.as_ref().map(AccountId::short).serialize(to)
+}
+
+fn figures<S: Serializer>(spent: &Spent, to: S) -> Result<S::Ok, S::Error> {
+    let usage = spent.usage;
+    let mut map = to.serialize_map(None)?;
+    for (name, amount) in [
+        ("tokens", usage.total()),
+        ("input", usage.input),
+        ("output", usage.output),
+        ("cache_read", usage.cache_read),
+        ("cache_write", usage.cache_write),
+        ("micro_usd", spent.usd.0),
+        ("unpriced", spent.unpriced),
+        ("wall_ms", spent.wall_ms),
+    ] {
+        map.serialize_entry(name, &amount)?;
+    }
+    map.end()
 }
 
 impl Ledger {
