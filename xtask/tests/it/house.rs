@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root")
 }
 
-fn crates() -> Vec<PathBuf> {
+pub(crate) fn crates() -> Vec<PathBuf> {
     let mut crates: Vec<PathBuf> = fs::read_dir(root().join("crates"))
         .expect("crates")
         .map(|entry| entry.expect("an entry").path())
@@ -23,7 +23,7 @@ fn crates() -> Vec<PathBuf> {
     crates
 }
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
@@ -89,7 +89,7 @@ fn no_source_file_is_too_long() {
 const NAMESAKES: usize = 3;
 
 /// The name of the type that a line begins to define.
-fn type_name(line: &str) -> Option<&str> {
+pub(crate) fn type_name(line: &str) -> Option<&str> {
     let line = line.strip_prefix("pub").map_or(line, |rest| {
         let rest =
             rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);

@@ -10,3 +10,5 @@ mod links;
 mod made_mutants;
 #[cfg(test)]
 mod pages;
+#[cfg(test)]
+mod twins;
