@@ -32,6 +32,7 @@ pub mod review;
 pub mod setup;
 pub mod size;
 pub mod spec;
+pub mod sse;
 pub mod status_word;
 mod text_form;
 pub mod turn;

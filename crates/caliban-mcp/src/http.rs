@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use caliban_core::sse;
 use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
 
@@ -15,7 +16,6 @@ use crate::{
     connection::CANCEL,
     error::McpError,
     message::{self, Incoming, MESSAGE_BYTES},
-    sse::SseParser,
     unrequested::Unrequested,
 };
 
@@ -177,10 +177,10 @@ impl HttpConnection {
     }
 
     async fn answer_in_events(&self, id: u64, response: &mut Response) -> Result<Value, McpError> {
-        let mut events = SseParser::default();
+        let mut events = sse::Parser::new(MESSAGE_BYTES);
         while let Some(piece) = response.chunk().await? {
-            for event in events.push(&piece, MESSAGE_BYTES).map_err(|_| too_large())? {
-                let messages = message::read(&event.data)
+            for event in events.feed(&piece).map_err(|_| too_large())? {
+                let messages = message::read(event.data.as_bytes())
                     .map_err(|error| McpError::Protocol(format!("an event is no JSON: {error}")))?;
                 for incoming in messages {
                     match incoming {

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use caliban_core::sse;
 use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -14,7 +15,6 @@ use crate::{
     http::too_large,
     message::{self, MESSAGE_BYTES},
     pending::Pending,
-    sse::SseParser,
     unrequested::Unrequested,
 };
 
@@ -60,16 +60,16 @@ impl StreamConnection {
             };
             return Err(McpError::Status { status: response.status, hint });
         }
-        let mut events = SseParser::default();
+        let mut events = sse::Parser::new(MESSAGE_BYTES);
         let mut early = Vec::new();
         let address = loop {
             let Some(piece) = response.chunk().await? else {
                 return Err(McpError::Gone { how: "it ended the stream before it began".to_owned() });
             };
             let mut address = None;
-            for event in events.push(&piece, MESSAGE_BYTES).map_err(|_| too_large())? {
-                match event.name.as_slice() {
-                    b"endpoint" => address = Some(String::from_utf8_lossy(&event.data).into_owned()),
+            for event in events.feed(&piece).map_err(|_| too_large())? {
+                match event.name.as_str() {
+                    "endpoint" => address = Some(event.data),
                     _ => early.push(event.data),
                 }
             }
@@ -145,8 +145,8 @@ impl Outgoing {
 
 async fn listen(
     mut response: Response,
-    mut events: SseParser,
-    early: Vec<Vec<u8>>,
+    mut events: sse::Parser,
+    early: Vec<String>,
     outgoing: Outgoing,
     shared: Arc<StreamShared>,
     heard: Arc<Unrequested>,
@@ -155,13 +155,13 @@ async fn listen(
     loop {
         for data in waiting.drain(..) {
             // What is no message is of no use to us.
-            for incoming in message::read(&data).unwrap_or_default() {
+            for incoming in message::read(data.as_bytes()).unwrap_or_default() {
                 let outgoing = outgoing.clone();
                 shared.pending.take(incoming, &heard, async move |reply| outgoing.tell(reply).await);
             }
         }
         let Ok(Some(piece)) = response.chunk().await else { break };
-        let Ok(more) = events.push(&piece, MESSAGE_BYTES) else { break };
+        let Ok(more) = events.feed(&piece) else { break };
         waiting.extend(more.into_iter().map(|event| event.data));
     }
     shared.finish();

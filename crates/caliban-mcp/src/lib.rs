@@ -17,7 +17,6 @@ mod names;
 mod pending;
 mod resources;
 mod server;
-mod sse;
 mod stderr_log;
 mod stdio;
 mod tool;

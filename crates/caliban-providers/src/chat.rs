@@ -4,6 +4,7 @@
 use caliban_core::{
     message::{Block, Message, ResultPart, Role, StopReason, ToolSpec},
     models::{self, Thinking},
+    sse,
     usage::Usage,
 };
 use serde_json::{Map, Value, json};
@@ -13,7 +14,6 @@ use crate::{
     error::AttemptFailure,
     kind::ProviderKind,
     responses::{USUAL_EFFORT, effort_word},
-    sse,
     wire::{
         Assemble, CallIds, FAILED_MARK, Observe, StreamProgress, arguments, arguments_object, parse, reply,
         usage_of,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use caliban_core::{
     message::{Block, Effort, ResultPart, Role, StopReason, ToolSpec},
     models::{self, Family},
+    sse,
     usage::Usage,
 };
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use crate::{
     Calls, Delta, ModelReply, ModelRequest,
     error::AttemptFailure,
     kind::ProviderKind,
-    sse,
     thinking::Plan,
     wire::{Assemble, CallIds, Observe, StreamProgress, arguments_object, parse, reply, usage_of},
 };

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use caliban_core::{message::Effort, usage::Usage};
+use caliban_core::{message::Effort, sse, usage::Usage};
 use caliban_http::{HttpClient, Method, Response};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use crate::{
     refused_parts::Concessions,
     retry::{self, Attempt, RetryPolicy, RetryTarget},
     script::CHARS_PER_TOKEN,
-    sse, unstreamed,
+    unstreamed,
     wire::{Observe, StreamProgress, Wire},
 };
 
@@ -31,6 +31,8 @@ pub(crate) const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// How much of a list of models is read.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// The text, reasoning and arguments of an answer may not be larger than this; no model writes as much.
+/// The largest real events repeat a whole answer.
+pub(crate) const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// The events that an answer comes in may not be larger than this. They are read and dropped one by one.
 const MAX_STREAM_BYTES: usize = 128 * 1024 * 1024;
@@ -217,7 +219,7 @@ impl HttpProvider {
         {
             return self.not_a_stream(response, &kind, request, observe).await;
         }
-        let mut parser = sse::Parser::default();
+        let mut parser = sse::Parser::new(MAX_EVENT_BYTES);
         let mut assembler = self.wire.assembler(self.kind, request);
         let (mut read, mut size) = (0, 0);
         let mut progress = Instant::now();

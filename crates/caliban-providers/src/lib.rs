@@ -19,7 +19,6 @@ mod responses;
 mod retry;
 pub mod script;
 pub mod scripted;
-pub mod sse;
 mod thinking;
 mod unstreamed;
 mod wire;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use caliban_core::usage::Usage;
+use caliban_core::{sse, usage::Usage};
 use caliban_http::{HeaderMap, Method, Response};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -16,8 +16,8 @@ use crate::{
     Billed, Calls, Config, Delta, ModelRequest, ProviderError,
     error::AttemptFailure,
     factory, governor,
-    http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, asked_wait},
-    retry, sse, unstreamed,
+    http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, MAX_EVENT_BYTES, asked_wait},
+    retry, unstreamed,
     wire::{Assemble, StreamProgress},
 };
 
@@ -176,7 +176,7 @@ impl Relay {
         };
         let form = match (is_plain, is_stream) {
             (false, _) => BodyForm::Unreadable,
-            (true, true) => BodyForm::Events(sse::Parser::default()),
+            (true, true) => BodyForm::Events(sse::Parser::new(MAX_EVENT_BYTES)),
             (true, false) => BodyForm::Whole(Vec::new()),
         };
         let assembler = self.0.wire.assembler(self.0.kind, &request);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use caliban_core::{
     message::{Block, Effort, Message, ResultPart, Role, StopReason},
     models::{self, Family},
+    sse,
     usage::Usage,
 };
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use crate::{
     Calls, Delta, ModelReply, ModelRequest,
     error::AttemptFailure,
     kind::ProviderKind,
-    sse,
     thinking::Plan,
     wire::{
         Assemble, FAILED_MARK, Observe, StreamProgress, arguments, arguments_object, parse, reply, usage_of,

@@ -4,13 +4,14 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use caliban_core::{
     message::{Block, Message, Role, StopReason},
+    sse,
     usage::Usage,
 };
 use serde_json::{Value, json};
 
 use crate::{
     Delta, ModelReply, ModelRequest, anthropic, chat, error::AttemptFailure, gemini, kind::ProviderKind,
-    responses, sse,
+    responses,
 };
 
 /// How the text of a failed tool call begins where the protocol has no flag for it.

@@ -1,12 +1,9 @@
 //! Server-sent events: bytes in, events out.
 //!
-//! Takes the bytes in any pieces, with any line ending, and caps the size of one event. Refuses to
+//! Takes the bytes in any pieces, with any line ending, and caps the size of one event at what its reader says. Refuses to
 //! know what is in an event.
 
-/// One event may not be larger than this; the largest real ones repeat a whole answer.
-pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
-
-/// One event.
+/// One event; without data it is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
     /// Its name; empty when it has none.
@@ -15,14 +12,15 @@ pub struct SseEvent {
     pub data: String,
 }
 
-/// The event was larger than [`MAX_EVENT_BYTES`].
+/// The event was larger than this many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an event of the stream is larger than {MAX_EVENT_BYTES} bytes")]
-pub struct TooLarge;
+#[error("an event of the stream is larger than {0} bytes")]
+pub struct TooLarge(usize);
 
 /// Splits a stream of bytes into events.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parser {
+    cap: usize,
     line: Vec<u8>,
     /// The last byte was a carriage return: a line feed now belongs to it.
     after_cr: bool,
@@ -32,7 +30,16 @@ pub struct Parser {
 }
 
 impl Parser {
+    /// Of a stream whose events have at most `cap` bytes.
+    #[must_use]
+    pub fn new(cap: usize) -> Self {
+        Self { cap, line: Vec::new(), after_cr: false, begun: false, name: String::new(), data: None }
+    }
+
     /// Takes the next bytes and gives the events that they complete.
+    ///
+    /// # Errors
+    /// An event is too large; nothing more can be read.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, TooLarge> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
@@ -42,8 +49,9 @@ impl Parser {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
-            if self.line.len() + self.data.as_ref().map_or(0, String::len) + part.len() > MAX_EVENT_BYTES {
-                return Err(TooLarge);
+            let held = self.line.len() + self.name.len() + self.data.as_ref().map_or(0, String::len);
+            if held + part.len() > self.cap {
+                return Err(TooLarge(self.cap));
             }
             self.line.extend_from_slice(part);
             let Some((ending, rest)) = rest.split_first() else { break };
@@ -56,6 +64,7 @@ impl Parser {
 
     /// The event that the end of the stream leaves open. The standard drops it, but some servers
     /// leave out the last empty line; whether it is whole is for the caller to see.
+    #[must_use]
     pub fn finish(mut self) -> Option<SseEvent> {
         let ended = self.end_line();
         ended.or_else(|| self.end_event())
@@ -90,7 +99,7 @@ impl Parser {
 
     fn end_event(&mut self) -> Option<SseEvent> {
         let name = std::mem::take(&mut self.name);
-        self.data.take().map(|data| SseEvent { name, data })
+        self.data.take().filter(|data| !data.is_empty()).map(|data| SseEvent { name, data })
     }
 }
 
@@ -101,7 +110,7 @@ mod tests {
     use super::*;
 
     fn all(parts: &[&[u8]]) -> Vec<SseEvent> {
-        let mut parser = Parser::default();
+        let mut parser = Parser::new(100);
         let mut events: Vec<SseEvent> = parts.iter().flat_map(|part| parser.feed(part).unwrap()).collect();
         events.extend(parser.finish());
         events
@@ -114,18 +123,18 @@ mod tests {
     #[test]
     fn every_line_ending_comments_and_many_data_lines() {
         let text = "\u{feff}event: a\r\ndata: 1\r\n\r\n: ping\n\ndata:2\ndata: 3\n\nevent: lost\n\nid: 7\rdata\r\rdata: end";
-        let expected = [event("a", "1"), event("", "2\n3"), event("", ""), event("", "end")];
+        let expected = [event("a", "1"), event("", "2\n3"), event("", "end")];
         assert_eq!(all(&[text.as_bytes()]), expected);
     }
 
     #[test]
     fn an_event_without_end_is_refused() {
-        let mut parser = Parser::default();
-        let piece = vec![b'x'; MAX_EVENT_BYTES / 2];
+        let mut parser = Parser::new(100);
+        let piece = [b'x'; 50];
         assert_eq!(parser.feed(b"data: "), Ok(vec![]));
         assert_eq!(parser.feed(&piece), Ok(vec![]));
         assert_eq!(parser.feed(b"\ndata: "), Ok(vec![]));
-        assert_eq!(parser.feed(&piece), Err(TooLarge));
+        assert_eq!(parser.feed(&piece), Err(TooLarge(100)));
     }
 
     proptest! {
