@@ -5,7 +5,6 @@
 
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
 };
@@ -16,10 +15,7 @@ use caliban_core::{
     fence::Profile,
     message::{Block, Effort, Message, ToolSpec},
     mode::Mode,
-    price::{Billing, Price},
-    quiet_hours::QuietHours,
-    redact::Redactor,
-    spec::AfterTurn,
+    price::Price,
     usage::Usage,
 };
 use caliban_fence::Fenced;
@@ -31,18 +27,17 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    answer_form::AnswerForm,
     asks::Asks,
     background::{self, Background},
+    blueprint::{Blueprint, Parent, WantedAgent},
     budget::{AtWork, Purse},
     checkpoint::Checkpoints,
-    choices::KeepRules,
     conversation::Conversation,
     event::{
         Author, CallVerdict, Decision, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION,
     },
     feed::Feed,
-    fence::{self, Fences, OwnPlaces},
+    fence::{self, OwnPlaces},
     handle::Handle,
     hooks::{HookEvent, Hooks},
     last_writers::Writers,
@@ -59,34 +54,28 @@ use crate::{
 const CUT: &str = "[The record of this session was changed from outside: its end is missing. Steps may have been carried out \
      that you do not see here; their outcome is unknown. Check the state before you do anything again.]";
 
-/// Everything that an agent is made of.
+/// Everything that an agent is made of: what it shares with others, what it was wanted as, and what is its own or changes while it
+/// works.
 #[derive(Clone)]
 pub struct Kit {
-    /// The session's id.
-    pub session: String,
-    /// A name for people.
-    pub label: Option<String>,
-    /// The session that started this one.
-    pub parent: Option<String>,
+    /// What all agents of the setup have in common. Its model, policy, hooks and so on are those at the start: those of
+    /// now are here.
+    pub shared: Arc<Blueprint>,
+    /// As which agent it was wanted; its workspace is ready.
+    pub wanted: WantedAgent,
     /// The models.
     pub provider: Arc<dyn Provider>,
     /// The model.
     pub model: String,
     /// How hard it thinks.
     pub effort: Effort,
-    /// The most tokens of one answer.
-    pub max_output: Option<u32>,
-    /// Whether its tokens cost money.
-    pub billing: Billing,
-    /// How many tokens the model can hold, when the settings say so.
+    /// How many tokens the model can hold, when the settings say so or a server has.
     pub window: Option<u64>,
     /// The system prompt.
     pub system: String,
     /// Context for the first prompt: project files, facts about the place.
     pub context: Vec<String>,
-    /// The form that its answers must have.
-    pub form: Option<AnswerForm>,
-    /// Who answers when the model cannot.
+    /// Who answers when the model cannot; nobody any more once it does.
     pub fallback: Option<Fallback>,
     /// The project's instruction files, as far as they were read.
     pub instructions: Arc<Instructions>,
@@ -98,42 +87,16 @@ pub struct Kit {
     pub specs: Vec<ToolSpec>,
     /// What it may do. Grows when a person says "always".
     pub policy: Arc<RwLock<Policy>>,
-    /// What its parent may do: a mode that a person has narrowed there holds here at once.
-    pub above: Option<Arc<RwLock<Policy>>>,
-    /// What its commands run in.
-    pub fences: Arc<Fences>,
     /// The user's hooks.
     pub hooks: Hooks,
     /// What it may spend.
     pub purse: Purse,
     /// Where it works.
     pub workspace: Arc<Workspace>,
-    /// How far it may go.
-    pub limits: AgentLimits,
-    /// What its turns are counted in.
-    pub turn_count: TurnCount,
-    /// Whether its process ends with the turn; then background commands are waited for.
-    pub after_turn: AfterTurn,
-    /// How long they are waited for before the model is asked what to do.
-    pub job_wait: Duration,
-    /// When it begins no model request.
-    pub quiet_hours: QuietHours,
-    /// Whether "always" answers of an earlier process of the conversation still hold.
-    pub earlier_answers: EarlierAnswers,
-    /// Who can be asked.
-    pub attendance: Attendance,
-    /// Who writes rules down that a person keeps for longer than the session.
-    pub keep_rules: Option<KeepRules>,
-    /// The session's directory.
-    pub directory: PathBuf,
     /// The live log.
     pub feed: Feed,
     /// The calls that wait for a person; a sub-agent's wait at its parent's.
     pub asks: Asks,
-    /// Where a sub-agent's asks are shown too: its parent's live log.
-    pub mirror: Option<Feed>,
-    /// Takes secrets out of what is written down.
-    pub redactor: Redactor,
     /// The session's background agents, where it can have any.
     pub background: Option<Background>,
     /// Keeps what files were before a tool changes them; a helper's are its parent's.
@@ -195,8 +158,13 @@ pub enum Attendance {
 }
 
 impl Kit {
+    /// What it has of the agent that started it; nothing when a person did.
+    pub(crate) fn parent(&self) -> Option<&Parent> {
+        self.wanted.kin.parent()
+    }
+
     fn price_of(&self, model: &str) -> Option<Price> {
-        caliban_core::price::of(model, self.billing)
+        caliban_core::price::of(model, self.shared.billing)
     }
 
     /// Whether a call may go ahead, by the rules as they stand now.
@@ -205,8 +173,8 @@ impl Kit {
         let runs = accesses.iter().any(|access| matches!(access, Access::Command { .. }));
         // Only a command needs a fence, and trying one takes a moment.
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
-        let fencing = if runs { self.fences.fencing(&policy) } else { Fencing::Holds };
-        let hides_objects = runs && fencing.holds() && self.fences.hides_objects(&policy);
+        let fencing = if runs { self.shared.fences.fencing(&policy) } else { Fencing::Holds };
+        let hides_objects = runs && fencing.holds() && self.shared.fences.hides_objects(&policy);
         if mode == policy.mode && fencing == policy.fencing && !hides_objects {
             policy.decide(tool, accesses)
         } else {
@@ -223,24 +191,24 @@ impl Kit {
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         let cwd = cwd.unwrap_or(self.workspace.root());
         let (tmp, outputs) = (
-            self.directory.join(caliban_contract::records::PRIVATE_TMP),
+            self.wanted.directory.join(caliban_contract::records::PRIVATE_TMP),
             self.workspace.output_dir().to_owned(),
         );
         let judge = {
-            let (fences, policy, cwd) = (self.fences.clone(), policy.clone(), cwd.to_owned());
+            let (fences, policy, cwd) = (self.shared.fences.clone(), policy.clone(), cwd.to_owned());
             move || {
                 let own = OwnPlaces { tmp: Some(&tmp), outputs: Some(&outputs) };
                 fences.fence(profile, &policy, &cwd, &own)
             }
         };
         let Some(fenced) = judge()? else { return Ok(None) };
-        fence::remember_roots(&policy, &self.directory)?;
+        fence::remember_roots(&policy, &self.wanted.directory)?;
         let again = move || judge().and_then(|fenced| fenced.ok_or_else(|| "no fence".to_owned()));
         Ok(Some(Fenced { again: Some(Arc::new(again)), ..fenced }))
     }
 
     pub(crate) fn stop_event(&self) -> HookEvent {
-        if self.parent.is_some() { HookEvent::SubagentStop } else { HookEvent::Stop }
+        if self.parent().is_some() { HookEvent::SubagentStop } else { HookEvent::Stop }
     }
 }
 
@@ -331,12 +299,12 @@ impl Kit {
     pub(crate) fn mode(&self) -> Mode {
         let read = |policy: &Arc<RwLock<Policy>>| policy.read().unwrap_or_else(PoisonError::into_inner).mode;
         let own = read(&self.policy);
-        self.above.as_ref().map_or(own, |above| own.narrower(read(above)))
+        self.parent().map_or(own, |parent| own.narrower(read(&parent.policy)))
     }
 
     /// Notes in the policy which programs the user left for it: those of this time. A sub-agent has its parent's time.
     fn begin(&self, at: Timestamp) {
-        let path = self.fences.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+        let path = self.shared.fences.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         policy.path = path.map(std::env::split_paths).into_iter().flatten().collect();
         let at = u64::try_from(at.as_millisecond()).unwrap_or_default();
@@ -354,18 +322,19 @@ impl Kit {
 impl Agent {
     /// A new conversation. Nothing is on disk before its directory is.
     pub async fn new(kit: Kit) -> Result<Self, TranscriptError> {
-        let transcript = Transcript::create(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
+        let transcript =
+            Transcript::create(&kit.wanted.directory, kit.shared.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
         kit.begin(Timestamp::now());
         let mut agent = Self::with(kit, transcript, Conversation::default());
         let header = Header {
             version: TRANSCRIPT_VERSION,
-            session: agent.kit.session.clone(),
+            session: agent.kit.wanted.session.clone(),
             cwd: agent.kit.workspace.root().to_owned(),
             provider: agent.kit.provider.name().to_owned(),
             model: agent.kit.model.clone(),
-            label: agent.kit.label.clone(),
-            parent: agent.kit.parent.clone(),
+            label: agent.kit.wanted.label.clone(),
+            parent: agent.kit.parent().map(|parent| parent.session.clone()),
         };
         agent.record(Event::Started(header), Durability::Written).await?;
         agent.opening_context = agent.kit.context.clone();
@@ -380,23 +349,28 @@ impl Agent {
     /// Takes up the conversation in the kit's directory again.
     pub async fn resume(kit: Kit) -> Result<Self, TranscriptError> {
         let (transcript, records) =
-            Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
+            Transcript::resume(&kit.wanted.directory, kit.shared.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
-        fence::recall_roots(&kit.policy.read().unwrap_or_else(PoisonError::into_inner), &kit.directory);
+        fence::recall_roots(
+            &kit.policy.read().unwrap_or_else(PoisonError::into_inner),
+            &kit.wanted.directory,
+        );
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
-        past_spending::book(&conversation.spent(), &kit.purse, kit.billing);
+        past_spending::book(&conversation.spent(), &kit.purse, kit.shared.billing);
         let mut worked_ms = transcript::worked_ms(&records);
         // Where the session can have background agents, their own account has what they spent.
         let kinds =
             [Some(past_spending::SUB_AGENTS), kit.background.is_none().then_some(past_spending::BACKGROUND)];
-        for helpers in kinds.into_iter().flatten().map(|kind| past_spending::below(&kit.directory, kind)) {
-            helpers.book(&kit.purse, kit.billing);
+        for helpers in
+            kinds.into_iter().flatten().map(|kind| past_spending::below(&kit.wanted.directory, kind))
+        {
+            helpers.book(&kit.purse, kit.shared.billing);
             // One clock for the whole family: the latest time that anybody wrote down.
             worked_ms = worked_ms.max(helpers.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
         kit.begin(records.first().map_or_else(Timestamp::now, |first| first.at));
-        if kit.earlier_answers == EarlierAnswers::Kept {
+        if kit.wanted.earlier_answers == EarlierAnswers::Kept {
             kit.remember_always(&records);
         }
         kit.asks.remember(records.iter().map(|record| &record.event));
@@ -443,15 +417,15 @@ impl Agent {
     }
 
     fn with(mut kit: Kit, transcript: Transcript, conversation: Conversation) -> Self {
-        kit.hooks.place.session.clone_from(&kit.session);
+        kit.hooks.place.session.clone_from(&kit.wanted.session);
         kit.hooks.place.transcript = transcript.path().to_owned();
         kit.hooks.place.works_in = kit.workspace.root().to_owned();
         kit.hooks.place.helper = kit.workspace.helper().to_owned();
         kit.asks.settle(&transcript);
         let handle = Handle::new(transcript.clone(), kit.asks.clone(), &conversation);
         kit.writers.join(
-            &kit.session,
-            kit.parent.as_ref().and(kit.label.as_deref().or(Some(&kit.session))),
+            &kit.wanted.session,
+            kit.parent().and(kit.wanted.label.as_deref().or(Some(&kit.wanted.session))),
             handle.clone(),
         );
         let stop = kit.background.as_ref().map(|all| all.settle(handle.clone(), transcript.clone()));
@@ -527,10 +501,10 @@ impl Agent {
             background.close().await;
         }
         self.kit.workspace.shutdown().await;
-        for line in self.kit.fences.nested.settle().await {
+        for line in self.kit.shared.fences.nested.settle().await {
             tracing::warn!("{line}");
         }
-        self.kit.writers.leave(&self.kit.session);
+        self.kit.writers.leave(&self.kit.wanted.session);
         self.transcript.close().await;
         self.transcript.feed().close();
     }
@@ -615,7 +589,7 @@ impl Agent {
         self.begun_answer.clear();
         self.structured = None;
         self.guard = Guard::default();
-        if self.kit.parent.is_none() {
+        if self.kit.parent().is_none() {
             self.kit.checkpoints.begin(self.conversation.turns_ended());
         }
         BegunTurn {
@@ -632,7 +606,7 @@ impl Agent {
             Err(Halt::Outcome(outcome)) => self.without_secrets(outcome),
             Err(Halt::Storage(error)) => storage_failure(&error),
         };
-        let found = self.kit.fences.nested.settle().await;
+        let found = self.kit.shared.fences.nested.settle().await;
         for text in std::mem::take(&mut self.stopped).into_iter().chain(found) {
             if let Err(error) = self.add_note(text).await
                 && outcome == Outcome::Done
@@ -649,7 +623,7 @@ impl Agent {
         };
         drop(begun.at_work);
         let written = self.record(event, Durability::Synced).await;
-        if let Err(error) = written.and_then(|()| session_file::write(&self.kit.directory))
+        if let Err(error) = written.and_then(|()| session_file::write(&self.kit.wanted.directory))
             && outcome == Outcome::Done
         {
             outcome = storage_failure(&error);
@@ -669,7 +643,7 @@ impl Agent {
 
     /// An error may quote what a server or a hook said, and ends up in logs.
     fn without_secrets(&self, outcome: Outcome) -> Outcome {
-        let clean = |text: String| self.kit.redactor.redact(&text).into_owned();
+        let clean = |text: String| self.kit.shared.redactor.redact(&text).into_owned();
         match outcome {
             Outcome::Failed { error, hint } => Outcome::Failed { error: clean(error), hint: hint.map(clean) },
             other => other,

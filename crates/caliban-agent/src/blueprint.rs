@@ -120,6 +120,7 @@ pub enum Helpers {
 }
 
 /// One agent that is wanted.
+#[derive(Clone)]
 pub struct WantedAgent {
     /// Its session's id.
     pub session: String,
@@ -172,6 +173,7 @@ impl WantedAgent {
 
 /// Where an agent works.
 #[expect(clippy::large_enum_variant, reason = "made once for each agent and moved once")]
+#[derive(Clone)]
 pub enum WorkspaceSource {
     /// In a place of its own.
     New(WorkspaceOptions),
@@ -188,6 +190,16 @@ pub enum Kin {
     SubAgent(Parent),
     /// It was started in a session and works beside its main agent.
     Background(Parent),
+}
+
+impl Kin {
+    /// The agent that started it.
+    pub(crate) fn parent(&self) -> Option<&Parent> {
+        match self {
+            Self::Independent => None,
+            Self::SubAgent(parent) | Self::Background(parent) => Some(parent),
+        }
+    }
 }
 
 /// What a sub-agent has of its parent.
@@ -229,38 +241,35 @@ fn knows_patches(model: &str) -> bool {
 
 impl Blueprint {
     /// The kit of one agent.
-    pub fn kit(&self, wanted: WantedAgent) -> Result<Kit, ComposeError> {
+    pub fn kit(&self, mut wanted: WantedAgent) -> Result<Kit, ComposeError> {
         let feed = Feed::observed(self.observers.as_ref().map(|observe| observe()));
-        let own_asks = Asks::patient(self.ask_time);
         let price = self.price();
-        let (purse, asks, mirror, parent, above) = match &wanted.kin {
-            Kin::Independent => {
-                let purse = match &self.ledger {
+        let parent = wanted.kin.parent();
+        let (purse, asks, checkpoints, writers) = match parent {
+            None => (
+                match &self.ledger {
                     Some(ledger) => {
                         Purse::in_ledger(ledger, &wanted.session, wanted.label.clone(), self.budget, price)
                     }
                     None => Purse::new(&wanted.session, self.budget, price),
-                };
-                (purse, own_asks, None, None, None)
-            }
-            Kin::SubAgent(parent) | Kin::Background(parent) => (
+                },
+                Asks::patient(self.ask_time),
+                Arc::new(Checkpoints::new(&wanted.directory)),
+                Arc::default(),
+            ),
+            Some(parent) => (
                 parent.purse.child(&wanted.session, self.budget, price)?,
                 parent.asks.clone(),
-                Some(parent.feed.clone()),
-                Some(parent.session.clone()),
-                Some(parent.policy.clone()),
+                parent.checkpoints.clone(),
+                parent.writers.clone(),
             ),
         };
-        let (checkpoints, writers) = match &wanted.kin {
-            Kin::Independent => (Arc::new(Checkpoints::new(&wanted.directory)), Arc::default()),
-            Kin::SubAgent(parent) | Kin::Background(parent) => {
-                (parent.checkpoints.clone(), parent.writers.clone())
-            }
-        };
+        let is_independent = parent.is_none();
         let workspace = match wanted.workspace {
             WorkspaceSource::New(options) => Workspace::new(options)?,
             WorkspaceSource::Ready(workspace) => workspace,
         };
+        wanted.workspace = WorkspaceSource::Ready(workspace.clone());
         let mut policy = self.policy.clone();
         if let Some(names) = &wanted.tools {
             policy.keep_tools(names);
@@ -281,7 +290,6 @@ impl Blueprint {
             tools.push(caliban_tools::apply_patch(&workspace));
         }
         tools.extend(self.foreign_tools.iter().cloned());
-        let is_independent = parent.is_none();
         let starter = || subagent::Starter {
             blueprint: self.clone(),
             session: wanted.session.clone(),
@@ -308,7 +316,7 @@ impl Blueprint {
         if let Some(background) = background.clone().filter(|_| has_helpers) {
             tools.push(Arc::new(SpawnBackground::new(background)));
         }
-        tools.extend(wanted.own_tools);
+        tools.append(&mut wanted.own_tools);
         {
             let policy = policy.read().unwrap_or_else(PoisonError::into_inner);
             tools.retain(|tool| policy.has_tool(&tool.spec().name));
@@ -318,12 +326,12 @@ impl Blueprint {
             has_helpers: is_independent && has(subagent::NAME),
             has_background: is_independent && has(background::TOOL),
             is_alone: self.attendance == Attendance::Nobody,
-            standing: match wanted.kin {
+            standing: match &wanted.kin {
                 Kin::Independent => AgentStanding::Main,
                 Kin::SubAgent(_) => AgentStanding::SubAgent,
                 Kin::Background(_) => AgentStanding::Background,
             },
-            role: wanted.role,
+            role: wanted.role.take(),
             append: self.append.clone(),
         };
         let mut system = system.render();
@@ -349,18 +357,15 @@ impl Blueprint {
         };
         let top = place.repo.clone().unwrap_or_else(|| place.directory.clone());
         let instructions = Instructions::new(self.context_files.clone(), top);
+        if !is_independent {
+            wanted.after_turn = AfterTurn::End;
+        }
         Ok(Kit {
-            session: wanted.session,
-            label: wanted.label,
-            parent,
             provider: self.provider.clone(),
             model: self.model.clone(),
             effort: self.effort,
-            max_output: self.max_output,
-            billing: self.billing,
             window: self.window,
             system,
-            form: wanted.form,
             fallback: self.fallback.clone(),
             context: prompt::opening(&place, &instructions, &*off_limits),
             instructions: Arc::new(instructions),
@@ -368,27 +373,16 @@ impl Blueprint {
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),
             tools,
             policy,
-            above,
-            fences: self.fences.clone(),
             hooks: self.hooks.clone(),
             purse,
             workspace,
-            limits: self.limits,
-            turn_count: wanted.turn_count,
-            after_turn: if is_independent { wanted.after_turn } else { AfterTurn::End },
-            job_wait: self.job_wait,
-            quiet_hours: self.quiet_hours.clone(),
-            earlier_answers: wanted.earlier_answers,
-            attendance: self.attendance,
-            keep_rules: self.keep_rules.clone(),
-            directory: wanted.directory,
             feed,
             asks,
-            mirror,
-            redactor: self.redactor.clone(),
             background,
             checkpoints,
             writers,
+            shared: Arc::new(self.clone()),
+            wanted,
         })
     }
 

@@ -122,16 +122,19 @@ impl Agent {
 impl Kit {
     /// The name under which it asks, when it is a sub-agent: its label, or what its session is called below its parent's.
     pub(crate) fn asks_as(&self) -> Option<String> {
-        let parent = self.parent.as_ref()?;
-        let below =
-            self.session.strip_prefix(parent.as_str()).map(|rest| rest.trim_start_matches(['-', '/']));
-        let session = below.filter(|rest| !rest.is_empty()).unwrap_or(&self.session);
-        Some(self.label.clone().unwrap_or_else(|| session.to_owned()))
+        let parent = self.parent()?;
+        let below = self
+            .wanted
+            .session
+            .strip_prefix(parent.session.as_str())
+            .map(|rest| rest.trim_start_matches(['-', '/']));
+        let session = below.filter(|rest| !rest.is_empty()).unwrap_or(&self.wanted.session);
+        Some(self.wanted.label.clone().unwrap_or_else(|| session.to_owned()))
     }
 
     /// Why nobody is asked, when that is so.
     fn asks_nobody(&self) -> Option<&'static str> {
-        match self.attendance {
+        match self.shared.attendance {
             Attendance::Nobody => Some("nobody is there to be asked"),
             Attendance::Somebody if self.mode() == Mode::NeverAsk => {
                 Some("the mode never-ask refuses what would be asked")
@@ -149,8 +152,8 @@ impl Kit {
                 Ok(rule) => {
                     policy.add_at(at, Effect::Allow, rule, APPROVED);
                     // A helper's answers end with it.
-                    if let Some(rule) = policy.rules.last().filter(|_| self.parent.is_none()) {
-                        Choices::note_rule(&self.directory, rule.clone());
+                    if let Some(rule) = policy.rules.last().filter(|_| self.parent().is_none()) {
+                        Choices::note_rule(&self.wanted.directory, rule.clone());
                     }
                 }
                 // Whoever offers it has looked at it; should it not parse, this call is approved all the same.
@@ -165,7 +168,7 @@ impl Kit {
             return Vec::new();
         }
         let (words, rules) = (kept.words(), kept.clone());
-        let written = match self.keep_rules.clone() {
+        let written = match self.shared.keep_rules.clone() {
             Some(keep) => tokio::task::spawn_blocking(move || keep(&rules)).await,
             None => Ok(Err("there are no settings here".to_owned())),
         };
@@ -492,8 +495,8 @@ impl Runner<'_> {
         question: RuleQuestion,
     ) -> Result<Judgement, TranscriptError> {
         // A sub-agent's asks stand beside its parent's: the id tells them apart.
-        let id = match &self.kit.parent {
-            Some(_) => format!("{}:{}", self.kit.session, call.id),
+        let id = match self.kit.parent() {
+            Some(_) => format!("{}:{}", self.kit.wanted.session, call.id),
             None => call.id.clone(),
         };
         let agent = self.kit.asks_as();
@@ -516,7 +519,7 @@ impl Runner<'_> {
         let mut parked = self.asks.park(ask);
         let ask = parked.ask().clone();
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
-        let _mirrored = self.kit.mirror.as_ref().map(|feed| LiveAsk::new(feed, ask.clone()));
+        let _mirrored = self.kit.parent().map(|parent| LiveAsk::new(&parent.feed, ask.clone()));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
         let notify = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel);
         let answer_recorded = async {
@@ -603,7 +606,7 @@ impl Runner<'_> {
         pictures::fit_parts(&mut output.content).await;
         self.after(ended, call, &input, &mut output).await?;
         if !output.is_error {
-            let told = self.kit.writers.wrote(&self.kit.session, &written).await;
+            let told = self.kit.writers.wrote(&self.kit.wanted.session, &written).await;
             output.content.extend(told.into_iter().map(|text| ResultPart::Text { text }));
         }
         // A hook may have formatted the file: that belongs to the call.

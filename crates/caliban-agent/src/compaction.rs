@@ -84,7 +84,7 @@ impl Agent {
         let result = self.compact_now(cancel).await;
         // The agent rests again: its time does not count.
         drop(at_work);
-        let result = result.and_then(|()| Ok(session_file::write(&self.kit.directory)?));
+        let result = result.and_then(|()| Ok(session_file::write(&self.kit.wanted.directory)?));
         result.map_err(|halt| match halt {
             Halt::Outcome(outcome) => outcome,
             Halt::Storage(error) => Outcome::failed(error.to_string()),

@@ -34,7 +34,8 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<bool, Failed> {
         let kit = &self.kit;
-        let Some(about) = kit.purse.raisable(limit).filter(|_| kit.attendance == Attendance::Somebody) else {
+        let Some(about) = kit.purse.raisable(limit).filter(|_| kit.shared.attendance == Attendance::Somebody)
+        else {
             return Ok(false);
         };
         let _resting = kit.purse.rest();
@@ -72,7 +73,7 @@ impl Agent {
         let kit = &self.kit;
         let mut asking = Asking { purse: kit.purse.clone(), about: Some(about.clone()) };
         let ask = Ask {
-            id: format!("budget-{}-{}", kit.session, about.key()),
+            id: format!("budget-{}-{}", kit.wanted.session, about.key()),
             agent: kit.asks_as(),
             name: NAME.to_owned(),
             input: json!({"prompt": about.question()}),

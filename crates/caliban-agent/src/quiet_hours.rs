@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_secs(5);
 impl Agent {
     /// Waits until it is not quiet.
     pub(crate) async fn keep_quiet(&self, cancel: &CancellationToken) -> Result<(), Failed> {
-        let hours = &self.kit.quiet_hours;
+        let hours = &self.kit.shared.quiet_hours;
         if hours.is_empty() {
             return Ok(());
         }

@@ -111,7 +111,7 @@ impl Agent {
             messages: question.messages.unwrap_or(self.conversation.messages()),
             max_output: question.max_output,
             effort: question.effort,
-            session: &self.kit.session,
+            session: &self.kit.wanted.session,
         };
         // Here, not within the limit of time: the disk's time is not the model's.
         if let Err(failed) = meter.begin().await {

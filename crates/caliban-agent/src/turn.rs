@@ -115,7 +115,7 @@ impl Agent {
             if let Some(text) = self.lost_place.take() {
                 self.say(text, Author::Caliban).await?;
             }
-            if self.kit.after_turn == AfterTurn::Stay
+            if self.kit.wanted.after_turn == AfterTurn::Stay
                 && let Some(news) = self.news_of_jobs()
             {
                 // A run that ends with its turn waits for them, and hears of them then.
@@ -127,7 +127,7 @@ impl Agent {
             self.is_continued |= !reply.message.text().is_empty();
             let has_called = reply.message.tool_uses().next().is_some();
             if is_last && (has_called || final_reply::of(&reply) == FinalReply::Whole) {
-                return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
+                return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.shared.limits.max_turns }));
             }
             if has_called {
                 rounds =
@@ -248,7 +248,7 @@ impl Agent {
 
     /// Whether the answer has the form that it must have; the model hears what is wrong with it.
     async fn has_form(&mut self, rounds: &mut Rounds) -> Result<bool, Halt> {
-        let Some(form) = self.kit.form.clone() else { return Ok(true) };
+        let Some(form) = self.kit.wanted.form.clone() else { return Ok(true) };
         match (form.check)(&self.last_text()) {
             Ok(value) => {
                 self.structured = Some(value);
@@ -288,11 +288,11 @@ impl Agent {
     /// Whether the next reply is the last one that the limit of turns allows, after others: it has to be an answer.
     fn is_last_turn(&self) -> bool {
         let before = self.turns_so_far();
-        before > 0 && before.saturating_add(1) == self.kit.limits.max_turns
+        before > 0 && before.saturating_add(1) == self.kit.shared.limits.max_turns
     }
 
     fn turns_so_far(&self) -> u32 {
-        match self.kit.turn_count {
+        match self.kit.wanted.turn_count {
             TurnCount::Prompt => self.turns,
             TurnCount::Conversation => self.conversation.replies(),
         }
@@ -300,8 +300,8 @@ impl Agent {
 
     /// One model request: limits, room, reservation, the request, settlement, the record.
     async fn ask_model(&mut self, is_last: bool, cancel: &CancellationToken) -> Result<ModelReply, Halt> {
-        if self.turns_so_far() >= self.kit.limits.max_turns {
-            return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
+        if self.turns_so_far() >= self.kit.shared.limits.max_turns {
+            return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.shared.limits.max_turns }));
         }
         let calls = if is_last { Calls::Forbidden } else { Calls::Allowed };
         if is_last {
@@ -357,7 +357,7 @@ impl Agent {
             messages: None,
             tools: &specs,
             calls,
-            max_output: self.kit.max_output,
+            max_output: self.kit.shared.max_output,
             effort: self.kit.effort,
             audience: Audience::Everybody,
         };
@@ -368,7 +368,7 @@ impl Agent {
     pub(crate) fn estimate(&self) -> Estimated {
         let fixed = if self.conversation.replies() == 0 { self.fixed_characters() as u64 / 4 } else { 0 };
         let prompt = self.conversation.estimated_tokens().saturating_add(fixed);
-        Estimated::usual(prompt, self.kit.max_output.map(u64::from))
+        Estimated::usual(prompt, self.kit.shared.max_output.map(u64::from))
     }
 
     /// The system prompt and the tools; part of every request.

@@ -27,7 +27,7 @@ impl Agent {
         was_told: bool,
         cancel: &CancellationToken,
     ) -> Result<Jobs, Halt> {
-        if self.kit.after_turn == AfterTurn::Stay {
+        if self.kit.wanted.after_turn == AfterTurn::Stay {
             return Ok(Jobs::Over);
         }
         let workspace = &self.kit.workspace;
@@ -43,7 +43,7 @@ impl Agent {
             return Ok(Jobs::Over);
         }
         self.transcript.feed().push(FeedEntry::Waiting(Wait::Jobs { commands: running.clone() }));
-        let limit = self.kit.job_wait;
+        let limit = self.kit.shared.job_wait;
         tokio::select! {
                () = workspace.job_ended() => Ok(ended().unwrap_or(Jobs::Over)),
             () = self.handle.spoken() => Ok(Jobs::Interrupted),
@@ -75,14 +75,14 @@ impl Agent {
 
     /// What is said about commands that end with the run, and about those that outlive it.
     pub(crate) fn about_commands(&self) -> Vec<String> {
-        if self.kit.after_turn == AfterTurn::Stay {
+        if self.kit.wanted.after_turn == AfterTurn::Stay {
             return Vec::new();
         }
         let running = running(&self.kit.workspace.jobs());
         let ended = (!running.is_empty())
             .then(|| format!("background commands still ran and were ended: {}", running.join("; ")));
         // A helper's are its parent's, who says it.
-        let is_helper = self.kit.parent.is_some();
+        let is_helper = self.kit.parent().is_some();
         let left = if is_helper { None } else { left_running(&self.kit.workspace.detached()) };
         ended.into_iter().chain(left).collect()
     }

@@ -441,7 +441,7 @@ impl Composition {
             wanted.instructions = Some(identity.instructions());
         }
         let kit = self.kit(wanted)?;
-        let (feed, directory) = (kit.feed.clone(), kit.directory.clone());
+        let (feed, directory) = (kit.feed.clone(), kit.wanted.directory.clone());
         let opening = async { if is_old { Agent::resume(kit).await } else { Agent::new(kit).await } };
         tokio::select! {
             biased;

@@ -14,7 +14,6 @@ const LEAST_PERCENT: usize = 70;
 /// Pairs that are meant to be: `crate::Type` twice in the order of the alphabet, and the reason.
 const SHARED: &[(&str, &str, &str)] = &[
     ("cafleet::ServerArgs", "caliban::DashboardArgs", "arguments of two programs"),
-    ("caliban-agent::Kit", "caliban-providers::ModelRequest", "an agent has more than a request says of it"),
     (
         "caliban-agent::RequestParts",
         "caliban-providers::ModelRequest",

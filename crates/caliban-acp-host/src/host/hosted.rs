@@ -92,17 +92,17 @@ impl Hosted for Agent {
     fn about(&self) -> About {
         let kit = self.kit();
         About {
-            id: kit.session.clone(),
+            id: kit.wanted.session.clone(),
             cwd: kit.workspace.root().to_owned(),
-            label: kit.label.clone(),
+            label: kit.wanted.label.clone(),
             model: kit.model.clone(),
             effort: kit.effort,
             provider: kit.provider.name().to_owned(),
             purse: kit.purse.clone(),
-            redactor: kit.redactor.clone(),
+            redactor: kit.shared.redactor.clone(),
             policy: kit.policy.clone(),
             mentions: Some(kit.mentions()),
-            directory: Some(kit.directory.clone()),
+            directory: Some(kit.wanted.directory.clone()),
             models: models(&kit.model, kit.provider.name()),
         }
     }

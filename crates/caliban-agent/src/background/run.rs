@@ -102,7 +102,7 @@ async fn work(background: Background, kit: Option<Kit>, task: BackgroundTask) ->
 }
 
 async fn drive(background: &Background, kit: Kit, task: &BackgroundTask) -> Result<TurnReport, String> {
-    let (feed, redactor) = (kit.feed.clone(), kit.redactor.clone());
+    let (feed, redactor) = (kit.feed.clone(), kit.shared.redactor.clone());
     let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
     let author = match task.spawner {
         Spawner::Person => Author::User,

@@ -259,8 +259,8 @@ async fn drive(
     prompt: &str,
     call: &CallContext<'_>,
 ) -> Result<crate::agent::TurnReport, String> {
-    let span = tracing::debug_span!("sub_agent", session = %kit.session);
-    let (feed, redactor) = (kit.feed.clone(), kit.redactor.clone());
+    let span = tracing::debug_span!("sub_agent", session = %kit.wanted.session);
+    let (feed, redactor) = (kit.feed.clone(), kit.shared.redactor.clone());
     tracing::debug!(parent: &span, prompt = %redactor.redact(prompt), "started");
     let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
     let message = caliban_core::message::Message::user(prompt);

@@ -25,7 +25,8 @@ fn world(times: usize) -> World {
 fn kit(world: &World, attendance: Attendance) -> Kit {
     let mut kit = world.kit();
     let fences = Fences { sandbox: Sandbox::Required, ..Fences::off(PathBuf::from("/bin/false")) };
-    (kit.fences, kit.attendance) = (Arc::new(fences), attendance);
+    let shared = Arc::make_mut(&mut kit.shared);
+    (shared.fences, shared.attendance) = (Arc::new(fences), attendance);
     kit.policy.write().unwrap().add(Effect::Allow, "Bash(fetch *)".parse().unwrap(), "test");
     kit
 }

@@ -37,7 +37,7 @@ fn prompts(world: &World) -> Vec<String> {
 async fn the_turn_limit_is_the_number_of_requests() {
     let world = World::new(json!({"steps": [{"repeat": true, "tool_calls": [staged("a")]}]}));
     let mut kit = world.kit();
-    kit.limits = AgentLimits { max_turns: 3 };
+    Arc::make_mut(&mut kit.shared).limits = AgentLimits { max_turns: 3 };
     let mut agent = Agent::new(kit).await.unwrap();
     let report = prompt(&mut agent, "go").await;
     assert_eq!((report.outcome, report.turns), (Outcome::TurnLimit { limit: 3 }, 3));

@@ -106,7 +106,7 @@ impl SessionCommands {
                 environment,
                 repo,
                 repo_dir,
-                directory: kit.directory.clone(),
+                directory: kit.wanted.directory.clone(),
                 provider,
                 custom,
                 resources,

@@ -20,7 +20,7 @@ pub(super) struct Json {
 
 impl Json {
     pub(super) fn new(kit: &Kit) -> Self {
-        Self { session: kit.session.clone(), model: kit.model.clone() }
+        Self { session: kit.wanted.session.clone(), model: kit.model.clone() }
     }
 }
 
@@ -45,7 +45,7 @@ impl StreamJson {
         let greeting = json!({
             "type": "system",
             "subtype": "init",
-            "session_id": kit.session,
+            "session_id": kit.wanted.session,
             "cwd": kit.workspace.root(),
             "provider": kit.provider.name(),
             "model": kit.model,

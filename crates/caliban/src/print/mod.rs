@@ -146,7 +146,8 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<C
     let handle = agent.handle();
     let cancel = CancellationToken::new();
     let _watching = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(interrupts(cancel.clone())));
-    let asker = (agent.kit().attendance == Attendance::Somebody).then(|| ask::Asker::start(handle.clone()));
+    let asker =
+        (agent.kit().shared.attendance == Attendance::Somebody).then(|| ask::Asker::start(handle.clone()));
     let mut cursor = handle.feed().end();
     let mut disk = Disk::default();
     let report = {

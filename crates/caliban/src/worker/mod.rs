@@ -208,7 +208,7 @@ async fn run(
             // Its turns had all ended; one that was cancelled stays so until somebody speaks.
             Waking::Asleep => agent.conversation().is_turn_open() || agent.handle().is_turn_wanted(),
         };
-    let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().redactor.clone());
+    let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().shared.redactor.clone());
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let profile = loaded.settings.fence.notify;
     let fence = compose::program_fence(&loaded, &composition.workspace.env, profile, path)?;

@@ -68,7 +68,8 @@ pub(super) struct Notifier {
 
 impl Notifier {
     pub(super) fn new(command: Option<String>, agent: &Agent, workspace: &WorkspaceOptions) -> Self {
-        let (id, label) = (agent.kit().session.clone(), agent.kit().label.clone().unwrap_or_default());
+        let (id, label) =
+            (agent.kit().wanted.session.clone(), agent.kit().wanted.label.clone().unwrap_or_default());
         let WorkspaceOptions { env, root, helper, .. } = workspace;
         Self::bare(command, id, label, env.clone(), root.clone(), helper.clone())
     }

@@ -94,9 +94,9 @@ impl StatusFile {
     pub(super) fn agent(&mut self, kit: &Kit, budget: Limits) {
         (self.now.turns, self.now.usage) = (0, Usage::default());
         self.now.model = Some(kit.model.clone());
-        self.redactor = kit.redactor.clone();
+        self.redactor = kit.shared.redactor.clone();
         self.purse = Some(kit.purse.clone());
-        let limits = (budget, kit.limits.max_turns);
+        let limits = (budget, kit.shared.limits.max_turns);
         self.rights = Some(RightsFile::new(&self.directory, &self.now.nonce, limits, kit.policy.clone()));
         self.cost();
     }
