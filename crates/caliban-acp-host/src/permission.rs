@@ -100,7 +100,7 @@ pub(crate) fn question(
         call.title = format!("{agent}: {}", call.title);
     }
     let about = json!({
-        "why": ask.why_in_words(), "agent": ask.agent, "rules": ask.suggestions, "outside": ask.outside, "tool": ask.name,
+        "why": caliban_agent::event::why_in_words(ask), "agent": ask.agent, "rules": ask.suggestions, "outside": ask.outside, "tool": ask.name,
         "what": listed.what, "digest": listed.digest, "expiresAt": ask.expires_at, "preview": ask.preview,
     });
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));

@@ -2,11 +2,12 @@
 
 use std::{io, path::Path};
 
+use caliban_core::event::{Answer, EventKind};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    records::{AskAnswer, SUB_AGENTS, TRANSCRIPT},
+    records::{SUB_AGENTS, TRANSCRIPT},
     tail::Tail,
 };
 
@@ -16,7 +17,7 @@ pub struct RecordedAsk {
     id: String,
     transcript: Tail,
     opened: Option<Value>,
-    answer: Option<AskAnswer>,
+    answer: Option<Answer>,
 }
 
 impl RecordedAsk {
@@ -40,23 +41,24 @@ impl RecordedAsk {
         let Self { id, transcript, opened, answer } = self;
         transcript.each(|line| {
             // Most lines are about something else, and long.
-            if !line.contains("\"ask_") {
+            let kind = EventKind::of_line(line.as_bytes());
+            if !matches!(kind, EventKind::AskOpened | EventKind::AskAnswered) {
                 return;
             }
             let Ok(mut record) = serde_json::from_str::<Value>(&line) else { return };
             if record["id"] != **id {
                 return;
             }
-            match record["event"].as_str() {
-                Some("ask_opened") => (*opened, *answer) = (Some(record), None),
-                Some("ask_answered") => *answer = serde_json::from_value(record["answer"].take()).ok(),
-                _ => {}
+            if kind == EventKind::AskOpened {
+                (*opened, *answer) = (Some(record), None);
+            } else {
+                *answer = serde_json::from_value(record["answer"].take()).ok();
             }
         })
     }
 
     /// What was answered, as far as it is read.
-    pub fn answer(&self) -> Option<&AskAnswer> {
+    pub fn answer(&self) -> Option<&Answer> {
         self.answer.as_ref()
     }
 }
@@ -77,24 +79,21 @@ mod tests {
         };
         let opened = |id: &str| json!({"event": "ask_opened", "id": id, "name": "Bash"});
         let answered =
-            |id: &str, answer: AskAnswer| json!({"event": "ask_answered", "id": id, "answer": answer});
+            |id: &str, answer: Answer| json!({"event": "ask_answered", "id": id, "answer": answer});
         let found = |id: &str| {
             let mut recorded = RecordedAsk::new(dir.path(), id);
             recorded.read().unwrap();
             recorded.answer().cloned()
         };
         assert_eq!(found("c1"), None);
-        write(
-            dir.path(),
-            &[opened("c1"), answered("c1", AskAnswer::Once), answered("c2", AskAnswer::No(None))],
-        );
-        assert_eq!((found("c1"), found("c2")), (Some(AskAnswer::Once), Some(AskAnswer::No(None))));
+        write(dir.path(), &[opened("c1"), answered("c1", Answer::Once), answered("c2", Answer::No(None))]);
+        assert_eq!((found("c1"), found("c2")), (Some(Answer::Once), Some(Answer::No(None))));
         // The same id again, and nobody has answered.
-        write(dir.path(), &[opened("c1"), answered("c1", AskAnswer::Once), opened("c1")]);
+        write(dir.path(), &[opened("c1"), answered("c1", Answer::Once), opened("c1")]);
         assert_eq!(found("c1"), None);
         // A sub-agent's is in its own transcript.
-        write(&dir.path().join("sub/x-1"), &[opened("x-1:c1"), answered("x-1:c1", AskAnswer::Always)]);
-        assert_eq!(found("x-1:c1"), Some(AskAnswer::Always));
+        write(&dir.path().join("sub/x-1"), &[opened("x-1:c1"), answered("x-1:c1", Answer::Always)]);
+        assert_eq!(found("x-1:c1"), Some(Answer::Always));
         let record: Option<Value> = RecordedAsk::find(dir.path(), "x-1:c1").unwrap();
         assert_eq!(record.unwrap()["name"], "Bash");
     }

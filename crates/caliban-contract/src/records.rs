@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_core::budget::{Limits, NearLimit};
 use caliban_core::call_text::Excerpt;
+pub use caliban_core::event::Answer as AskAnswer;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Outcome, WaitingFor};
 use caliban_core::mode::Mode;
@@ -340,22 +341,6 @@ impl AskRecord {
         let is_marked = || !is_listed || text.lines().any(|line| line.starts_with("[…"));
         Excerpt { text: text.clone(), hidden: self.hidden.unwrap_or_else(|| is_marked().into()) }
     }
-}
-
-/// What a person says to an ask, as the transcript records it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AskAnswer {
-    /// This call may run.
-    Once,
-    /// This call and, for the rest of the session, all that the suggested rules cover. Transcripts of before have it.
-    Always,
-    /// The same by the rules about outside of the fence.
-    AlwaysOutside,
-    /// This call and all that these rules cover: the ones that the person was shown, or made of them.
-    Keep(caliban_core::kept_rules::KeptRules),
-    /// No; with a reason for the model.
-    No(Option<String>),
 }
 
 /// How a worker ended by itself.

@@ -10,6 +10,7 @@ pub mod budget;
 pub mod calendar;
 pub mod call_text;
 pub mod cap;
+pub mod event;
 pub mod fence;
 pub mod hex;
 pub mod hook;

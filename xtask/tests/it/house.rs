@@ -187,3 +187,61 @@ fn tests_are_skipped_through_the_testkit_only() {
     let xtask = fs::read_to_string(root().join("xtask/src/test.rs")).expect("test.rs");
     assert!(xtask.contains(&format!("LIST_VARIABLE: &str = {:?}", testkit::LIST_VARIABLE)));
 }
+
+/// Where events have their names.
+const EVENT_KINDS: &str = "crates/caliban-core/src/event/kind.rs";
+
+/// An event is told by its kind: a renamed one does not compile. Names of one word have other meanings, too, and are
+/// looked for only where a record's event is.
+#[test]
+fn nobody_matches_events_by_their_names() {
+    let kinds = fs::read_to_string(root().join(EVENT_KINDS)).expect("the kinds");
+    let (_, rest) = kinds.split_once("pub enum EventKind {").expect("the kinds");
+    let variants = rest.split_once("\n}").expect("the end").0.lines();
+    let variants = variants.filter_map(|line| line.trim().strip_suffix(',')).filter(|name| *name != "Other");
+    let names: Vec<String> = variants.map(in_snake_case).collect();
+    assert!(names.len() > 10 && names.contains(&"call_started".to_owned()), "{names:?}");
+    let mut files = Vec::new();
+    for path in crates() {
+        sources(&path.join("src"), &mut files);
+    }
+    files.retain(|path| !path.ends_with(EVENT_KINDS) && !path.starts_with(root().join("xtask")));
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).expect("a source file");
+        let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        wrong.extend(
+            code.lines()
+                .filter(|line| names_an_event(line, &names))
+                .map(|line| format!("{}: {line}", path.display())),
+        );
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "use caliban_core::event::EventKind");
+}
+
+fn names_an_event(line: &str, names: &[String]) -> bool {
+    let is_of_a_record = line.contains("[\"event\"]");
+    names
+        .iter()
+        .filter(|name| is_of_a_record || name.contains('_'))
+        .any(|name| line.contains(&format!("\"{name}\"")))
+}
+
+fn in_snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    snake
+}
+
+#[test]
+fn a_name_of_an_event_is_found() {
+    let names = ["CallStarted", "Note"].map(in_snake_case);
+    let found = |line: &str| names_an_event(line, &names);
+    assert!(found("\"call_started\" => {}") && found("if record[\"event\"] == \"note\" {"));
+    assert!(!found("\"note\": text") && !found("EventKind::CallStarted => {}"));
+}

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use caliban_core::event::{EventKind, RecordHead};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::transcript::{NewLines, ReadTo};
 
@@ -55,7 +55,7 @@ impl Fold {
             *self = Self { read: lines.position, ..Self::default() };
         }
         while let Some(line) = lines.next_line()? {
-            if let Ok(record) = serde_json::from_slice::<Value>(line) {
+            if let Some(record) = RecordHead::read(line) {
                 self.take(&record);
             }
             self.read = lines.position;
@@ -63,23 +63,23 @@ impl Fold {
         Ok(())
     }
 
-    fn take(&mut self, record: &Value) {
-        let Some(at) = record["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok()) else { return };
+    fn take(&mut self, record: &RecordHead<'_>) {
+        let Ok(at) = record.at.parse::<Timestamp>() else { return };
         let ms = u64::try_from(at.as_millisecond()).unwrap_or(0);
         self.last = self.last.max(ms);
-        match record["event"].as_str().unwrap_or_default() {
-            "started" | "resumed" | "prompt" => self.change(ms, Doing::Works),
-            "ask_opened" => {
+        match record.kind {
+            EventKind::Started | EventKind::Resumed | EventKind::Prompt => self.change(ms, Doing::Works),
+            EventKind::AskOpened => {
                 self.open_asks += 1;
                 self.change(ms, Doing::Asks);
             }
-            "ask_answered" => {
+            EventKind::AskAnswered => {
                 self.open_asks = self.open_asks.saturating_sub(1);
                 if self.open_asks == 0 {
                     self.change(ms, Doing::Works);
                 }
             }
-            "turn_ended" => {
+            EventKind::TurnEnded => {
                 self.open_asks = 0;
                 self.change(ms, Doing::Waits);
             }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::State;
 use caliban_contract::records::TRANSCRIPT;
+use caliban_core::event::EventKind;
 use caliban_core::inert;
 use caliban_store::StoreUrl;
 use caliban_store::search::{MARKS, Position, SearchEntry, SearchIndex};
@@ -161,13 +162,15 @@ fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<SearchEntry>)
 }
 
 fn entry(record: &Value) -> Option<SearchEntry> {
-    let (kind, text) = match record["event"].as_str()? {
-        "prompt" => ("prompt", said(record)),
-        "queued" | "note" => ("note", record["text"].as_str()?.to_owned()),
-        "reply" => ("reply", said(record)),
-        "call_started" => ("call", format!("{} {}", record["name"].as_str()?, strings(&record["input"]))),
-        "call_ended" => ("output", strings(&record["content"])),
-        "summarised" => ("summary", record["summary"].as_str()?.to_owned()),
+    let (kind, text) = match EventKind::of(record) {
+        EventKind::Prompt => ("prompt", said(record)),
+        EventKind::Queued | EventKind::Note => ("note", record["text"].as_str()?.to_owned()),
+        EventKind::Reply => ("reply", said(record)),
+        EventKind::CallStarted => {
+            ("call", format!("{} {}", record["name"].as_str()?, strings(&record["input"])))
+        }
+        EventKind::CallEnded => ("output", strings(&record["content"])),
+        EventKind::Summarised => ("summary", record["summary"].as_str()?.to_owned()),
         _ => return None,
     };
     let cut = (0..=TEXT_CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

@@ -1,13 +1,12 @@
 //! Maps an item's position to the bytes of its records. Grows with the file; a file that was replaced is read from its
 //! start.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+use caliban_core::event::{BlockHead, EventKind, MessageHead, RecordHead};
 use caliban_core::usage::Usage;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{NewLines, ReadTo};
@@ -58,58 +57,6 @@ pub(crate) struct Index {
     changed: Vec<u64>,
 }
 
-/// The fields of a record that the index needs.
-#[derive(Debug, Deserialize)]
-struct Head<'a> {
-    seq: u64,
-    #[serde(borrow)]
-    at: Cow<'a, str>,
-    #[serde(borrow)]
-    event: Cow<'a, str>,
-    #[serde(borrow, default)]
-    id: Option<IdOf<'a>>,
-    #[serde(borrow, default)]
-    name: Option<Cow<'a, str>>,
-    #[serde(default)]
-    number: Option<u64>,
-    #[serde(default)]
-    queued: Option<u64>,
-    #[serde(default)]
-    usage: Option<Usage>,
-    #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    message: Option<MessageHead<'a>>,
-}
-
-/// The id of a call is text, that of a background agent a number.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum IdOf<'a> {
-    #[serde(borrow)]
-    Text(Cow<'a, str>),
-    Number(#[expect(dead_code, reason = "only told apart")] u64),
-}
-
-/// A message, or the text of a refusal.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum MessageHead<'a> {
-    Whole {
-        #[serde(borrow)]
-        blocks: Vec<BlockHead<'a>>,
-    },
-    Text(#[expect(dead_code, reason = "only told apart")] Cow<'a, str>),
-}
-
-#[derive(Debug, Deserialize)]
-struct BlockHead<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
-}
-
 impl Index {
     /// An index that starts at the end of this one and knows only the items that can still change: for a stream that
     /// follows the file.
@@ -137,7 +84,7 @@ impl Index {
         while let Some(line) = lines.next_line()? {
             let bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
             // A line that is no record makes no item.
-            if let Ok(head) = serde_json::from_slice::<Head<'_>>(line) {
+            if let Some(head) = RecordHead::read(line) {
                 self.take(&head, LineSpan { at: self.read.offset, bytes }, line);
             }
             self.read = lines.position;
@@ -148,14 +95,11 @@ impl Index {
         Ok(changed)
     }
 
-    fn take(&mut self, head: &Head<'_>, span: LineSpan, line: &[u8]) {
-        let id = match &head.id {
-            Some(IdOf::Text(id)) => Some(id.as_ref()),
-            Some(IdOf::Number(_)) | None => None,
-        };
-        match head.event.as_ref() {
-            "started" => self.push(head.seq, span, None),
-            "resumed" => {
+    fn take(&mut self, head: &RecordHead<'_>, span: LineSpan, line: &[u8]) {
+        let id = head.id();
+        match head.kind {
+            EventKind::Started => self.push(head.seq, span, None),
+            EventKind::Resumed => {
                 // What the previous worker left open will never get an end.
                 let open: Vec<usize> =
                     self.open.drain().filter(|(key, _)| !key.starts_with("q:")).map(|(_, n)| n).collect();
@@ -164,14 +108,14 @@ impl Index {
                 }
                 self.push(head.seq, span, None);
             }
-            "prompt" => {
+            EventKind::Prompt => {
                 if let Some(number) = head.queued {
                     self.end(&format!("q:{number}"), span);
                 }
                 self.push(head.seq, span, None);
             }
-            "queued" => self.push(head.seq, span, head.number.map(|number| format!("q:{number}"))),
-            "reply" => {
+            EventKind::Queued => self.push(head.seq, span, head.number.map(|number| format!("q:{number}"))),
+            EventKind::Reply => {
                 if let Some(usage) = head.usage {
                     self.point(head, usage);
                 }
@@ -179,20 +123,28 @@ impl Index {
                     self.push(head.seq, span, None);
                 }
             }
-            "call_started" => {
+            EventKind::CallStarted => {
                 if head.name.as_deref() == Some("TodoWrite") {
                     let record: Option<Value> = serde_json::from_slice(line).ok();
                     self.todo = record.and_then(|mut record| Some(record["input"].get_mut("todos")?.take()));
                 }
                 self.push(head.seq, span, id.map(|id| format!("c:{id}")));
             }
-            "call_ended" => self.end(&format!("c:{}", id.unwrap_or_default()), span),
-            "ask_opened" => self.push(head.seq, span, id.map(|id| format!("a:{id}"))),
-            "ask_answered" => self.end(&format!("a:{}", id.unwrap_or_default()), span),
-            "call_refused" | "summarised" | "note" | "background" | "turn_ended" => {
+            EventKind::CallEnded => self.end(&format!("c:{}", id.unwrap_or_default()), span),
+            EventKind::AskOpened => self.push(head.seq, span, id.map(|id| format!("a:{id}"))),
+            EventKind::AskAnswered => self.end(&format!("a:{}", id.unwrap_or_default()), span),
+            EventKind::CallRefused
+            | EventKind::Summarised
+            | EventKind::Note
+            | EventKind::Background
+            | EventKind::TurnEnded => {
                 self.push(head.seq, span, None);
             }
-            _ => {}
+            EventKind::Asked
+            | EventKind::Counted
+            | EventKind::Unanswered
+            | EventKind::ResultsCleared
+            | EventKind::Other => {}
         }
     }
 
@@ -222,7 +174,7 @@ impl Index {
         }
     }
 
-    fn point(&mut self, head: &Head<'_>, usage: Usage) {
+    fn point(&mut self, head: &RecordHead<'_>, usage: Usage) {
         if self.points.len() >= POINTS {
             let mut is_kept = false;
             self.points.retain(|_| {

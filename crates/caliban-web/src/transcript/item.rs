@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use caliban_core::{call_text, inert, kept_rules::KeptRules};
+use caliban_core::{call_text, event::EventKind, inert, kept_rules::KeptRules};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -44,9 +44,10 @@ pub(super) fn read(file: &File, span: LineSpan) -> io::Result<Value> {
 fn made(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
     let line = |field: &str| record[field].as_str().map(|text| inert::line(text).into_owned());
     let about = || json!({"model": line("model"), "provider": line("provider"), "cwd": line("cwd")});
-    let mut item = match record["event"].as_str().unwrap_or_default() {
-        "started" | "resumed" => about(),
-        "prompt" => {
+    let (kind, mut item) = match EventKind::of(record) {
+        EventKind::Started => ("start", about()),
+        EventKind::Resumed => ("resumed", about()),
+        EventKind::Prompt => {
             let context = record["context"].as_u64().unwrap_or(0);
             let skip = usize::try_from(context).unwrap_or(0);
             let mut item = json!({"author": author(record), "blocks": message(record, skip, "text"), "context": context});
@@ -54,50 +55,56 @@ fn made(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
             if author(record) == "user" {
                 item["typed"] = json!(typed(record, skip));
             }
-            item
+            ("prompt", item)
         }
-        "queued" => {
+        EventKind::Queued => {
             let text = record["text"].as_str().unwrap_or_default();
             let mut item =
                 json!({"author": author(record), "blocks": render::blocks(text), "heard": end.is_some()});
             if author(record) == "user" {
                 item["typed"] = block(&record["text"]).into();
             }
-            item
+            ("queued", item)
         }
-        "reply" => {
+        EventKind::Reply => {
             let thinking = message(record, 0, "thinking");
-            json!({
+            let item = json!({
                 "blocks": message(record, 0, "text"),
                 "thinking": if thinking.is_empty() { Value::Null } else { thinking.into() },
                 "model": line("model"),
                 "ms": record["ms"],
                 "usage": record["usage"],
                 "stop": record["stop"],
-            })
+            });
+            ("reply", item)
         }
-        "call_started" | "call_refused" => call(record, end, is_interrupted),
-        "ask_opened" => ask(record, end),
-        "summarised" => json!({"blocks": render::blocks(record["summary"].as_str().unwrap_or_default())}),
-        "note" => json!({"text": block(&record["text"])}),
-        "background" => {
-            json!({"number": record["id"], "status": record["status"], "text": block(&record["text"])})
+        EventKind::CallStarted | EventKind::CallRefused => ("call", call(record, end, is_interrupted)),
+        EventKind::AskOpened => ("ask", ask(record, end)),
+        EventKind::Summarised => {
+            ("summary", json!({"blocks": render::blocks(record["summary"].as_str().unwrap_or_default())}))
         }
-        "turn_ended" => json!({
-            "outcome": record["outcome"],
-            "usage": record["usage"],
-            "micro_usd": record["micro_usd"],
-            "turns": record["turns"],
-        }),
-        _ => json!({}),
-    };
-    let kind = match record["event"].as_str().unwrap_or_default() {
-        "started" => "start",
-        "call_started" | "call_refused" => "call",
-        "ask_opened" => "ask",
-        "summarised" => "summary",
-        "turn_ended" => "turn_end",
-        other => other,
+        EventKind::Note => ("note", json!({"text": block(&record["text"])})),
+        EventKind::Background => {
+            let text = block(&record["text"]);
+            ("background", json!({"number": record["id"], "status": record["status"], "text": text}))
+        }
+        EventKind::TurnEnded => {
+            let item = json!({
+                "outcome": record["outcome"],
+                "usage": record["usage"],
+                "micro_usd": record["micro_usd"],
+                "turns": record["turns"],
+            });
+            ("turn_end", item)
+        }
+        // No item begins with these.
+        EventKind::Asked
+        | EventKind::Counted
+        | EventKind::Unanswered
+        | EventKind::CallEnded
+        | EventKind::AskAnswered
+        | EventKind::ResultsCleared
+        | EventKind::Other => ("", json!({})),
     };
     if let Some(fields) = item.as_object_mut() {
         fields.insert("kind".into(), kind.into());
@@ -142,7 +149,7 @@ fn message(record: &Value, skip: usize, kind: &str) -> Vec<Value> {
 fn call(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
     let (name, input) = (record["name"].as_str().unwrap_or_default(), &record["input"]);
     let whole = call_text::whole_call(name, input);
-    let is_refused = record["event"] == "call_refused";
+    let is_refused = EventKind::of(record) == EventKind::CallRefused;
     let state = match end {
         _ if is_refused => "refused",
         Some(end) if end["is_error"] == true || end["exit_code"].as_i64().is_some_and(|code| code != 0) => {

@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use caliban_contract::records::TRANSCRIPT;
+use caliban_core::event::EventKind;
 use caliban_core::models;
 use http::header;
 use serde::Deserialize;
@@ -123,7 +124,7 @@ fn find_end(path: &std::path::Path, index: &index::Index, call: &str) -> std::io
         let Some(entry) = index.entry(n) else { continue };
         let Some(end) = entry.end else { continue };
         let end = item::read(&file, end)?;
-        if end["event"] == "call_ended" && end["id"] == call {
+        if EventKind::of(&end) == EventKind::CallEnded && end["id"] == call {
             return Ok(Some(end));
         }
     }

@@ -175,7 +175,7 @@ fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>> {
         let Some(ask) = RecordedAsk::find::<Ask>(&row.dir, &open.id)? else {
             return Err(Failure::new(format!("the transcript of {} does not have the question yet", key.id)));
         };
-        let why = ask.why_in_words();
+        let why = caliban_agent::event::why_in_words(&ask);
         asks.push(FleetAsk {
             key: key.clone(),
             id: open.id.clone(),
