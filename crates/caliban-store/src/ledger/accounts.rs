@@ -127,8 +127,10 @@ async fn count_for_day(
 /// What the agents of one conversation have spent: this agent and the helpers in its process, not those that were
 /// started as agents of their own.
 async fn conversation_spent(conn: &mut SqliteConnection, id: &AccountId) -> Result<Spent, sqlx::Error> {
+    // As a range, so that the index finds them among the meters of all sessions there ever were: `0` follows `/`.
     let rows = sqlx::query(
-        "SELECT * FROM meters WHERE kind = 'agent' AND (subject = $1 OR substr(subject, 1, length($1) + 1) = $1 || '/')",
+        "SELECT * FROM meters WHERE kind = 'agent' \
+         AND (subject = $1 OR (subject > $1 || '/' AND subject < $1 || '0'))",
     )
     .bind(id.as_str())
     .fetch_all(conn)
