@@ -72,28 +72,33 @@ pub enum Restored {
 impl Repo {
     /// Every rescue, oldest first.
     pub async fn rescues(&self, cancel: &CancellationToken) -> Result<Vec<Rescue>> {
-        let repo = &self.until(cancel);
+        self.until(cancel).rescues_at(&[RESCUE_PREFIX.to_owned()]).await
+    }
+
+    /// Those whose refs match one of the patterns. git reads only the refs below a pattern's fixed beginning.
+    async fn rescues_at(&self, patterns: &[String]) -> Result<Vec<Rescue>> {
         let format = "--format=%(refname)%00%(objectname)%00%(parent)%00%(committerdate:unix)%00%(contents:body)%00%01";
-        let call = repo.git.hardened(repo.store(), "for-each-ref").args([
-            format,
-            "--sort=committerdate",
-            RESCUE_PREFIX,
-        ]);
-        let answer = call.ok().await?;
+        let call = self.git.hardened(self.store(), "for-each-ref").args([format, "--sort=committerdate"]);
+        let answer = call.args(patterns).ok().await?;
         let records = answer.stdout.split(|b| *b == 1);
         Ok(records.filter_map(parse_rescue).collect())
     }
 
     /// Those of one worktree, oldest first.
     pub(crate) async fn rescues_of(&self, name: &Slug) -> Result<Vec<Rescue>> {
-        let mut found = self.rescues(&self.git.cancel).await?;
+        let exactly = format!("{RESCUE_PREFIX}{}", name.as_str());
+        let mut found = self.rescues_at(&[format!("{exactly}-[0-9]*"), exactly]).await?;
         found.retain(|rescue| rescue.worktree.as_ref() == Some(name));
         Ok(found)
     }
 
     /// One rescue.
     pub async fn rescue(&self, name: &str, cancel: &CancellationToken) -> Result<Rescue> {
-        let found = self.rescues(cancel).await?.into_iter().find(|r| r.name == name);
+        let repo = &self.until(cancel);
+        // A ref's name has none of the characters that are special in a pattern.
+        let is_name = !name.is_empty() && !name.contains(['*', '?', '[', '\\']);
+        let found = if is_name { repo.rescues_at(&[format!("{RESCUE_PREFIX}{name}")]).await? } else { Vec::new() };
+        let found = found.into_iter().find(|r| r.name == name);
         found.ok_or_else(|| Error::RescueNotFound(name.to_owned()))
     }
 
