@@ -7,15 +7,21 @@ use caliban_control::{
     protocol::{AgentRow, GRACE_CAP_MS, KillRequest},
 };
 use caliban_core::lifecycle::State;
+use futures_util::{StreamExt as _, stream};
 
 use super::{
-    Fleet, json_line,
+    Fleet,
+    connections::Connections,
+    json_line,
     row::{self, ShownAgent},
 };
 use crate::{
     cli::fleet::KillArgs,
     report::{Code, Failure, Result},
 };
+
+/// Kills at once: most of the time of each is the wait for the end of its processes.
+const AT_ONCE: usize = 16;
 
 pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write) -> Result<Code> {
     let grace_ms = args.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
@@ -32,8 +38,11 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
     if ids.is_empty() && !args.json {
         writeln!(out, "no agent of this repo is running")?;
     }
-    for id in &ids {
-        match end(&mut client, id, grace_ms).await {
+    // Told in the order in which they were named.
+    let connections = Connections::new(&client, AT_ONCE.min(ids.len()));
+    let mut ends = stream::iter(&ids).map(|id| end(&connections, id, grace_ms)).buffered(AT_ONCE);
+    while let Some(ended) = ends.next().await {
+        match ended {
             Ok((row, was)) => {
                 if !args.json {
                     say_ended(&row, was, out)?;
@@ -58,10 +67,20 @@ async fn not_ended(client: &mut Client) -> Result<Vec<String>> {
 }
 
 /// The agent at its end, and the state that we found it in.
-async fn end(client: &mut Client, id: &str, grace_ms: Option<u64>) -> Result<(AgentRow, State), ClientError> {
-    let before = client.show(id).await?;
-    let after = client.kill(&before.id.to_string(), &KillRequest { grace_ms }).await?;
-    Ok((after, before.state))
+async fn end(
+    connections: &Connections,
+    id: &str,
+    grace_ms: Option<u64>,
+) -> Result<(AgentRow, State), ClientError> {
+    let mut client = connections.take()?;
+    let ended = async {
+        let before = client.show(id).await?;
+        let after = client.kill(&before.id.to_string(), &KillRequest { grace_ms }).await?;
+        Ok((after, before.state))
+    }
+    .await;
+    connections.give_back(client);
+    ended
 }
 
 fn say_ended(row: &AgentRow, was: State, out: &mut dyn Write) -> std::io::Result<()> {

@@ -11,6 +11,7 @@ mod approvals;
 mod approvals_watch;
 mod attach;
 pub(crate) mod caller_environment;
+mod connections;
 mod daemon;
 pub(crate) mod damaged_transcript;
 mod diff;

@@ -1,7 +1,6 @@
 //! `caliban agents rm`
 
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 
 use caliban_control::{
     Client, ClientError,
@@ -12,7 +11,7 @@ use caliban_worktrees::{ChangeKind, GitOptions, PathChange, Repo};
 use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json_line, say};
+use super::{Fleet, connections::Connections, json_line, say};
 use crate::{
     cli::fleet::RmArgs,
     report::{self, Code, Failure, Result},
@@ -32,9 +31,8 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
     let mut failed = None;
     let ids = if args.done { finished(fleet, &mut client).await? } else { args.ids.clone() };
     // Several at once, told in the order in which they were named: most of the time is git's.
-    let clients: Vec<Client> = (0..AT_ONCE.min(ids.len())).map(|_| client.another()).collect();
-    let clients = Mutex::new(clients);
-    let mut removals = stream::iter(&ids).map(|id| remove(&clients, id, request)).buffered(AT_ONCE);
+    let connections = Connections::new(&client, AT_ONCE.min(ids.len()));
+    let mut removals = stream::iter(&ids).map(|id| remove(&connections, id, request)).buffered(AT_ONCE);
     while let Some(removal) = removals.next().await {
         match removal {
             Ok(removed) => {
@@ -59,15 +57,12 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
 }
 
 /// Removes one agent, over a connection that no other removal uses.
-async fn remove(clients: &Mutex<Vec<Client>>, id: &str, request: RmRequest) -> Result<Removed, ClientError> {
-    let pool = || clients.lock().unwrap_or_else(PoisonError::into_inner);
-    let free = pool().pop();
-    // There are as many as removals at once.
-    let Some(mut client) = free else { return Err(ClientError::Broken("no connection is free".to_owned())) };
+async fn remove(connections: &Connections, id: &str, request: RmRequest) -> Result<Removed, ClientError> {
+    let mut client = connections.take()?;
     // The mailbox is looked up while the agent is there, and closed when it is gone.
     let leaving = client.show(id).await.ok().map(|row| crate::broker::leave_for_good(&row.dir));
     let removed = client.rm(id, request).await;
-    pool().push(client);
+    connections.give_back(client);
     if let (Ok(removed), Some(leaving)) = (&removed, leaving)
         && let Err(problem) = leaving.await
     {
