@@ -6,7 +6,7 @@ pub use caliban_core::event::*;
 pub fn why_in_words(ask: &Ask) -> String {
     match ask.expires_at {
         Some(end) => {
-            let clock = end.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M").to_string();
+            let clock = end.to_zoned(caliban_contract::local_time::time_zone()).strftime("%H:%M").to_string();
             format!("{}; refused at {clock} if nobody answers", ask.why)
         }
         None => ask.why.clone(),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use caliban_contract::local_time;
 use caliban_core::wait::{Pause, Wait};
 use caliban_providers::ProviderError;
-use jiff::Zoned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{agent::Agent, feed::FeedEntry, request::Failed, turn::milliseconds};
@@ -21,7 +21,7 @@ impl Agent {
         }
         let mut told = None;
         let mut resting = None;
-        while let Some(until) = { hours.until(&Zoned::now()) } {
+        while let Some(until) = { hours.until(&local_time::now()) } {
             resting.get_or_insert_with(|| self.kit.purse.rest());
             let left = until.duration_since(jiff::Timestamp::now());
             let left = Duration::try_from(left).unwrap_or_default();

@@ -10,6 +10,7 @@ pub mod daemon_options;
 pub mod detached;
 pub mod disk_room;
 pub mod limits;
+pub mod local_time;
 pub mod lock;
 pub mod member;
 pub mod modes;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use caliban_contract::records::AskRecord;
+use caliban_contract::{local_time, records::AskRecord};
 use caliban_core::{
     ids::AgentId,
     inert,
@@ -245,7 +245,7 @@ fn starting(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
 
 /// A moment on the machine's clock: `07:00` today, `Wed 07:00` within a week, else with its date.
 pub fn clock(ms: u64, now_ms: u64) -> String {
-    clock_in(&TimeZone::system(), ms, now_ms)
+    clock_in(&local_time::time_zone(), ms, now_ms)
 }
 
 fn clock_in(zone: &TimeZone, ms: u64, now_ms: u64) -> String {
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_queued_agent_says_what_it_waits_for() {
-        let zone = TimeZone::system();
+        let zone = local_time::time_zone();
         let queued = |queued_for, before| AgentRow {
             queued_behind: Some(before),
             queued_for: Some(queued_for),

@@ -97,7 +97,8 @@ impl Repo {
         let repo = &self.until(cancel);
         // A ref's name has none of the characters that are special in a pattern.
         let is_name = !name.is_empty() && !name.contains(['*', '?', '[', '\\']);
-        let found = if is_name { repo.rescues_at(&[format!("{RESCUE_PREFIX}{name}")]).await? } else { Vec::new() };
+        let found =
+            if is_name { repo.rescues_at(&[format!("{RESCUE_PREFIX}{name}")]).await? } else { Vec::new() };
         let found = found.into_iter().find(|r| r.name == name);
         found.ok_or_else(|| Error::RescueNotFound(name.to_owned()))
     }

@@ -48,7 +48,7 @@ pub(crate) async fn budget(
 ) -> Result<Code> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
     let mut ledger = open(&loaded).await?;
-    let today = jiff::Zoned::now().date();
+    let today = caliban_contract::local_time::now().date();
     match command {
         BudgetCommand::Show { agent, json } => {
             settle_dead(&mut ledger).await?;

@@ -264,7 +264,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         cwd: canonical(cwd)?,
         // In a worktree, its own files are the project's.
         repo: tree.clone().or_else(|| repo.clone()),
-        date: jiff::Zoned::now().date().to_string(),
+        date: caliban_contract::local_time::now().date().to_string(),
         surroundings: Surroundings {
             // Looked at meanwhile, and put in at the end.
             git: Vec::new(),

@@ -111,7 +111,7 @@ impl MachineAccount {
     }
 
     fn pool(&self, scope: &Scope<AccountId>) -> Option<(Pool, Limits)> {
-        let (terms, today) = (self.ledger.terms(), jiff::Zoned::now().date());
+        let (terms, today) = (self.ledger.terms(), caliban_contract::local_time::now().date());
         Some(match scope {
             Scope::Agent => (Pool::Agent(self.account.id.clone()), terms.per_agent),
             Scope::Tree(id) => (Pool::Tree(id.clone()), Limits::NONE),

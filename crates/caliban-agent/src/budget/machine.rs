@@ -192,7 +192,7 @@ impl MachineAccount {
     fn spent_now(&self, spent: Spent) {
         self.earlier(spent);
         let mut today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
-        let day = jiff::Zoned::now().date();
+        let day = caliban_contract::local_time::now().date();
         if today.0 != day {
             *today = (day, Meter::default());
         }
@@ -201,7 +201,7 @@ impl MachineAccount {
 
     fn today(&self) -> Spent {
         let today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
-        if today.0 == jiff::Zoned::now().date() { today.1.spent } else { Spent::default() }
+        if today.0 == caliban_contract::local_time::now().date() { today.1.spent } else { Spent::default() }
     }
 
     /// What an earlier process has spent.
@@ -269,7 +269,7 @@ impl MachineAccount {
                 usage,
                 cost,
                 turns: 1,
-                day: jiff::Zoned::now().date(),
+                day: caliban_contract::local_time::now().date(),
                 per_repo_day: terms.per_repo_day,
                 per_day: terms.per_day,
             };

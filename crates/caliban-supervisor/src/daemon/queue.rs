@@ -3,12 +3,12 @@
 
 use std::cmp::Reverse;
 
+use caliban_contract::local_time;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{LifecycleEvent, State};
 use caliban_core::priority::Priority;
 use caliban_core::wait::QueuedFor;
 use caliban_store::fleet::RegistryChange;
-use jiff::Zoned;
 
 use super::Owner;
 use super::agent::DaemonAgent;
@@ -86,7 +86,7 @@ impl Owner {
     /// The present, as far as the queue depends on it.
     pub(super) fn hour(&self) -> Hour {
         let quiet = &self.options.quiet_hours;
-        let until = if quiet.is_empty() { None } else { quiet.until(&Zoned::now()) };
+        let until = if quiet.is_empty() { None } else { quiet.until(&local_time::now()) };
         let quiet_until = until.and_then(|until| u64::try_from(until.as_millisecond()).ok());
         Hour { wall_ms: crate::wall_ms(), boot_ms: caliban_process::boot_ms(), quiet_until }
     }

@@ -6,14 +6,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use caliban_contract::secrets_file;
+use caliban_contract::{local_time, secrets_file};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
 use caliban_core::recurrence::{Due, LATE_MS};
 use caliban_core::spec::{Occurrence, SpawnSpec};
 use caliban_store::fleet::{LastRun, Overlap, RegistryChange, ScheduleRecord};
-use jiff::{Timestamp, Zoned};
+use jiff::Timestamp;
 
 use super::agent::DaemonAgent;
 use super::phase::Phase;
@@ -110,7 +110,7 @@ impl Owner {
         if self.schedules.is_empty() || self.stop.is_cancelled() || is_troubled {
             return;
         }
-        let now = Zoned::now();
+        let now = local_time::now();
         let names: Vec<Slug> = self.schedules.keys().cloned().collect();
         for name in names {
             let Some(schedule) = self.schedules.get(&name).filter(|schedule| !schedule.record.paused) else {
@@ -287,7 +287,7 @@ impl Owner {
         spec.check().map_err(|error| bad(error.to_string()))?;
         let json = serde_json::to_string(&spec).map_err(|error| bad(error.to_string()))?;
         let program = spawn::find_program(program.as_deref(), &self.own_program)?;
-        let next = every.first(&Zoned::now()).ok_or_else(|| bad(format!("{every} never comes")))?;
+        let next = every.first(&local_time::now()).ok_or_else(|| bad(format!("{every} never comes")))?;
         spawn::write_secrets(&self.schedule_secrets(&name), &secrets)
             .map_err(|error| spawn::file_refusal("its keys cannot be written", &error))?;
         let record = ScheduleRecord {
@@ -321,7 +321,7 @@ impl Owner {
     /// `POST /v1/schedules/{id}/pause`.
     pub(super) fn pause_schedule(&mut self, query: &str, paused: bool, reply: &mut ReplyTo) -> VerbResult {
         let name = self.find_schedule(query)?;
-        let now = Zoned::now();
+        let now = local_time::now();
         self.change_schedule(&name, Some(reply.take()), |record| {
             // What was due while it was paused is not missed.
             if record.paused
@@ -425,6 +425,6 @@ fn ms(at: Timestamp) -> u64 {
 /// A moment on the machine's clock, for the log and the list.
 fn time(at_ms: u64) -> String {
     moment(at_ms).map_or_else(String::new, |at| {
-        at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+        at.to_zoned(local_time::time_zone()).strftime("%Y-%m-%d %H:%M").to_string()
     })
 }

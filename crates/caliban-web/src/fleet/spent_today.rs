@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use caliban_contract::local_time;
 use caliban_core::budget::{Limits, Meter};
 use caliban_core::price::MicroUsd;
 use caliban_store::ledger::{FILE, Ledger, Pool};
 use caliban_store::{StoreError, StoreUrl};
-use jiff::Zoned;
 use jiff::civil::Date;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ pub(crate) async fn follow(app: Arc<App>) {
     let mut seen = None;
     let mut of_settings: Option<(Instant, Limits)> = None;
     loop {
-        let now = (Zoned::now().date(), written(&file));
+        let now = (local_time::now().date(), written(&file));
         if seen != Some(now) {
             if of_settings.is_none_or(|(at, _)| at.elapsed() >= SETTINGS_AGE) {
                 of_settings = Some((Instant::now(), settings(&app).await));

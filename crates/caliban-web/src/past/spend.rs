@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use caliban_contract::local_time;
 use caliban_control::words;
 use caliban_core::budget::Spent;
 use caliban_core::inert;
 use caliban_store::ledger::{By, FILE, Filter, Ledger, SpendingSum};
 use caliban_store::{StoreError, StoreUrl};
+use jiff::ToSpan as _;
 use jiff::civil::Date;
-use jiff::{ToSpan as _, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ struct LedgerRead {
 }
 
 async fn read(ledger: &mut Ledger, days: u16) -> Result<LedgerRead, StoreError> {
-    let today = Zoned::now().date();
+    let today = local_time::now().date();
     let since = |days: u16| {
         let day: Option<Date> = today.checked_sub(i64::from(days.saturating_sub(1)).days()).ok();
         Filter { since: day, ..Filter::default() }
@@ -144,7 +145,7 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
         "total": figures(&read.total),
         "budget": app.hub.today()["budget_micro_usd"].as_u64().map(|limit| json!({"limit_micro_usd": limit})),
         "days": days,
-        "last_day": Zoned::now().date(),
+        "last_day": local_time::now().date(),
         "by_agent": agents,
         "by_model": models,
     })

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::local_time;
 use caliban_core::{calendar, kept_rules::KeepFor, priority::Priority, recurrence::Recurrence};
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use jiff::Zoned;
 
 use super::run::{AgentFlags, above_zero};
 use crate::settings::values::Usd;
@@ -497,7 +497,7 @@ pub(crate) struct StartTime {
 
 /// A moment to come, by the machine's clock.
 fn moment(text: &str) -> Result<StartTime, String> {
-    let now = Zoned::now();
+    let now = local_time::now();
     let at = calendar::moment(text, &now).map_err(|error| error.to_string())?;
     let wait = u64::try_from(at.duration_since(now.timestamp()).as_millis()).unwrap_or_default();
     Ok(StartTime {

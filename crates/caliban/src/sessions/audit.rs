@@ -40,7 +40,11 @@ pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Re
         "TIME", "DECISION", "RESULT", "MS", "EXIT", "TOOL"
     )?;
     for row in &rows {
-        let at = row.at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let at = row
+            .at
+            .to_zoned(caliban_contract::local_time::time_zone())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string();
         let rule = match &row.decision.rule {
             Some(rule) => format!("rule {}", inert::line(rule)),
             None => inert::line(&row.decision.why).into_owned(),

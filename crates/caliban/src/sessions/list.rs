@@ -65,8 +65,11 @@ pub(super) fn list(
     }
     writeln!(out, "{:<8}  {:<16}  {:<15}  {:>5}  {:>9}  TITLE", "ID", "CHANGED", "STATE", "TURNS", "TOKENS")?;
     for row in rows {
-        let changed =
-            row.changed.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string();
+        let changed = row
+            .changed
+            .to_zoned(caliban_contract::local_time::time_zone())
+            .strftime("%Y-%m-%d %H:%M")
+            .to_string();
         let repo = match (&row.repo, all) {
             (Some(repo), true) => format!("  [{}]", repo.display()),
             _ => String::new(),

@@ -127,6 +127,6 @@ fn json_line(value: &impl serde::Serialize, time: &str, out: &mut dyn Write) -> 
 fn time(seconds: u64) -> String {
     let stamp = i64::try_from(seconds).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     stamp.map_or_else(String::new, |stamp| {
-        stamp.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+        stamp.to_zoned(caliban_contract::local_time::time_zone()).strftime("%Y-%m-%d %H:%M").to_string()
     })
 }
