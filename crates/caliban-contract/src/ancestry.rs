@@ -11,6 +11,7 @@
 //! person's. ADR 0040 says what this cannot prevent.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use caliban_process::{boot_id, stat};
 use rustix::io::Errno;
@@ -112,10 +113,20 @@ pub fn fleet_above(pid: i32) -> Ancestry {
 }
 
 /// Who stands above this process. In a pid namespace of its own, or where nothing can be seen, the mark tells.
+///
+/// Looked at once: whoever started this process did so whatever ends later. What could not be told is looked at again.
 #[must_use]
 pub fn own() -> Ancestry {
+    static KNOWN: OnceLock<Ancestry> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return known.clone();
+    }
     let found = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, above);
-    marked(found, process_mark::found())
+    let own = marked(found, process_mark::found());
+    match own {
+        Ancestry::Unknown => own,
+        own => KNOWN.get_or_init(|| own).clone(),
+    }
 }
 
 fn look(pid: i32, keepers: &[&str]) -> Ancestry {
