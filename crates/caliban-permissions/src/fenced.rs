@@ -30,6 +30,8 @@ pub struct FenceDuties {
     pub fixed: Vec<JudgedPlace>,
     /// Protected places that are not there, or only as a link, and must not be made.
     pub absent: Vec<AbsentPlace>,
+    /// Where files are kept from being read: directories that have something of git's. Its objects may hold what is masked.
+    pub repositories: Vec<PathBuf>,
 }
 
 /// A protected place that is not there, or where there is a link on the way.
@@ -98,6 +100,12 @@ impl Policy {
                         "there are more than {MOST} files, and Read and Edit rules could not be held for all of them"
                     ));
                 }
+                Err(WalkError::Closed(path)) => {
+                    return Err(format!(
+                        "nobody may look into {0}, and Read and Edit rules could not be held there (hint: chmod u+rwx {0})",
+                        path.display()
+                    ));
+                }
             }
         }
         Err("files that rules are about are moved while they are looked for (hint: end what moves them)"
@@ -118,7 +126,14 @@ impl Policy {
         let mut is_lost = false;
         walk(&starts, |found| {
             let path = found.path();
-            let (hidden, fixed) = (is_about(&reads, &path), is_about(&edits, &path));
+            // Whoever owns a closed directory can open it in a fence, too: nothing of it is there.
+            if !reads.is_empty()
+                && found.name.split().is_some_and(|(_, name)| name.eq_ignore_ascii_case(".git"))
+            {
+                held.repositories.extend(path.parent().map(Path::to_owned));
+            }
+            let hidden = is_about(&reads, &path) || (found.is_closed && !reads.is_empty());
+            let fixed = is_about(&edits, &path) || (found.is_closed && !edits.is_empty());
             if !hidden && !fixed {
                 return Deeper::Yes;
             }
@@ -216,6 +231,8 @@ pub(crate) enum Deeper {
 pub(crate) enum WalkError {
     /// There are more names than [`MOST`].
     TooMany,
+    /// A place where the walk begins is ours, and nobody may look into it.
+    Closed(PathBuf),
     /// A directory was not there any more when its turn came.
     Changed,
 }
@@ -225,6 +242,8 @@ pub(crate) struct Found<'a> {
     root: &'a Root,
     name: Below,
     pub(crate) kind: FileType,
+    /// Whether it is a directory that nobody may look into: the walk comes to it a second time to say so.
+    pub(crate) is_closed: bool,
 }
 
 impl Found<'_> {
@@ -256,7 +275,7 @@ pub(crate) fn walk(
             _ => FileType::Unknown,
         };
         let mut open = Vec::new();
-        let mut next = vec![Found { root, name: Below::here(), kind }];
+        let mut next = vec![Found { root, name: Below::here(), kind, is_closed: false }];
         loop {
             for found in next {
                 let is_gits = found.name.split().is_some_and(|(_, name)| name == OsStr::new(".git"));
@@ -269,8 +288,19 @@ pub(crate) fn walk(
             let Some(directory) = open.pop() else { break };
             let entries = match root.entries(&directory) {
                 Ok(entries) => entries,
-                // Nobody in a fence could look there either.
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Vec::new(),
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    if !directory.is_here() {
+                        look(&Found {
+                            root,
+                            name: directory.clone(),
+                            kind: FileType::Directory,
+                            is_closed: true,
+                        });
+                    } else if root.is_ours(&directory).unwrap_or(true) {
+                        return Err(WalkError::Closed(root.path().to_owned()));
+                    }
+                    Vec::new()
+                }
                 Err(_) => return Err(WalkError::Changed),
             };
             seen += entries.len();
@@ -278,7 +308,7 @@ pub(crate) fn walk(
                 return Err(WalkError::TooMany);
             }
             let named = |(name, kind): (OsString, FileType)| {
-                Some(Found { root, name: directory.join(name).ok()?, kind })
+                Some(Found { root, name: directory.join(name).ok()?, kind, is_closed: false })
             };
             next = entries.into_iter().filter_map(named).collect();
         }

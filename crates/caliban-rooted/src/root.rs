@@ -4,7 +4,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt, io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
     path::{Component, Path, PathBuf},
@@ -24,6 +24,8 @@ const BENEATH: ResolveFlags =
 pub(crate) const PLAIN: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 /// The thing itself, be it a link, without reading it.
 const ITSELF: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A directory to go on from and to work in: nobody has to be allowed to list it.
+const PASSED: OFlags = ITSELF.union(OFlags::DIRECTORY);
 
 /// Opens an absolute path without following a link anywhere in it.
 pub fn open_plain(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
@@ -279,8 +281,47 @@ impl Root {
         rustix::fs::openat2(&self.fd, name.text(), open, Mode::empty(), flags).ok()
     }
 
-    /// Gives it a free name beside it: `config` becomes `config.not-used`. A link is moved itself.
+    /// Whether what is there belongs to this user, who can change its mode.
+    pub fn is_ours(&self, name: &Below) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(self.open(name, ITSELF)?)?;
+        Ok(stat.st_uid == rustix::process::geteuid().as_raw())
+    }
+
+    /// Lets the owner of a directory, and of every directory on the way to it, list, search and change it, as far as that is us. Says
+    /// whether something has changed. A command can close a directory around what it made there; git works in it all the same.
+    pub fn open_up(&self, name: &Below) -> io::Result<bool> {
+        let mut has_changed = false;
+        for step in [Below::here()].into_iter().chain(name.steps()) {
+            let directory = match self.open(&step, PASSED) {
+                Ok(directory) => directory,
+                Err(error) if is_gone(&error) => break,
+                Err(error) => return Err(error),
+            };
+            let stat = rustix::fs::fstat(&directory)?;
+            let (mode, all) = (Mode::from_raw_mode(stat.st_mode), Mode::RWXU);
+            if stat.st_uid == rustix::process::geteuid().as_raw() && !mode.contains(all) {
+                // This very directory: a name could be another one by now.
+                let through = format!("/proc/self/fd/{}", directory.as_raw_fd());
+                rustix::fs::chmod(through.as_str(), mode | all)?;
+                has_changed = true;
+            }
+        }
+        Ok(has_changed)
+    }
+
+    /// Gives it a free name beside it: `config` becomes `config.not-used`. A link is moved itself. A directory that its owner may not
+    /// change is opened up for that.
     pub fn put_aside(&self, name: &Below) -> io::Result<Below> {
+        match self.renamed_aside(name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let (directory, _) = name.split().ok_or(io::ErrorKind::InvalidInput)?;
+                if self.open_up(&directory)? { self.renamed_aside(name) } else { Err(error) }
+            }
+            renamed => renamed,
+        }
+    }
+
+    fn renamed_aside(&self, name: &Below) -> io::Result<Below> {
         /// How many names are tried.
         const NAMES: usize = 1_000;
         let (directory, last) = name.split().ok_or(io::ErrorKind::InvalidInput)?;
@@ -300,7 +341,7 @@ impl Root {
 
     /// Gives what is called `name` in a directory another name there. False when there is nothing, or the other name is taken.
     fn rename_in(&self, directory: &Below, name: &OsStr, to: &OsStr) -> io::Result<bool> {
-        let dir = self.open_dir(directory)?;
+        let dir = self.open(directory, PASSED)?;
         match rustix::fs::renameat_with(&dir, name, &dir, to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST | Errno::NOENT) => Ok(false),
@@ -310,7 +351,7 @@ impl Root {
 
     /// Makes a link in a directory; what is there already stays.
     pub fn link_in(&self, directory: &Below, name: &OsStr, to: &OsStr) -> io::Result<()> {
-        match rustix::fs::symlinkat(to, self.open_dir(directory)?, name) {
+        match rustix::fs::symlinkat(to, self.open(directory, PASSED)?, name) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -343,7 +384,6 @@ fn first_link_followed(path: &Path) -> Option<PathBuf> {
 /// Where an open descriptor is now, by the kernel.
 #[expect(clippy::disallowed_methods, reason = "of the kernel's own files")]
 fn path_of(fd: &OwnedFd) -> Option<PathBuf> {
-    use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }
 

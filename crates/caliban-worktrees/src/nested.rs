@@ -18,8 +18,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use caliban_rooted::{Below, FileType, FoundEntry, Identity, JudgedPlace, Root};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use caliban_rooted::{Below, FileType, Identity, JudgedPlace, FoundEntry, Root};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 
 use crate::found_git::{GitFile, git_file};
 use crate::private_view::gitlinks;
@@ -51,6 +51,17 @@ pub struct NestedRepos {
     known: BTreeSet<Below>,
     /// Those that have come since.
     made: Vec<Below>,
+    /// Directories that nobody could look into, and that the last look opened up.
+    opened: Vec<Below>,
+}
+
+/// What a look does with a directory that its owner may not list or search.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClosedDirectories {
+    /// Passes over them: they are the user's.
+    Pass,
+    /// Opens those up that a command has closed or changed since: a repository in there is hidden from looks, and not from git.
+    OpenUp,
 }
 
 /// A step of the walk.
@@ -72,16 +83,40 @@ pub struct NestedDuties {
 impl NestedRepos {
     /// Looks through a tree for the first time: what is there is the user's.
     pub fn new(root: Arc<Root>) -> io::Result<Self> {
-        let mut nested = Self {
+        let mut nested = Self::empty(root);
+        nested.known = nested.look(ClosedDirectories::Pass)?;
+        Ok(nested)
+    }
+
+    /// Looks through a tree in which a command may have been killed: only these were there before it. A line for each of the others
+    /// from which something was taken.
+    pub fn knowing(root: Arc<Root>, known: BTreeSet<Below>) -> io::Result<(Self, Vec<String>)> {
+        let mut nested = Self::empty(root);
+        nested.known = known;
+        let lines = nested.disarm_new()?;
+        Ok((nested, lines))
+    }
+
+    /// The tree.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Git directories and files that were there before.
+    pub fn known(&self) -> &BTreeSet<Below> {
+        &self.known
+    }
+
+    fn empty(root: Arc<Root>) -> Self {
+        Self {
             root,
             seen: SeenTree::default(),
             fingerprints: Fingerprints::default(),
             gits: BTreeMap::new(),
             known: BTreeSet::new(),
             made: Vec::new(),
-        };
-        nested.known = nested.look()?;
-        Ok(nested)
+            opened: Vec::new(),
+        }
     }
 
     /// What a command must not change. `index` is the file of the tree's own index.
@@ -92,8 +127,17 @@ impl NestedRepos {
                 FoundEntry::Directory(_) => PARTS.iter().filter_map(|part| git.join(part).ok()).collect(),
                 _ => vec![git.clone()],
             };
-            for part in parts {
-                self.hold(part, &mut duties)?;
+            let mut held = NestedDuties::default();
+            match parts.into_iter().try_for_each(|part| self.hold(part, &mut held)) {
+                Ok(()) => {
+                    duties.fixed.append(&mut held.fixed);
+                    duties.absent.append(&mut held.absent);
+                }
+                // Nobody may look into it: it is held as a whole.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.hold(git.clone(), &mut duties)?;
+                }
+                Err(error) => return Err(error),
             }
         }
         for git in index.map(links_of).unwrap_or_default() {
@@ -110,9 +154,7 @@ impl NestedRepos {
             FoundEntry::Link { at, to } if at == name => duties.absent.push((name, Some(to))),
             // A link on the way: it leads elsewhere, and what is there is that place's.
             FoundEntry::Link { .. } => {}
-            FoundEntry::Directory(identity)
-            | FoundEntry::File { identity, .. }
-            | FoundEntry::Special(identity) => {
+            FoundEntry::Directory(identity) | FoundEntry::File { identity, .. } | FoundEntry::Special(identity) => {
                 duties.fixed.push(JudgedPlace { path: name.under(self.root.path()), identity });
             }
         }
@@ -122,18 +164,52 @@ impl NestedRepos {
     /// After a command: takes from new repositories what git would run. A line for each. Those that commands made are looked at
     /// each time: a command that began before there was one has no hold on it in its fence.
     pub fn disarm_new(&mut self) -> io::Result<Vec<String>> {
-        let found = self.look()?;
-        let new: Vec<Below> = found.difference(&self.known).cloned().collect();
-        let mut lines = Vec::new();
-        for git in &new {
-            lines.extend(self.disarm(git)?);
+        let found = self.look(ClosedDirectories::OpenUp)?;
+        // Whatever becomes of one of them: all of them are new.
+        self.made = found.difference(&self.known).cloned().collect();
+        let mut lines = self.lines_about_opened();
+        for git in &self.made {
+            let mut moved = Vec::new();
+            let mut done = self.disarm(git, &mut moved);
+            if let Err(error) = &done
+                && error.kind() == io::ErrorKind::PermissionDenied
+                && self.root.open_up(git).is_ok_and(|has_changed| has_changed)
+            {
+                done = self.disarm(git, &mut moved);
+            }
+            let shown = git.under(self.root.path());
+            lines.extend(moved.into_iter().map(|aside| {
+                format!(
+                    "[{} is a new repository: what makes git run programs is now {}]",
+                    shown.display(),
+                    aside.under(self.root.path()).display()
+                )
+            }));
+            if let Err(error) = done {
+                lines.push(format!(
+                    "[{} is a new repository, and what makes git run programs stays in it: {error}]",
+                    shown.display()
+                ));
+            }
         }
-        self.made = new;
         Ok(lines)
     }
 
-    fn disarm(&self, git: &Below) -> io::Result<Vec<String>> {
-        let mut moved = Vec::new();
+    fn lines_about_opened(&mut self) -> Vec<String> {
+        let opened = std::mem::take(&mut self.opened);
+        let Some(first) = opened.first().map(|name| name.under(self.root.path())) else { return Vec::new() };
+        let more = match opened.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        vec![format!(
+            "[{}{more}: nobody could look for repositories there; its owner can read and change it now]",
+            first.display()
+        )]
+    }
+
+    /// `moved` gets what was put aside, also when something fails then.
+    fn disarm(&self, git: &Below, moved: &mut Vec<Below>) -> io::Result<()> {
         match self.root.look(git)? {
             FoundEntry::Nothing => {}
             FoundEntry::Directory(_) => {
@@ -157,15 +233,7 @@ impl NestedRepos {
             FoundEntry::Link { at, .. } => moved.push(self.root.put_aside(&at)?),
             FoundEntry::Special(_) => moved.push(self.root.put_aside(git)?),
         }
-        let shown = git.under(self.root.path());
-        let line = |aside: Below| {
-            format!(
-                "[{} is a new repository: what makes git run programs is now {}]",
-                shown.display(),
-                aside.under(self.root.path()).display()
-            )
-        };
-        Ok(moved.into_iter().map(line).collect())
+        Ok(())
     }
 
     /// Whether a part of a new git directory makes git run something, or look elsewhere for what to run.
@@ -173,20 +241,26 @@ impl NestedRepos {
         let name = git.join(part)?;
         Ok(match (part, self.root.look(&name)?) {
             (_, FoundEntry::Nothing) => false,
+            // What cannot be read may be anything.
             ("config", FoundEntry::File { .. }) => {
-                let file = self.root.open(&name, OFlags::RDONLY | OFlags::NONBLOCK)?;
-                let mut text = Vec::new();
-                File::from(file).take(CONFIG_BYTES + 1).read_to_end(&mut text)?;
-                text.len() as u64 > CONFIG_BYTES || !is_plain(&String::from_utf8_lossy(&text))
+                !self.root.open(&name, OFlags::RDONLY | OFlags::NONBLOCK).is_ok_and(|file| {
+                    let mut text = Vec::new();
+                    let read = File::from(file).take(CONFIG_BYTES + 1).read_to_end(&mut text);
+                    read.is_ok()
+                        && text.len() as u64 <= CONFIG_BYTES
+                        && is_plain(&String::from_utf8_lossy(&text))
+                })
             }
-            ("hooks", FoundEntry::Directory(_)) => self.root.entries(&name)?.iter().any(|(hook, kind)| {
-                let is_sample = hook.as_encoded_bytes().ends_with(b".sample");
-                let runs = || {
-                    let file = name.join(hook).and_then(|hook| self.root.open(&hook, OFlags::PATH));
-                    let found = file.and_then(|file| File::from(file).metadata());
-                    found.is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
-                };
-                !is_sample && (*kind != FileType::RegularFile || runs())
+            ("hooks", FoundEntry::Directory(_)) => !self.root.entries(&name).is_ok_and(|hooks| {
+                !hooks.iter().any(|(hook, kind)| {
+                    let is_sample = hook.as_encoded_bytes().ends_with(b".sample");
+                    let runs = || {
+                        let file = name.join(hook).and_then(|hook| self.root.open(&hook, OFlags::PATH));
+                        let found = file.and_then(|file| File::from(file).metadata());
+                        found.is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
+                    };
+                    !is_sample && (*kind != FileType::RegularFile || runs())
+                })
             }),
             // A linked worktree has both, and is known by its `.git` file; a repository has neither.
             _ => true,
@@ -194,14 +268,14 @@ impl NestedRepos {
     }
 
     fn write_plain(&self, git: &Below) -> io::Result<()> {
-        let directory = self.root.open_dir(git)?;
+        let directory = self.root.open(git, OFlags::PATH | OFlags::DIRECTORY)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&directory, "config", flags, Mode::from_raw_mode(0o644))?;
         io::Write::write_all(&mut File::from(file), PLAIN.as_bytes())
     }
 
     /// Every git directory and git file in the tree. Directories that have not changed are not listed again.
-    fn look(&mut self) -> io::Result<BTreeSet<Below>> {
+    fn look(&mut self, closed: ClosedDirectories) -> io::Result<BTreeSet<Below>> {
         let before = std::mem::take(&mut self.seen);
         let gits_before = std::mem::take(&mut self.gits);
         let mut open = vec![WalkStep::Enter(Below::here(), Some(0))];
@@ -225,8 +299,19 @@ impl NestedRepos {
                     (children.collect(), gits_before.get(&name).cloned().unwrap_or_default())
                 }
                 None => {
-                    // It is gone, or a link now: its parent has changed. Or nobody may read it.
-                    let Ok((directories, gits)) = self.list(&name) else { continue };
+                    if closed == ClosedDirectories::OpenUp
+                        && is_closed(&stat)
+                        && self.root.open_up(&name).is_ok_and(|has_changed| has_changed)
+                    {
+                        self.opened.push(name.clone());
+                    }
+                    let (directories, gits) = match self.list(&name) {
+                        // Nobody may read it. Until it changes there is nothing new in it.
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => <_>::default(),
+                        // It is gone, or a link now: its parent has changed.
+                        Err(_) => continue,
+                        Ok(listed) => listed,
+                    };
                     let known = before.children_by_name(was);
                     let with_known = |name: OsString| {
                         let child = known.get(name.as_os_str()).copied();
@@ -259,9 +344,12 @@ impl NestedRepos {
     /// Directories to look into, and git directories or files in this one; itself, when it is one.
     fn list(&self, name: &Below) -> io::Result<(Vec<OsString>, Vec<Below>)> {
         let entries = self.root.entries(name)?;
-        let has = |wanted: &str| entries.iter().any(|(entry, _)| entry == wanted);
-        let is_git =
-            |entry: &OsStr| entry == GIT || (entry.eq_ignore_ascii_case(GIT) && self.is_same(name, entry));
+        // Where case does not matter git finds it by any spelling.
+        let is = |entry: &OsStr, wanted: &str| {
+            entry == wanted || (entry.eq_ignore_ascii_case(wanted) && self.is_same(name, entry, wanted))
+        };
+        let has = |wanted: &str| entries.iter().any(|(entry, _)| is(entry, wanted));
+        let is_git = |entry: &OsStr| is(entry, GIT);
         let mut gits: Vec<Below> = Vec::new();
         if has("HEAD") && (has("commondir") || (has("objects") && has("refs"))) {
             gits.push(name.clone());
@@ -280,12 +368,21 @@ impl NestedRepos {
         Ok((directories, gits))
     }
 
-    /// Whether the file system takes this name for `.git`.
-    fn is_same(&self, place: &Below, entry: &OsStr) -> bool {
+    /// Whether the file system takes this name for the other one.
+    fn is_same(&self, place: &Below, entry: &OsStr, wanted: &str) -> bool {
         let identity =
             |name: &OsStr| place.join(name).ok().and_then(|name| self.root.thing(&name).ok().flatten());
-        identity(entry).is_some() && identity(entry) == identity(OsStr::new(GIT))
+        identity(entry).is_some() && identity(entry) == identity(OsStr::new(wanted))
     }
+}
+
+/// Whether we are its owner and may not list or search it. Said by its mode, which holds nobody back who is root: so root finds what
+/// others find.
+fn is_closed(stat: &Stat) -> bool {
+    let wanted = Mode::RUSR | Mode::XUSR;
+    stat.st_uid == rustix::process::geteuid().as_raw()
+        && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+        && !Mode::from_raw_mode(stat.st_mode).contains(wanted)
 }
 
 /// Settings that run nothing and lead nowhere: what `git init` and `git clone` write.
@@ -347,7 +444,12 @@ fn links_of(index: &Root) -> Vec<Below> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt as _, symlink},
+        path::Path,
+        process::Command,
+    };
 
     fn init(place: &Path) {
         fs::create_dir_all(place).unwrap();
@@ -427,6 +529,141 @@ mod tests {
         assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
     }
 
+    fn close(place: &Path, mode: u32) {
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn arm(place: &Path) {
+        fs::write(place.join(".git/config"), "[core]\n\tfsmonitor = evil\n").unwrap();
+    }
+
+    #[test]
+    fn a18_a_repository_that_cannot_be_disarmed_keeps_no_other_one_armed() {
+        if testkit::was_run_by_another_user(
+            "nested::tests::a18_a_repository_that_cannot_be_disarmed_keeps_no_other_one_armed",
+        ) {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let mut nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
+        for name in ["a", "b", "c", "d", "z"] {
+            init(&top.join(name));
+            arm(&top.join(name));
+        }
+        fs::create_dir(top.join("e")).unwrap();
+        fs::write(top.join("e/.git"), "gitdir: ../z/.git\n").unwrap();
+        close(&top.join("a/.git/config"), 0);
+        close(&top.join("b/.git"), 0o555);
+        close(&top.join("c/.git"), 0o311);
+        fs::write(top.join("d/.git/hooks/post-checkout"), "").unwrap();
+        close(&top.join("d/.git/hooks"), 0);
+        close(&top.join("d/.git"), 0);
+        close(&top.join("e"), 0o555);
+        let lines = nested.disarm_new().unwrap();
+        assert_eq!(lines.len(), 7, "{lines:#?}");
+        for name in ["a", "b", "c", "d", "z"] {
+            assert_eq!(
+                fs::read_to_string(top.join(name).join(".git/config")).unwrap(),
+                PLAIN,
+                "{name}: {lines:#?}"
+            );
+        }
+        assert!(!top.join("d/.git/hooks").exists() && !top.join("e/.git").exists());
+        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+        // One that is known and cannot be looked into is held as a whole.
+        close(&top.join("a/.git"), 0);
+        assert!(names(&nested.duties(None).unwrap().fixed, &top).contains(&"a/.git".to_owned()));
+    }
+
+    #[test]
+    fn a18_a_closed_directory_hides_no_repository() {
+        if testkit::was_run_by_another_user("nested::tests::a18_a_closed_directory_hides_no_repository") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        for made in ["private/x", "shut", "old"] {
+            fs::create_dir_all(top.join(made)).unwrap();
+        }
+        close(&top.join("private"), 0);
+        close(&top.join("shut"), 0o311);
+        let mut nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
+        let mode = |name: &str| fs::metadata(top.join(name)).unwrap().mode() & 0o777;
+        // What the user has closed stays closed, as long as nobody changes it.
+        let_settle(&top);
+        let mut nested_again = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
+        assert_eq!(nested_again.disarm_new().unwrap(), Vec::<String>::new());
+        assert_eq!((mode("private"), mode("shut")), (0, 0o311));
+        for (name, closed) in
+            [("new", 0o311), ("none", 0), ("old", 0o300), ("no-search", 0o644), ("shut", 0o311)]
+        {
+            init(&top.join(name).join("repo"));
+            arm(&top.join(name).join("repo"));
+            close(&top.join(name), closed);
+        }
+        init(&top.join("deep/a/b"));
+        arm(&top.join("deep/a/b"));
+        close(&top.join("deep/a"), 0);
+        close(&top.join("deep"), 0o311);
+        let lines = nested.disarm_new().unwrap();
+        for name in ["new/repo", "none/repo", "old/repo", "no-search/repo", "shut/repo", "deep/a/b"] {
+            assert_eq!(
+                fs::read_to_string(top.join(name).join(".git/config")).unwrap(),
+                PLAIN,
+                "{name}: {lines:#?}"
+            );
+        }
+        assert!(lines[0].contains("and 6 more") || lines[0].contains("and 7 more"), "{lines:#?}");
+        close(&top.join("private"), 0o700);
+    }
+
+    #[test]
+    fn a18_what_a_killed_command_made_is_not_the_users() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let root = Arc::new(Root::pin(&top).unwrap());
+        init(&top.join("old"));
+        arm(&top.join("old"));
+        let known = NestedRepos::new(root.clone()).unwrap().known().clone();
+        init(&top.join("new"));
+        arm(&top.join("new"));
+        let (nested, lines) = NestedRepos::knowing(root, known).unwrap();
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert_eq!(fs::read_to_string(top.join("new/.git/config")).unwrap(), PLAIN);
+        assert_ne!(fs::read_to_string(top.join("old/.git/config")).unwrap(), PLAIN);
+        assert_eq!(nested.known().len(), 1);
+    }
+
+    /// Git finds `HEAD` by `head` there. Needs a file system of that kind, which root can mount where the kernel has it.
+    #[test]
+    fn a18_a_bare_repository_is_found_where_case_does_not_matter() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let mount = format!(
+            "mount -t tmpfs -o casefold tmpfs '{0}' && mkdir '{0}/c' && chattr +F '{0}/c'",
+            top.display()
+        );
+        let mounted = Command::new("sh").args(["-c", &mount]).output().unwrap();
+        if mounted.status.success() {
+            let bare = top.join("c/bare");
+            for made in ["Objects", "REFS"] {
+                fs::create_dir_all(bare.join(made)).unwrap();
+            }
+            fs::write(bare.join("head"), "ref: refs/heads/main\n").unwrap();
+            let nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
+            assert!(nested.known().contains(&Below::new("c/bare").unwrap()), "{:?}", nested.known());
+        }
+        let _may_not_be_mounted = Command::new("umount").arg(&top).output();
+        // Elsewhere another spelling is another file.
+        let other = tempfile::tempdir().unwrap();
+        for made in ["bare/Objects", "bare/REFS"] {
+            fs::create_dir_all(other.path().join(made)).unwrap();
+        }
+        fs::write(other.path().join("bare/head"), "").unwrap();
+        assert!(NestedRepos::new(Arc::new(Root::pin(other.path()).unwrap())).unwrap().known().is_empty());
+    }
+
     /// Waits until changes so far are older than the clock's tick: only then a look may pass over a directory.
     fn let_settle(top: &Path) {
         let changed = || fs::metadata(top).unwrap().modified().unwrap();
@@ -471,7 +708,7 @@ mod tests {
             }
             let whole = NestedRepos::new(root.clone()).unwrap().known;
             most = most.max(whole.len());
-            assert_eq!(nested.look().unwrap(), whole, "round {round}");
+            assert_eq!(nested.look(ClosedDirectories::OpenUp).unwrap(), whole, "round {round}");
         }
         assert!(most > 3 && changes > 30, "{most} repositories, {changes} changes");
     }

@@ -136,15 +136,21 @@ impl Absent {
     /// Where it is now, when there was something. A link that the command put on the way is what is moved, not what it leads to.
     fn moved_aside(&self, root: &Root) -> io::Result<Option<PathBuf>> {
         let was = self.link.as_ref();
-        let moved = match root.look(&self.place.name)? {
+        let found = match root.look(&self.place.name) {
+            // A directory on the way was closed.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                root.open_up(&self.place.name)?;
+                root.look(&self.place.name)?
+            }
+            found => found?,
+        };
+        let moved = match found {
             FoundEntry::Nothing => return Ok(None),
             FoundEntry::Link { at, to } if was.is_some_and(|(was, said)| *was == at && said.0 == to) => {
                 return Ok(None);
             }
             FoundEntry::Link { at, .. } => at,
-            FoundEntry::Directory(_) | FoundEntry::File { .. } | FoundEntry::Special(_) => {
-                self.place.name.clone()
-            }
+            FoundEntry::Directory(_) | FoundEntry::File { .. } | FoundEntry::Special(_) => self.place.name.clone(),
         };
         let aside = root.put_aside(&moved)?;
         if let Some((at, to)) = was.filter(|(at, _)| *at == moved)

@@ -1,7 +1,7 @@
 //! What a fence has to hide and to hold.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use caliban_core::access::Access;
@@ -93,6 +93,29 @@ fn a18_a_project_that_is_replaced_holds_nothing_and_allows_nothing() {
     let refused = policy.held(&place.root).unwrap_err();
     assert!(refused.contains("was moved or replaced") && refused.contains("hint:"), "{refused}");
     assert!(!reads(&place.home.join(".ssh/id")) && !reads(&place.at(".ssh/id")));
+}
+
+/// Seen: a command closes a directory, the next look passes over it, and the next command opens it again.
+#[test]
+fn a18_a_closed_directory_is_hidden_as_a_whole() {
+    if testkit::was_run_by_another_user("held::a18_a_closed_directory_is_hidden_as_a_whole") {
+        return;
+    }
+    let place = Place::new();
+    let close =
+        |name: &str, mode| fs::set_permissions(place.at(name), fs::Permissions::from_mode(mode)).unwrap();
+    close("src", 0o311);
+    assert_eq!(ruled(&place, &["deny Read(src/.env)"]), (vec![place.at("src")], vec![]));
+    assert_eq!(ruled(&place, &["deny Edit(src/.env)"]), (vec![], vec![place.at("src")]));
+    close("src", 0);
+    assert_eq!(ruled(&place, &["deny Read(**/.env)"]).0, [place.at("src")]);
+    assert_eq!(ruled(&place, &[]), (vec![], vec![]));
+    // The top cannot be hidden.
+    close("", 0o311);
+    let refused = place.policy(Mode::Default, &["deny Read(src/.env)"]).held_by_rules().unwrap_err();
+    assert!(refused.contains("nobody may look into"), "{refused}");
+    close("", 0o755);
+    close("src", 0o755);
 }
 
 #[test]
