@@ -21,7 +21,9 @@ use caliban_fence::{
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots};
-use caliban_worktrees::{FileState, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
+use caliban_worktrees::{
+    AcceptedGit, FileState, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo,
+};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -94,7 +96,7 @@ pub struct Fences {
     /// What git keeps, once rules keep something from being read.
     pub kept: Mutex<Kept>,
     /// Git directories that a person has accepted although they do not say whose they are.
-    pub accepted_git: Vec<(ByteText, Identity)>,
+    pub accepted_git: AcceptedGit,
     /// What each fenced command may take of the machine.
     pub limits: TreeLimits,
 }
@@ -237,7 +239,7 @@ impl Fences {
             found: Mutex::default(),
             nested: Nested::default(),
             kept: Mutex::default(),
-            accepted_git: Vec::new(),
+            accepted_git: AcceptedGit::default(),
             limits: TreeLimits::default(),
         }
     }
@@ -308,7 +310,8 @@ impl Fences {
 
     fn git_options(&self) -> GitOptions {
         let environment = GitEnvironment::Exactly(self.env.iter().cloned().collect());
-        GitOptions { environment, has_terminal: false, ..GitOptions::default() }
+        let accepted = self.accepted_git.clone();
+        GitOptions { environment, has_terminal: false, accepted, ..GitOptions::default() }
     }
 
     fn open_git(&self, root: &Path, worktree: &Path) -> Option<Arc<PrivateGit>> {
@@ -491,7 +494,7 @@ impl Fences {
 
     /// Whether a person has accepted this very directory of git's.
     fn is_accepted(&self, path: &Path, identity: Identity) -> bool {
-        self.accepted_git.iter().any(|(known, accepted)| known.path() == path && *accepted == identity)
+        self.accepted_git.has(path, identity)
     }
 
     /// The git directories of a directory, when they are somewhere else: found once, before the first command.

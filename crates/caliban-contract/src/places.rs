@@ -299,12 +299,15 @@ pub fn repo_root(start: &Path) -> io::Result<PathBuf> {
     Ok(start)
 }
 
-/// The main root behind the `.git` file of a linked worktree; none for a submodule.
+/// The main root behind the `.git` file of a linked worktree; none for a submodule, and for one of which that repo does not know.
 fn main_root(dir: &Path, git_file: &Path) -> Option<PathBuf> {
     let text = read_path_file(git_file)?;
-    let admin = dir.join(text.strip_prefix("gitdir:")?.trim());
+    let admin = dir.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let common = admin.join(read_path_file(&admin.join("commondir"))?.trim()).canonicalize().ok()?;
-    Some(root_of_store(&common).to_owned())
+    // Whoever packed a tree may have written the file: the store has to know the record, and the record this directory.
+    let record = common.join("worktrees").join(admin.file_name()?).canonicalize().ok()?;
+    let back = admin.join(read_path_file(&admin.join("gitdir"))?.trim()).parent()?.canonicalize().ok()?;
+    (record == admin && back == dir).then(|| root_of_store(&common).to_owned())
 }
 
 /// The root of a repo whose store has this directory: the one around it when it is hidden there (`.git`, `.bare`).

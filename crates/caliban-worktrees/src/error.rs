@@ -25,6 +25,14 @@ pub enum Error {
         /// What git says.
         detail: String,
     },
+    /// Git would work on a repository that does not say that the directory is its own.
+    #[error("{} is in no repository of its own: git would use {}, which does not say that it is this directory's", path.display(), leads_to.display())]
+    OtherRepository {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What git would use.
+        leads_to: PathBuf,
+    },
     /// `git` itself cannot be started.
     #[error("cannot start {}: {source}", program.display())]
     GitMissing {
@@ -201,9 +209,11 @@ impl Error {
     /// Which class it is in.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Name(_) | Self::UnknownRevision(_) | Self::UnbornHead | Self::NotARepository { .. } => {
-                ErrorKind::Usage
-            }
+            Self::Name(_)
+            | Self::UnknownRevision(_)
+            | Self::UnbornHead
+            | Self::NotARepository { .. }
+            | Self::OtherRepository { .. } => ErrorKind::Usage,
             Self::NotFound(_) | Self::RescueNotFound(_) => ErrorKind::NotFound,
             Self::Exists { .. }
             | Self::Busy { .. }
@@ -234,6 +244,9 @@ impl Error {
         Some(match self {
             Self::UnbornHead => {
                 "make a first commit (`git commit --allow-empty -m start`) and try again".into()
+            }
+            Self::OtherRepository { .. } => {
+                "did you make it so (--separate-git-dir, a worktree that was moved)? then `caliban trust` accepts it".into()
             }
             Self::Exists { name, .. } => format!(
                 "choose another name, or remove it with `caliban worktrees rm {name}` (its work is kept)"

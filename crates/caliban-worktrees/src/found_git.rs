@@ -59,7 +59,14 @@ pub fn doubtful_places(top: &Root) -> Vec<Root> {
     let (store, mut places) = match git_file(top, &|_, _| false) {
         GitFile::Found(found) => (Root::plain(found.store().path()).ok(), Vec::new()),
         GitFile::Doubtful(own) => (Root::plain(own.path()).ok(), vec![own]),
-        GitFile::None => (Root::plain(&top.path().join(".git")).ok(), Vec::new()),
+        GitFile::None => {
+            let store = Root::plain(&top.path().join(".git")).ok();
+            let own = store.as_ref().filter(|store| leads_elsewhere(store));
+            (
+                store.as_ref().and_then(|store| Root::plain(store.path()).ok()),
+                own.into_iter().flat_map(|own| Root::plain(own.path())).collect(),
+            )
+        }
     };
     places.extend(store.iter().flat_map(alternates));
     places
@@ -94,16 +101,74 @@ fn found(top: &Root, is_accepted: &dyn Fn(&Path, Identity) -> bool, depth: usize
     }
     if let Some(common) = common_of(&own) {
         let is_its = points_back(&own, top);
-        let common = Some(common).filter(|_| is_its);
-        return match common {
-            Some(common) => GitFile::Found(FoundGit { own, common: Some(common) }),
-            None => GitFile::Doubtful(own),
+        return if is_its || is_accepted(own.path(), own.identity()) {
+            GitFile::Found(FoundGit { own, common: Some(common) })
+        } else {
+            GitFile::Doubtful(own)
         };
     }
     if is_submodule_of_a_parent(&own, top, is_accepted, depth) || is_accepted(own.path(), own.identity()) {
         return GitFile::Found(FoundGit { own, common: None });
     }
     GitFile::Doubtful(own)
+}
+
+/// What of a git directory may be a link, which git follows when it writes.
+const LEADING: [&str; 8] =
+    ["objects", "refs", "refs/heads", "refs/heads/caliban", "packed-refs", "worktrees", "logs", "caliban"];
+
+/// The git directories of the repository that a directory is in, found as git finds them; none when it is in none. An error has the
+/// directory that git would use and that does not say so: whoever packed the tree may want us to work on another repository.
+pub(crate) fn repository_around(
+    start: &Path,
+    is_accepted: &dyn Fn(&Path, Identity) -> bool,
+) -> Result<Option<FoundGit>, PathBuf> {
+    let Ok(start) = Root::pin(start) else { return Ok(None) };
+    for directory in start.path().ancestors() {
+        let Ok(top) = Root::plain(directory) else { continue };
+        let git = directory.join(".git");
+        let store = match top.look(&Below::fixed(".git")) {
+            Ok(Look::Nothing) | Err(_) => Some(top),
+            // Git goes on when it is none, and so it does above a file that is no repository.
+            Ok(Look::Directory(_)) => Root::plain(&git).ok().filter(is_store).or(Some(top)),
+            Ok(_) => match git_file(&top, is_accepted) {
+                GitFile::Found(found) => return Ok(Some(found)),
+                // Beside the file, in the same directory: it came with it (`.bare`).
+                GitFile::Doubtful(own)
+                    if own.path().parent() == Some(directory) && !leads_elsewhere(&own) =>
+                {
+                    Some(own)
+                }
+                GitFile::Doubtful(own) => return Err(own.path().to_owned()),
+                GitFile::None => return Err(git),
+            },
+        };
+        let Some(store) = store.filter(is_store) else { continue };
+        if !leads_elsewhere(&store) {
+            return Ok(Some(FoundGit { own: store, common: None }));
+        }
+        let common = common_of(&store);
+        if common.is_none() && !is_accepted(store.path(), store.identity()) {
+            return Err(store.path().to_owned());
+        }
+        let named = || Root::pin(&store.path().join(text_of(&store, "commondir")?)).ok();
+        let common = common.or_else(named);
+        return Ok(Some(FoundGit { own: store, common }));
+    }
+    Ok(None)
+}
+
+/// Whether git takes a directory for a git directory.
+fn is_store(directory: &Root) -> bool {
+    let has = |name: &'static str| !matches!(directory.look(&Below::fixed(name)), Ok(Look::Nothing) | Err(_));
+    has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+}
+
+/// Whether a part of a git directory is somewhere else.
+fn leads_elsewhere(git: &Root) -> bool {
+    let is_link = |name: &&'static str| matches!(git.look(&Below::fixed(name)), Ok(Look::Link { .. }));
+    !matches!(git.look(&Below::fixed("commondir")), Ok(Look::Nothing))
+        || LEADING.iter().any(|name| is_link(name))
 }
 
 /// The store that a git directory names, if that one has this very directory among the records of its worktrees.
@@ -241,5 +306,58 @@ mod tests {
         let root = Root::pin(&at("plain")).unwrap();
         let fake = Root::pin(&at("plain/fake")).unwrap().identity();
         assert!(matches!(git_file(&root, &|_, identity| identity == fake), GitFile::Found(_)));
+    }
+
+    /// Which repository git would work on from a directory, or what it would use without that one's word.
+    #[test]
+    fn a18_a_tree_that_somebody_packed_leads_to_no_other_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let at = |path: &str| top.join(path);
+        for made in
+            ["main/deep", "packed/.git/refs", "packed/.git/objects", "packed/sub", "links/.git", "bare.git"]
+        {
+            fs::create_dir_all(at(made)).unwrap();
+        }
+        git(&at("main"), "init -q -b main");
+        git(&at("main"), "commit -q --allow-empty -m one");
+        git(&at("main"), "worktree add -q ../linked");
+        git(&at("bare.git"), "init -q --bare");
+        let around = |path: &str| {
+            repository_around(&at(path), &|_, _| false)
+                .map(|found| found.map(|git| git.store().path().to_owned()))
+        };
+        assert_eq!(around("main/deep"), Ok(Some(at("main/.git"))));
+        assert_eq!(around("linked"), Ok(Some(at("main/.git"))));
+        assert_eq!(around("main/.git/worktrees/linked"), Ok(Some(at("main/.git"))));
+        assert_eq!(around("bare.git/refs"), Ok(Some(at("bare.git"))));
+        fs::create_dir_all(at("beside")).unwrap();
+        fs::rename(at("bare.git"), at("beside/.bare")).unwrap();
+        fs::write(at("beside/.git"), "gitdir: ./.bare\n").unwrap();
+        assert_eq!(around("beside"), Ok(Some(at("beside/.bare"))));
+        // A store of its own whose parts are somebody else's.
+        fs::write(at("packed/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!(around("packed/sub"), Ok(Some(at("packed/.git"))));
+        fs::write(at("packed/.git/commondir"), format!("{}\n", at("main/.git").display())).unwrap();
+        assert_eq!(around("packed/sub"), Err(at("packed/.git")));
+        for (name, to) in [("HEAD", "HEAD"), ("objects", "objects"), ("refs", "refs")] {
+            symlink(at("main/.git").join(to), at("links/.git").join(name)).unwrap();
+        }
+        assert_eq!(around("links"), Err(at("links/.git")));
+        // The same as a bare repository.
+        fs::rename(at("packed/.git"), at("packed/bare")).unwrap();
+        assert_eq!(around("packed/bare"), Err(at("packed/bare")));
+        for (named, wanted) in [("../main/.git", Err(at("main/.git"))), ("../none", Err(at("packed/.git")))] {
+            fs::write(at("packed/.git"), format!("gitdir: {named}\n")).unwrap();
+            assert_eq!(around("packed/sub"), wanted);
+        }
+        // A person's word counts, also for a worktree that was moved.
+        fs::rename(at("linked"), at("moved")).unwrap();
+        let own = at("main/.git/worktrees/linked");
+        assert_eq!(around("moved"), Err(own.clone()));
+        let found = repository_around(&at("moved"), &|path, _| path == own).unwrap().unwrap();
+        assert_eq!(found.store().path(), at("main/.git"));
+        let doubtful = doubtful_places(&Root::pin(&at("links")).unwrap());
+        assert_eq!(doubtful.iter().map(Root::path).collect::<Vec<_>>(), [at("links/.git")]);
     }
 }

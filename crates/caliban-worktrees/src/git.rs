@@ -28,6 +28,7 @@ pub(crate) use self::common_directory::StoreFormat;
 use self::common_directory::StoreView;
 pub(crate) use self::hardening::{DROPPED, PLAIN_DIFF, READING_CONFIG};
 use self::hardening::{HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
+use crate::accepted_git::AcceptedGit;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::split_nul;
@@ -65,6 +66,15 @@ pub struct GitOptions {
     pub has_terminal: bool,
     /// Our own program, which puts fences up: what an agent's private git holds is read in one.
     pub helper: Option<PathBuf>,
+    /// Git directories that a person has accepted although they do not say whose they are.
+    pub accepted: AcceptedGit,
+}
+
+impl GitOptions {
+    /// The usual ones, with what a person accepted for this repo; `base` is its data directory.
+    pub fn accepting(base: &Path) -> Self {
+        Self { accepted: AcceptedGit::read(base), ..Self::default() }
+    }
 }
 
 impl Default for GitOptions {
@@ -76,6 +86,7 @@ impl Default for GitOptions {
             patience: PATIENCE,
             has_terminal: true,
             helper: std::env::current_exe().ok(),
+            accepted: AcceptedGit::default(),
         }
     }
 }

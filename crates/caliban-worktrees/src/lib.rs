@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make their trees by path"))]
 
+mod accepted_git;
 mod accepted_programs;
 mod alternates;
 mod blobs;
@@ -45,6 +46,7 @@ mod status;
 mod survey;
 mod sweep;
 
+pub use accepted_git::AcceptedGit;
 pub use accepted_programs::HOW_TO_ACCEPT;
 pub use create::{BaseRef, CreateRequest, Created, OnProgress, Worktree};
 pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, Patch};

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
+use crate::found_git::repository_around;
 use crate::git::{Git, GitOptions, GitPlace, StoreFormat};
 use crate::marker::{Marker, Oid};
 
@@ -128,8 +129,16 @@ impl Repo {
                 call.args(["--is-inside-work-tree", "--git-dir", "--git-common-dir", "--show-toplevel"]);
             call.run().await
         };
+        let judge = |place: &Path| {
+            let elsewhere = |leads_to| Error::OtherRepository { path: place.to_path_buf(), leads_to };
+            repository_around(place, &|path, identity| git.options.accepted.has(path, identity))
+                .map_err(elsewhere)
+        };
+        // Before git reads anything there.
+        let mut judged = judge(start)?;
         let mut found = ask(start).await?;
         if let (false, Some(hidden)) = (found.status.success(), hidden_bare(start)) {
+            judged = judge(&hidden)?;
             found = ask(&hidden).await?;
         }
         let lines: Vec<&[u8]> = found.stdout.split(|b| *b == b'\n').collect();
@@ -142,6 +151,10 @@ impl Repo {
             path.canonicalize().map_err(|e| Error::at("resolving", &path, e))
         };
         let (git_dir, common) = (path(git_dir)?, path(common)?);
+        // Whatever makes git find another one: it was not judged.
+        if !judged.is_some_and(|judged| judged.own.path() == git_dir && judged.store().path() == common) {
+            return Err(Error::OtherRepository { path: start.to_path_buf(), leads_to: git_dir });
+        }
         let source = if *inside == b"true" { Some(path(top)?) } else { None };
         git.format.is_sha256 = *format == b"sha256";
         if git.format.is_sha256 {

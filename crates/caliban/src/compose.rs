@@ -36,7 +36,7 @@ use caliban_fence::ProgramFence;
 use caliban_keeper::Variables;
 use caliban_mcp::ConnectedServer;
 use caliban_tools::{Buffers, DetachPlace, SearchService, WorkspaceOptions};
-use caliban_worktrees::{KeepWorktrees, Setup};
+use caliban_worktrees::{AcceptedGit, KeepWorktrees, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use fences::{limits as tree_limits, program_fence};
@@ -239,7 +239,8 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     };
     let policy = inherit(setup, policy).map_err(Failure::new)?;
     let policy = if fleet_agent.is_none() { below_agent::narrowed(policy)? } else { policy };
-    let glance = tree.as_ref().or(repo.as_ref()).map(|_| glance(root.clone()));
+    let glance =
+        tree.as_ref().or(repo.as_ref()).map(|_| glance(root.clone(), loaded.paths.repo(&loaded.root)));
     let glance = glance.map(|glance| AbortOnDropHandle::new(tokio::spawn(glance)));
     let fences = Arc::new(fences);
     let hook_fence = fences.program(settings.fence.hooks, &policy, &loaded.root);
@@ -531,6 +532,7 @@ fn isolation(
     WorktreeIsolation {
         repo,
         accepted,
+        accepted_git: AcceptedGit::read(&loaded.paths.repo(&loaded.root)),
         env: workspace.env.clone(),
         keep: if worktrees.keep { KeepWorktrees::All } else { KeepWorktrees::Remove },
         setup: setup(settings, workspace.env.clone(), workspace.helper.clone(), fence),

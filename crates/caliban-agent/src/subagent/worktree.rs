@@ -9,9 +9,9 @@ use std::{
 
 use caliban_core::{names::Slug, spec::WorktreeSpec};
 use caliban_worktrees::{
-    BaseRef, BranchFate, Changes, CreateRequest, CreationPhase, Error, GitEnvironment, GitOccasion,
-    GitOptions, HOW_TO_ACCEPT, KeepWorktrees, PLACE, Progress, RemovalOutcome, RemoveOptions, RemoveReport,
-    Repo, Setup, Worktree,
+    AcceptedGit, BaseRef, BranchFate, Changes, CreateRequest, CreationPhase, Error, GitEnvironment,
+    GitOccasion, GitOptions, HOW_TO_ACCEPT, KeepWorktrees, PLACE, Progress, RemovalOutcome, RemoveOptions,
+    RemoveReport, Repo, Setup, Worktree,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,8 @@ pub struct WorktreeIsolation {
     pub setup: Option<Setup>,
     /// The repo's data directory, which records the programs of its git that a person has accepted; none where all may run.
     pub accepted: Option<PathBuf>,
+    /// Git directories that a person has accepted.
+    pub accepted_git: AcceptedGit,
 }
 
 /// How many names are tried when a label was used before.
@@ -65,7 +67,11 @@ impl WorktreeIsolation {
             .as_deref()
             .ok_or("isolation \"worktree\" needs a git repository, and this directory is in none")?;
         let env: BTreeMap<OsString, OsString> = self.env.iter().cloned().collect();
-        let options = GitOptions { environment: GitEnvironment::Exactly(env), ..GitOptions::default() };
+        let options = GitOptions {
+            environment: GitEnvironment::Exactly(env),
+            accepted: self.accepted_git.clone(),
+            ..GitOptions::default()
+        };
         Repo::open(start, options, cancel).await.map_err(worded)
     }
 

@@ -24,7 +24,8 @@ pub(super) async fn diff(
 ) -> Result<Diff, ApiError> {
     let name = worktree_name(&row).map_err(refusal)?;
     let worded = |error| refusal(words::work(&name, error));
-    let repo = Repo::open(places.repo(), GitOptions::default(), &cancel).await.map_err(worded)?;
+    let repo =
+        Repo::open(places.repo(), GitOptions::accepting(places.base()), &cancel).await.map_err(worded)?;
     let changes = repo.changes(&name, &cancel).await.map_err(worded)?;
     let patch = match whole {
         Whole::Figures => None,

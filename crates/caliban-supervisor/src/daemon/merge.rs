@@ -102,6 +102,6 @@ async fn preview(
 }
 
 async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, caliban_worktrees::Error> {
-    let options = GitOptions { has_terminal: false, ..GitOptions::default() };
+    let options = GitOptions { has_terminal: false, ..GitOptions::accepting(places.base()) };
     Repo::open(places.repo(), options, cancel).await
 }

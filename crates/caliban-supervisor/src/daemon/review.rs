@@ -76,7 +76,7 @@ impl Owner {
         let (places, cancel) = (self.places.clone(), self.stop.child_token());
         self.later(async move {
             let branches = async {
-                let repo = Repo::open(places.repo(), GitOptions::default(), &cancel).await?;
+                let repo = Repo::open(places.repo(), GitOptions::accepting(places.base()), &cancel).await?;
                 repo.users_branches(&cancel).await
             };
             Some(Msg::Branches(branches.await.ok()))
@@ -144,7 +144,7 @@ impl Owner {
 }
 
 async fn look(places: &Places, id: AgentId, cancel: &CancellationToken) -> Result<Review, Error> {
-    let repo = Repo::open(places.repo(), GitOptions::default(), cancel).await?;
+    let repo = Repo::open(places.repo(), GitOptions::accepting(places.base()), cancel).await?;
     let changes = repo.changes(&Slug::from(id), cancel).await?;
     repo.review(&changes, cancel).await
 }

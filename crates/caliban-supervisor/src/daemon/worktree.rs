@@ -149,12 +149,12 @@ async fn spec_of(specs: &RegistryReader, id: AgentId) -> Result<SpawnSpec, Strin
 
 /// The repository of the fleet. A bare one may be hidden in the directory that stands for it (`project/.bare`).
 async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, Error> {
-    let found = Repo::open(places.repo(), GitOptions::default(), cancel).await;
+    let found = Repo::open(places.repo(), GitOptions::accepting(places.base()), cancel).await;
     if found.as_ref().is_ok_and(|repo| repo.root() == places.repo()) {
         return found;
     }
     for hidden in hidden_repos(places.repo()) {
-        if let Ok(repo) = Repo::open(&hidden, GitOptions::default(), cancel).await
+        if let Ok(repo) = Repo::open(&hidden, GitOptions::accepting(places.base()), cancel).await
             && repo.root() == places.repo()
         {
             return Ok(repo);

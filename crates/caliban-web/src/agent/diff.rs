@@ -161,7 +161,8 @@ async fn open(
     let name = worktree_name(&row).map_err(refusal)?;
     let cancel = CancellationToken::new();
     let guard = cancel.clone().drop_guard();
-    let repo = Repo::open(&view.repo.path, GitOptions::default(), &cancel).await;
+    let base = app.options.sources.data.join("repos").join(&view.repo.hash);
+    let repo = Repo::open(&view.repo.path, GitOptions::accepting(&base), &cancel).await;
     let repo = repo.map_err(|error| refusal(words::work(&name, error)))?;
     Ok((repo, name, cancel, guard))
 }

@@ -9,8 +9,8 @@ use caliban_agent::definitions;
 use caliban_contract::records;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
-use caliban_rooted::{ByteText, Identity, Root};
-use caliban_worktrees::{GitOccasion, GitOptions, Repo};
+use caliban_rooted::Root;
+use caliban_worktrees::{AcceptedGit, GitOccasion, GitOptions, Repo};
 use clap::{Args, Subcommand};
 
 use tokio_util::sync::CancellationToken;
@@ -111,13 +111,11 @@ fn accept_git_places(paths: &Paths, root: &Path) -> Result<Vec<String>> {
     let top = Root::pin(root).map_err(|error| Failure::new(format!("{}: {error}", root.display())))?;
     let places = caliban_worktrees::doubtful_places(&top);
     let base = paths.repo(root);
-    let accepted: Vec<(ByteText, Identity)> =
-        places.iter().map(|place| (place.path().into(), place.identity())).collect();
-    if accepted.is_empty() && !base.join(records::GIT_PLACES).exists() {
+    if places.is_empty() && !base.join(records::GIT_PLACES).exists() {
         return Ok(Vec::new());
     }
     caliban_contract::places::private_dir(&base).map_err(|error| Failure::new(error.to_string()))?;
-    records::write_durably(&base, records::GIT_PLACES, &accepted)
+    AcceptedGit::write(&base, &places)
         .map_err(|error| Failure::new(format!("{}: {error}", base.display())))?;
     Ok(places
         .iter()
@@ -132,7 +130,7 @@ async fn accept_git_programs(paths: &Paths, root: &Path) -> Result<Vec<String>> 
     }
     let cancel = CancellationToken::new();
     let worded = |error: caliban_worktrees::Error| Failure::new(error.to_string());
-    let repo = Repo::open(root, GitOptions::default(), &cancel).await.map_err(worded)?;
+    let repo = Repo::open(root, GitOptions::accepting(&paths.repo(root)), &cancel).await.map_err(worded)?;
     let base = paths.repo(root);
     let mut lines = Vec::new();
     for when in [GitOccasion::Checkout, GitOccasion::Landing] {

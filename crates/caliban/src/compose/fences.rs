@@ -10,12 +10,12 @@ use caliban_agent::{
     fence::{FenceReach, Fences, Sandbox},
     subagent::policy_in_worktree,
 };
-use caliban_contract::records;
 use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::{address::AddressPolicy, fence::Profile};
 use caliban_fence::{Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;
+use caliban_worktrees::AcceptedGit;
 
 use super::own_program;
 use crate::{
@@ -83,8 +83,7 @@ pub(super) fn fences(
         found: std::sync::Mutex::default(),
         nested: caliban_agent::fence::Nested::default(),
         kept: std::sync::Mutex::default(),
-        accepted_git: records::read(&loaded.paths.repo(&loaded.root), records::GIT_PLACES)
-            .unwrap_or_default(),
+        accepted_git: AcceptedGit::read(&loaded.paths.repo(&loaded.root)),
         limits: limits(&settings.fleet),
     })
 }

@@ -13,10 +13,10 @@ use crate::report::{Failure, Result};
 /// How long the repository is looked at before a run begins.
 pub(super) const GLANCE_TIME: Duration = Duration::from_millis(1_500);
 /// What has changed in the repository and its last commits, for the model. Best effort, and not for long.
-pub(super) async fn glance(root: PathBuf) -> Vec<String> {
+pub(super) async fn glance(root: PathBuf, base: PathBuf) -> Vec<String> {
     let cancel = CancellationToken::new();
     let looking = async {
-        let repo = Repo::open(&root, GitOptions::default(), &cancel).await.ok()?;
+        let repo = Repo::open(&root, GitOptions::accepting(&base), &cancel).await.ok()?;
         repo.glance(&cancel).await.ok()
     };
     let Some(glance) = tokio::time::timeout(GLANCE_TIME, looking).await.ok().flatten() else {

@@ -45,8 +45,9 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
     let name = landing::worktree_name(&agent)?;
     let cancel = CancellationToken::new();
     let worded_work = |error| Failure::from(words::work(&name, error));
-    let repo =
-        Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_work)?;
+    let repo = Repo::open(fleet.places().repo(), GitOptions::accepting(fleet.places().base()), &cancel)
+        .await
+        .map_err(worded_work)?;
     if args.json || args.stat {
         let changes = repo.changes(&name, &cancel).await.map_err(worded_work)?;
         say_if_files_are_gone(&repo.path_of(&name));

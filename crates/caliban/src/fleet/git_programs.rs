@@ -22,7 +22,8 @@ pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &Spawn
         return Ok(());
     }
     let cancel = CancellationToken::new();
-    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await?;
+    let repo =
+        Repo::open(fleet.places().repo(), GitOptions::accepting(fleet.places().base()), &cancel).await?;
     check(fleet, loaded.settings.git_programs, &repo, GitOccasion::Checkout).await
 }
 

@@ -134,7 +134,9 @@ async fn try_it(
 
 /// The repo from where the user is; from its main tree when that is the agent's own tree, or when it is among git's files.
 async fn users_repo(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<Repo, caliban_worktrees::Error> {
-    let open = async |start: &Path| Repo::open(start, GitOptions::default(), &CancellationToken::new()).await;
+    let open = async |start: &Path| {
+        Repo::open(start, GitOptions::accepting(fleet.places().base()), &CancellationToken::new()).await
+    };
     let main = fleet.places().repo();
     if agent.worktree.as_ref().is_some_and(|worktree| fleet.cwd.starts_with(worktree)) {
         return open(main).await;

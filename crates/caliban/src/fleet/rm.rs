@@ -78,7 +78,9 @@ async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>>
     let done: Vec<&AgentRow> = rows.iter().filter(|row| row.state == State::Done).collect();
     let cancel = CancellationToken::new();
     let repo = match done.iter().any(|row| row.worktree.is_some()) {
-        true => Some(Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await),
+        true => Some(
+            Repo::open(fleet.places().repo(), GitOptions::accepting(fleet.places().base()), &cancel).await,
+        ),
         false => None,
     };
     let repo = repo.transpose()?;

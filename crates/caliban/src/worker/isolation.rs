@@ -36,7 +36,8 @@ pub(super) async fn worktree(
     let cancel = CancellationToken::new();
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = Slug::parse(id).map_err(|error| Failure::new(error.to_string()))?;
-    let repo = Repo::open(ground(spec).0, GitOptions::default(), &cancel).await?;
+    let repo =
+        Repo::open(ground(spec).0, GitOptions::accepting(&loaded.paths.repo(&loaded.root)), &cancel).await?;
     if !repo.path_of(&name).is_dir() {
         status.activity("making the worktree");
         check_programs(&repo, directory, loaded, &cancel).await?;

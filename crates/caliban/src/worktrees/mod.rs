@@ -17,7 +17,7 @@ use crate::{
     cli::worktrees::{RescueCommand, WorktreesCommand},
     fleet::json::with_instants,
     report::{self, Failure, Result},
-    settings::{Environment, Layer},
+    settings::{Environment, Layer, project_root},
 };
 
 /// Carries a verb out.
@@ -26,7 +26,8 @@ pub(crate) async fn worktrees(
     Here { environment, cwd, out }: Here<'_>,
 ) -> Result<()> {
     let cancel = CancellationToken::new();
-    let repo = Repo::open(cwd, GitOptions::default(), &cancel).await?;
+    let base = environment.paths()?.repo(&project_root(cwd)?);
+    let repo = Repo::open(cwd, GitOptions::accepting(&base), &cancel).await?;
     let at = OpenRepo { repo, cancel, out };
     match command {
         WorktreesCommand::List { json } => list::list(at, *json).await,

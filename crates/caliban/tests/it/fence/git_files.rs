@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use testkit::ProgramRun;
+use serde_json::json;
+use testkit::{ProgramRun, tool};
 
 use super::{
     hostile::{
@@ -265,4 +266,39 @@ fn a18_a_command_beside_arms_no_repository_that_another_one_makes() {
     shows_no_canary(&place, "accept-edits", &[]);
     assert!(place.repo.join("armed").exists(), "{:#?}", results(&place));
     runs_nothing(&place, &[place.repo.clone(), place.repo.join("x")], &mark);
+}
+
+/// Whoever packed a tree does not choose the repository in which worktrees are made: not in the background, and not for a sub-agent.
+#[test]
+fn a18_a_worktree_is_made_in_no_repository_that_a_packed_tree_names() {
+    let trees: [&[(&str, &str)]; 3] = [
+        &[(".git", "gitdir: MAIN/.git\n")],
+        &[(".git/HEAD", "ref: refs/heads/main\n"), (".git/refs/x", ""), (".git/commondir", "MAIN/.git\n")],
+        &[
+            (".git", "gitdir: g\n"),
+            ("g/HEAD", "ref: refs/heads/main\n"),
+            ("g/commondir", "MAIN/.git\n"),
+            ("g/gitdir", "ROOT/plain/.git\n"),
+        ],
+    ];
+    for files in trees {
+        let apart = json!({"prompt": "look", "isolation": "worktree"});
+        let mut place = Place::new(calls([tool("AgentTool", apart)]));
+        let main = place.repo.clone();
+        let directory = plain_directory(&mut place);
+        for (name, text) in files {
+            let text = text.replace("MAIN", main.to_str().unwrap());
+            let text = text.replace("ROOT", place.env.root().to_str().unwrap());
+            place.env.write(directory.join(name), text);
+        }
+        let refs = || picture(&main.join(".git/refs"));
+        let before = (refs(), main.join(".caliban").exists());
+        super::go(&place, "accept-edits", &[]);
+        let told = format!("{:#?}", results(&place));
+        assert!(told.contains("caliban trust"), "{files:?}: {told}");
+        let refused = place.caliban().args(["--bg", "the task"]).output();
+        assert_ne!(refused.code, 0, "{files:?}: {refused:?}");
+        assert!(refused.stderr.contains("caliban trust"), "{files:?}: {refused:?}");
+        assert_eq!((refs(), main.join(".caliban").exists()), before, "{files:?}");
+    }
 }
