@@ -17,7 +17,7 @@ use caliban_contract::records;
 use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::{address::AddressPolicy, fence::Profile, names::Slug};
 use caliban_fence::{
-    Access, Around, Bind, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy,
+    Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy,
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots};
@@ -421,7 +421,7 @@ impl Fences {
         for place in &policy.extra_dirs {
             shown.directory_if_there(place, access)?;
         }
-        self.tools(&mut fence, &policy.home);
+        self.tools(&mut fence, policy, own_places);
         let held = policy.held(cwd)?;
         hold(&mut fence, &FenceDuties { fixed: Vec::new(), ..held.clone() });
         let mut around: Vec<Arc<dyn Around>> = Vec::new();
@@ -535,13 +535,27 @@ impl Fences {
         })
     }
 
-    /// Tools lie where no agent can write; they are looked up for each command, because some are installed meanwhile.
-    fn tools(&self, fence: &mut Fence, home: &Path) {
-        let writable = |bind: &&Bind| bind.access == Access::ReadWrite;
-        let writable: Vec<PathBuf> =
-            fence.binds.iter().filter(writable).map(|bind| bind.source.path().to_owned()).collect();
+    /// Tools lie where no agent can write, whatever this fence lets it write: a link that an agent made in the project leads wherever it
+    /// likes. They are looked up for each command, because some are installed meanwhile.
+    fn tools(&self, fence: &mut Fence, policy: &Policy, own_places: &OwnPlaces<'_>) {
+        let home = policy.home.as_path();
+        let real_home = Root::pin(home).ok();
+        let trees = [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs);
+        let writable: Vec<PathBuf> = trees
+            .map(PathBuf::as_path)
+            .chain(own_places.tmp)
+            .flat_map(|place| {
+                [Some(place.to_owned()), Root::pin(place).ok().map(|root| root.path().to_owned())]
+            })
+            .flatten()
+            .collect();
+        // A name of the whole machine or of the whole home directory says nothing about a tool.
+        let is_small = |place: &Path| {
+            let is_around_home = real_home.as_ref().is_some_and(|real| real.path().starts_with(place));
+            place.parent().is_some() && !home.starts_with(place) && !is_around_home
+        };
         let mut show = |place: &Path| {
-            if let Some(root) = Root::pin_outside(place, &writable) {
+            if let Some(root) = Root::pin_outside(place, &writable).filter(|root| is_small(root.path())) {
                 fence.show_if_there(&root, Access::ReadOnly);
                 if root.path() != place {
                     fence.links.push((place.into(), root.path().into()));
@@ -556,9 +570,7 @@ impl Fences {
         let path = value("PATH").map(std::env::split_paths).into_iter().flatten();
         for place in named.chain(path).chain(self.show.iter().cloned()) {
             let in_system = caliban_fence::SYSTEM.iter().any(|system| place.starts_with(system));
-            // A name of the whole machine or of the whole home directory says nothing about a tool.
-            let is_small = place.parent().is_some() && !home.starts_with(&place);
-            if place.is_absolute() && is_small && !in_system {
+            if place.is_absolute() && is_small(&place) && !in_system {
                 show(&place);
             }
         }

@@ -173,6 +173,33 @@ fn a18_a_tools_directory_in_the_project_shows_nothing_behind_a_link() {
     }
 }
 
+/// The same in modes without an edit fence: nothing is writable then, and the link is there all the same, by whoever made it.
+#[test]
+fn a18_a_tools_directory_in_the_project_shows_nothing_behind_a_link_to_those_who_read() {
+    for mode in ["default", "plan"] {
+        let mut place = Place::new(calls([]));
+        let (repo, home) = (place.repo.clone(), place.env.home());
+        place.env.write(home.join("notes"), "canary\n");
+        place.env.write(home.join("tools/x/notes"), "canary\n");
+        place.env.set("VIRTUAL_ENV", repo.join(".venv"));
+        place.env.set("CARGO_HOME", repo.join("cargo"));
+        symlink(&home, repo.join(".venv")).unwrap();
+        symlink("../home/tools/x", repo.join("cargo")).unwrap();
+        // One of the user's own, elsewhere: it leads to the home, which is no tool.
+        place.env.set("GOPATH", place.env.root().join("go"));
+        symlink(&home, place.env.root().join("go")).unwrap();
+        place.server.set_script(calls([
+            bash("head -3 .ven?/notes"),
+            bash("head -3 carg?/notes"),
+            bash("cat $(printf %s .venv)/notes"),
+            reads(&home.join("notes")),
+            reads(&home.join("tools/x/notes")),
+        ]));
+        let results = shows_no_canary(&place, mode, &[]);
+        assert!(results.iter().any(|(fence, ..)| fence == "read"), "{mode}: {results:#?}");
+    }
+}
+
 /// A project that was replaced while the agent runs: no command runs there, and none runs elsewhere instead.
 #[test]
 fn a18_a_project_that_was_replaced_is_not_shown() {
