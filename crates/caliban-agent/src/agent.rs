@@ -202,7 +202,7 @@ impl Kit {
             }
         };
         let Some(fenced) = judge()? else { return Ok(None) };
-        fence::remember_roots(&policy, &self.wanted.directory)?;
+        fence::remember_roots(&policy, &self.shared.fences, &self.wanted.directory)?;
         let again = move || judge().and_then(|fenced| fenced.ok_or_else(|| "no fence".to_owned()));
         Ok(Some(Fenced { again: Some(Arc::new(again)), ..fenced }))
     }
@@ -351,10 +351,10 @@ impl Agent {
         let (transcript, records) =
             Transcript::resume(&kit.wanted.directory, kit.shared.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
-        fence::recall_roots(
-            &kit.policy.read().unwrap_or_else(PoisonError::into_inner),
-            &kit.wanted.directory,
-        );
+        {
+            let policy = kit.policy.read().unwrap_or_else(PoisonError::into_inner);
+            fence::recall_roots(&policy, Some(&kit.shared.fences), &kit.wanted.directory);
+        }
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
         past_spending::book(&conversation.spent(), &kit.purse, kit.shared.billing);
         let mut worked_ms = transcript::worked_ms(&records);

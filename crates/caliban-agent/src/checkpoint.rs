@@ -272,7 +272,7 @@ pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
 /// Those that the session wrote down before its first command in a fence.
 fn roots_of(session: &Path) -> Roots {
     let policy = Policy::new("/", "/");
-    fence::recall_roots(&policy, session);
+    fence::recall_roots(&policy, None, session);
     policy.roots
 }
 
@@ -598,7 +598,7 @@ mod tests {
         let policy = Policy::new(&project, "/");
         policy.roots.pin(&project).unwrap();
         fs::create_dir(&place.session).unwrap();
-        fence::remember_roots(&policy, &place.session).unwrap();
+        fence::remember_roots(&policy, &crate::fence::Fences::off(PathBuf::new()), &place.session).unwrap();
         place.writes(0, &file, "after").await;
         let away = place.file.with_file_name("away");
         fs::rename(&project, &away).unwrap();

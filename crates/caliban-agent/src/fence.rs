@@ -3,10 +3,11 @@
 //! `caliban-permissions` says which command runs in which fence; here that becomes a value for `caliban-fence`.
 
 mod absent_places;
+mod kept_objects;
 mod nested_look;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
@@ -20,14 +21,14 @@ use caliban_fence::{
     Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy,
 };
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
-use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots};
-use caliban_worktrees::{
-    AcceptedGit, FileState, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo,
-};
+use caliban_rooted::{Below, Identity, FoundEntry, Root, Roots, RootsRecord};
+use caliban_worktrees::{AcceptedGit, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use absent_places::Unmade;
+pub use kept_objects::Kept;
+use nested_look::Looked;
 pub use nested_look::Nested;
 
 /// Where commands that run note which protected places they found absent, in the agent's directory.
@@ -91,6 +92,8 @@ pub struct Fences {
     pub gits: Mutex<BTreeMap<PathBuf, Option<Arc<PrivateGit>>>>,
     /// Git directories elsewhere, of directories that a command was fenced in.
     pub found: Mutex<BTreeMap<PathBuf, Option<Arc<FoundGit>>>>,
+    /// The same as they were when an agent's first command was fenced in: they stay the same directories.
+    pub git_roots: Roots,
     /// Nested repositories of trees that a command could change.
     pub nested: Nested,
     /// What git keeps, once rules keep something from being read.
@@ -101,17 +104,6 @@ pub struct Fences {
     pub limits: TreeLimits,
 }
 
-/// What is known of what git keeps.
-#[derive(Debug, Default)]
-pub struct Kept {
-    repo: Option<Repo>,
-    /// Whether a tree has a path that rules hide: for these rules.
-    trees: BTreeMap<String, bool>,
-    rules: Vec<String>,
-    /// The last answer, and the state of index and refs that it holds for.
-    answer: Option<(Vec<FileState>, bool)>,
-}
-
 /// Directories of an agent's own that its commands find.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnPlaces<'a> {
@@ -119,6 +111,13 @@ pub struct OwnPlaces<'a> {
     pub tmp: Option<&'a Path>,
     /// Where whole outputs are kept; they can read there.
     pub outputs: Option<&'a Path>,
+}
+
+impl<'a> OwnPlaces<'a> {
+    /// The agent's directory, in which notes for its next process are.
+    fn records(&self) -> Option<&'a Path> {
+        self.tmp.and_then(Path::parent)
+    }
 }
 
 /// Directories of tools in the home directory that fenced commands can read.
@@ -237,6 +236,7 @@ impl Fences {
             helper,
             gits: Mutex::default(),
             found: Mutex::default(),
+            git_roots: Roots::default(),
             nested: Nested::default(),
             kept: Mutex::default(),
             accepted_git: AcceptedGit::default(),
@@ -260,47 +260,6 @@ impl Fences {
         let mut known = self.gits.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || self.open_git(&policy.root, worktree);
         known.entry(worktree.clone()).or_insert_with(open).clone()
-    }
-
-    /// Whether git keeps a file that rules keep from being read. Its objects are in no fence then.
-    pub fn hides_objects(&self, policy: &Policy) -> bool {
-        if !policy.hides_files() {
-            return false;
-        }
-        let own = policy.worktree.as_ref().unwrap_or(&policy.root);
-        let found = [&policy.root, own].map(|top| self.git_of(policy, top));
-        let stores: Vec<PathBuf> = [(&policy.root, &found[0]), (own, &found[1])]
-            .into_iter()
-            .filter_map(|(top, found)| {
-                let elsewhere = found.as_ref().map(|git| git.own.path().to_owned());
-                elsewhere.or_else(|| git_store(policy, top, None))
-            })
-            .collect();
-        if stores.is_empty() {
-            return false;
-        }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.repo.is_none() {
-            kept.repo = self.open_repo(&policy.root);
-        }
-        let rules: Vec<String> = policy.rules.iter().map(|rule| rule.rule.to_string()).collect();
-        if kept.rules != rules {
-            *kept = Kept { repo: kept.repo.take(), rules, ..Kept::default() };
-        }
-        let Some(repo) = kept.repo.clone() else { return true };
-        let now = repo.state_of_refs(&stores);
-        if let Some((then, answer)) = &kept.answer
-            && *then == now
-        {
-            return *answer;
-        }
-        let indexes: Vec<PathBuf> = stores.iter().map(|store| store.join("index")).collect();
-        let indexes: Vec<&Path> = indexes.iter().map(PathBuf::as_path).collect();
-        let tops = [&policy.root, own];
-        let is_hidden = |path: &Path| tops.iter().any(|top| policy.hides(&top.join(path)));
-        let answer = repo.keeps(&indexes, &mut kept.trees, &is_hidden);
-        kept.answer = Some((now, answer));
-        answer
     }
 
     fn open_repo(&self, root: &Path) -> Option<Repo> {
@@ -367,12 +326,9 @@ impl Fences {
         let mut fence = Fence::new(Profile::Open, &policy.home);
         fence.masks.clear();
         fence.network = Network::On;
-        hold(&mut fence, &policy.held_by_rules()?);
-        if self.hides_objects(policy) {
-            let tops = [&policy.root, policy.worktree.as_ref().unwrap_or(&policy.root)];
-            let gits = tops.map(|top| self.git_of(policy, top));
-            hide_objects(&mut fence, policy, tops, &gits);
-        }
+        let held = policy.held_by_rules()?;
+        hold(&mut fence, &held);
+        self.hide_objects(&mut fence, policy, &held.repositories);
         Ok(Fenced { fence, around: Vec::new(), again: None })
     }
 
@@ -389,7 +345,7 @@ impl Fences {
                     .to_owned(),
             );
         }
-        let journal = own_places.tmp.map(|tmp| tmp.with_file_name(UNMADE));
+        let journal = own_places.records().map(|records| records.join(UNMADE));
         // Before the policy looks what is there: what a killed command made is not the user's.
         let left = match &journal {
             Some(journal) if profile == Profile::Edit => absent_places::put_left_aside(journal),
@@ -407,7 +363,8 @@ impl Fences {
         }
         let gits = [&policy.root, own].map(|top| self.git_of(policy, top));
         for place in gits.iter().flatten().flat_map(|git| git.places()) {
-            shown.fence.show(place, Access::ReadOnly);
+            let root = self.git_roots.in_place(place.path()).map_err(|error| error.to_string())?;
+            shown.fence.show(&root, Access::ReadOnly);
         }
         let stores = gits.iter().flatten().filter_map(|git| Root::plain(git.store().path()).ok());
         let stores =
@@ -425,9 +382,8 @@ impl Fences {
         let held = policy.held(cwd)?;
         hold(&mut fence, &FenceDuties { fixed: Vec::new(), ..held.clone() });
         let mut around: Vec<Arc<dyn Around>> = Vec::new();
-        if self.hides_objects(policy) {
-            hide_objects(&mut fence, policy, [&policy.root, own], &gits);
-        } else {
+        self.hide_objects(&mut fence, policy, &held.repositories);
+        if !self.hides_objects(policy) {
             around.extend(self.git(policy).map(|git| git.around()));
         }
         if profile == Profile::Edit {
@@ -446,11 +402,12 @@ impl Fences {
             let trees =
                 [own].into_iter().chain(policy.extra_dirs.iter().filter(|place| policy.roots.has(place)));
             for tree in trees {
-                let index = if tree == own { index_of(policy, own, gits[1].as_deref()) } else { None };
-                absent.extend(self.hold_nested(&mut fence, policy, tree, index)?);
+                let index = index_of(policy, tree, self.git_of(policy, tree).as_deref());
+                let looked = Looked { tree, index: index.as_ref(), records: own_places.records() };
+                absent.extend(self.hold_nested(&mut fence, policy, &looked)?);
             }
             around.push(Arc::new(Unmade::new(absent, journal, left)));
-            around.push(Arc::new(self.nested.clone()));
+            around.push(Arc::new(self.nested.around(own_places.records())));
         } else if let Some(store) = git_store(policy, own, gits[1].as_deref()) {
             let git = caliban_worktrees::git_that_reads(&store);
             let texts = |(name, value): (&str, &str)| (ByteText::from(name), ByteText::from(value));
@@ -475,12 +432,11 @@ impl Fences {
         &self,
         fence: &mut Fence,
         policy: &Policy,
-        tree: &Path,
-        index: Option<Root>,
+        looked: &Looked<'_>,
     ) -> Result<Vec<AbsentPlace>, String> {
-        let words = |error: io::Error| format!("{}: {error}", tree.display());
-        let root = policy.roots.pin(tree).map_err(words)?;
-        let duties = self.nested.duties(&root, tree, index.as_ref()).map_err(words)?;
+        let words = |error: io::Error| format!("{}: {error}", looked.tree.display());
+        let root = policy.roots.pin(looked.tree).map_err(words)?;
+        let duties = self.nested.duties(&root, looked).map_err(words)?;
         for place in duties.fixed {
             fence.hold(&place.path, place.identity, Hold::ReadOnly);
         }
@@ -588,23 +544,41 @@ fn in_a_runtime<T: Send>(work: impl Future<Output = T> + Send) -> Option<T> {
     })
 }
 
-/// Writes down which directories the roots of an agent are, before its first command in a fence: whoever resumes it compares.
-pub(crate) fn remember_roots(policy: &Policy, directory: &Path) -> Result<(), String> {
-    if directory.join(ROOTS).exists() {
+/// What is written down of the roots of an agent.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct KnownRoots {
+    /// Of its work, and its `/tmp`.
+    work: RootsRecord,
+    /// Git directories elsewhere.
+    git: RootsRecord,
+}
+
+/// Writes down which directories the roots of an agent are, before a command in a fence: whoever resumes it compares. A root may have
+/// been added since the last command.
+pub(crate) fn remember_roots(policy: &Policy, fences: &Fences, directory: &Path) -> Result<(), String> {
+    let tmp = directory.join(records::PRIVATE_TMP);
+    let work = [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs).chain([&tmp]);
+    let work: Vec<&Path> = work.map(PathBuf::as_path).collect();
+    let found = fences.found.lock().unwrap_or_else(PoisonError::into_inner);
+    let git: Vec<&Path> = found.values().flatten().flat_map(|git| git.places()).map(Root::path).collect();
+    let boot = caliban_process::boot_id().unwrap_or_default();
+    let known =
+        KnownRoots { work: policy.roots.record(&work, &boot), git: fences.git_roots.record(&git, &boot) };
+    if records::read::<KnownRoots>(directory, ROOTS).is_some_and(|written| written == known) {
         return Ok(());
     }
-    let paths = [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs);
-    let paths: Vec<&Path> = paths.map(PathBuf::as_path).collect();
-    let boot = caliban_process::boot_id().unwrap_or_default();
-    records::write(directory, ROOTS, &policy.roots.record(&paths, &boot))
+    records::write(directory, ROOTS, &known)
         .map_err(|error| format!("{}: {error}", directory.join(ROOTS).display()))
 }
 
 /// Takes over what an earlier process of this agent wrote down.
-pub(crate) fn recall_roots(policy: &Policy, directory: &Path) {
+pub(crate) fn recall_roots(policy: &Policy, fences: Option<&Fences>, directory: &Path) {
     let boot = caliban_process::boot_id().unwrap_or_default();
-    if let Some(record) = records::read(directory, ROOTS) {
-        policy.roots.recall(&record, &boot);
+    if let Some(known) = records::read::<KnownRoots>(directory, ROOTS) {
+        policy.roots.recall(&known.work, &boot);
+        if let Some(fences) = fences {
+            fences.git_roots.recall(&known.git, &boot);
+        }
     }
 }
 
@@ -638,19 +612,6 @@ fn hold(fence: &mut Fence, held: &FenceDuties) {
     }
 }
 
-/// Takes git's objects out of a fence, wherever the repository keeps some.
-fn hide_objects(fence: &mut Fence, policy: &Policy, tops: [&PathBuf; 2], gits: &[Option<Arc<FoundGit>>; 2]) {
-    let stores = tops.iter().zip(gits).filter_map(|(top, git)| git_store(policy, top, git.as_deref()));
-    for store in stores.collect::<BTreeSet<_>>() {
-        for name in ["objects", "lfs", "modules", "caliban"] {
-            let path = store.join(name);
-            if let Ok(root) = Root::plain(&path) {
-                fence.hold(&path, root.identity(), Hold::Hidden);
-            }
-        }
-    }
-}
-
 /// The index of a directory's repository.
 fn index_of(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<Root> {
     let git = match found {
@@ -660,12 +621,20 @@ fn index_of(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<Roo
     Root::plain(&git.join("index")).ok()
 }
 
+/// Whether a directory is a repository by itself.
+fn is_bare(root: &Root) -> bool {
+    let has = |name: &'static str| !matches!(root.look(&Below::fixed(name)), Ok(FoundEntry::Nothing) | Err(_));
+    ["HEAD", "objects", "refs"].into_iter().all(has)
+}
+
 /// Git's store for this directory, if it is a repository's.
 fn git_store(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<PathBuf> {
     let root = policy.roots.pin(top).ok()?;
     let name = Below::new(".git").ok()?;
     match root.look(&name) {
         Ok(FoundEntry::Directory(_)) => Some(name.under(root.path())),
-        _ => found.map(|git| git.store().path().to_owned()),
+        _ => found
+            .map(|git| git.store().path().to_owned())
+            .or_else(|| is_bare(&root).then(|| root.path().to_owned())),
     }
 }

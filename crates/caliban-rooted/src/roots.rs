@@ -18,14 +18,14 @@ pub struct Roots(Arc<Mutex<Vec<(PathBuf, KnownRoot)>>>);
 #[derive(Clone)]
 enum KnownRoot {
     Root(Arc<Root>),
-    Lost(PathBuf),
+    Lost(PathBuf, Identity),
 }
 
 impl KnownRoot {
     fn path(&self) -> &Path {
         match self {
             Self::Root(root) => root.path(),
-            Self::Lost(path) => path,
+            Self::Lost(path, _) => path,
         }
     }
 }
@@ -60,7 +60,7 @@ impl fmt::Debug for Roots {
 }
 
 /// What is written down of roots: for the next process of the same agent.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootsRecord {
     /// The boot of the machine in which the identities hold.
     boot: String,
@@ -90,7 +90,7 @@ impl Roots {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.iter().find(|(given, _)| given == path) {
             Some((_, KnownRoot::Root(root))) => return Ok(root.clone()),
-            Some((_, KnownRoot::Lost(path))) => {
+            Some((_, KnownRoot::Lost(path, _))) => {
                 return Err(io::Error::other(RootsError::Replaced(path.clone()).to_string()));
             }
             None => {}
@@ -102,7 +102,7 @@ impl Roots {
 
     /// The same; an error, in words, when it is not where it was.
     pub fn in_place(&self, path: &Path) -> Result<Arc<Root>, RootsError> {
-        if let Some(KnownRoot::Lost(path)) = self.known(path) {
+        if let Some(KnownRoot::Lost(path, _)) = self.known(path) {
             return Err(RootsError::Replaced(path));
         }
         let unseen = |error: io::Error| RootsError::Unseen(path.to_owned(), error.to_string());
@@ -151,7 +151,7 @@ impl Roots {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let roots = known.iter().filter_map(|(_, known)| match known {
             KnownRoot::Root(root) => Some(root.clone()),
-            KnownRoot::Lost(_) => None,
+            KnownRoot::Lost(..) => None,
         });
         roots.collect()
     }
@@ -167,8 +167,10 @@ impl Roots {
             } else {
                 Root::plain(path).ok()
             };
-            let found = found
-                .map_or_else(|| KnownRoot::Lost(path.to_owned()), |root| KnownRoot::Root(Arc::new(root)));
+            let found = found.map_or_else(
+                || KnownRoot::Lost(path.to_owned(), *identity),
+                |root| KnownRoot::Root(Arc::new(root)),
+            );
             known.retain(|(known, _)| known != given.path());
             known.push((given.path().to_owned(), found));
         }
@@ -178,9 +180,12 @@ impl Roots {
     pub fn record(&self, paths: &[&Path], boot: &str) -> RootsRecord {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = known.iter().filter(|(given, _)| paths.contains(&given.as_path()));
-        let roots = wanted.filter_map(|(given, known)| match known {
-            KnownRoot::Root(root) => Some((given.as_path().into(), root.path().into(), root.identity())),
-            KnownRoot::Lost(_) => None,
+        let roots = wanted.map(|(given, known)| {
+            let identity = match known {
+                KnownRoot::Root(root) => root.identity(),
+                KnownRoot::Lost(_, identity) => *identity,
+            };
+            (given.as_path().into(), known.path().into(), identity)
         });
         RootsRecord { boot: boot.to_owned(), roots: roots.collect() }
     }
@@ -226,6 +231,10 @@ mod tests {
             let lost = next.holding_in_place(&project.join("f")).map(|_| ()).unwrap_err();
             assert_eq!(lost, RootsError::Replaced(project.clone()));
             assert!(next.holding_in_place(&home).unwrap().is_none());
+            // It stays lost for those who come after.
+            let after = Roots::default();
+            after.recall(&next.record(&[&project], boot), boot);
+            assert!(after.in_place(&project).is_err(), "{boot}");
         }
         // A new directory in its place is another one, until the machine has booted again.
         fs::remove_file(&project).unwrap();

@@ -128,9 +128,9 @@ pub(crate) fn repository_around(
         let Ok(top) = Root::plain(directory) else { continue };
         let git = directory.join(".git");
         let store = match top.look(&Below::fixed(".git")) {
-            Ok(Look::Nothing) | Err(_) => Some(top),
+            Ok(FoundEntry::Nothing) | Err(_) => Some(top),
             // Git goes on when it is none, and so it does above a file that is no repository.
-            Ok(Look::Directory(_)) => Root::plain(&git).ok().filter(is_store).or(Some(top)),
+            Ok(FoundEntry::Directory(_)) => Root::plain(&git).ok().filter(is_store).or(Some(top)),
             Ok(_) => match git_file(&top, is_accepted) {
                 GitFile::Found(found) => return Ok(Some(found)),
                 // Beside the file, in the same directory: it came with it (`.bare`).
@@ -160,14 +160,14 @@ pub(crate) fn repository_around(
 
 /// Whether git takes a directory for a git directory.
 fn is_store(directory: &Root) -> bool {
-    let has = |name: &'static str| !matches!(directory.look(&Below::fixed(name)), Ok(Look::Nothing) | Err(_));
+    let has = |name: &'static str| !matches!(directory.look(&Below::fixed(name)), Ok(FoundEntry::Nothing) | Err(_));
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }
 
 /// Whether a part of a git directory is somewhere else.
 fn leads_elsewhere(git: &Root) -> bool {
-    let is_link = |name: &&'static str| matches!(git.look(&Below::fixed(name)), Ok(Look::Link { .. }));
-    !matches!(git.look(&Below::fixed("commondir")), Ok(Look::Nothing))
+    let is_link = |name: &&'static str| matches!(git.look(&Below::fixed(name)), Ok(FoundEntry::Link { .. }));
+    !matches!(git.look(&Below::fixed("commondir")), Ok(FoundEntry::Nothing))
         || LEADING.iter().any(|name| is_link(name))
 }
 

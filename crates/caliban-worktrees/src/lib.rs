@@ -56,7 +56,7 @@ pub use found_git::{FoundGit, GitFile, alternates, doubtful_places, git_file};
 pub use git::{GitEnvironment, GitOptions};
 pub use glance::Glance;
 pub use inspect::{Inspection, ListedWorktree, Presence, Use};
-pub use kept_paths::FileState;
+pub use kept_paths::{FileState, index_keeps};
 pub use landing::{
     CannotCommit, CommitLeft, LandAs, LandNote, LandRequest, Landed, LandingRefusal, LandingTurn, NotLanded,
     Operation, SubmoduleCommit, TreeAfter,

@@ -81,6 +81,7 @@ pub(super) fn fences(
         helper,
         gits: std::sync::Mutex::default(),
         found: std::sync::Mutex::default(),
+        git_roots: caliban_rooted::Roots::default(),
         nested: caliban_agent::fence::Nested::default(),
         kept: std::sync::Mutex::default(),
         accepted_git: AcceptedGit::read(&loaded.paths.repo(&loaded.root)),

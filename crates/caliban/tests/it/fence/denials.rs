@@ -1,5 +1,7 @@
 //! Files that rules deny: whatever name they get, whenever they move, and whoever shows them.
 
+use std::path::{Path, PathBuf};
+
 use super::{
     hostile::{bash, beside, calls, is_refused, python, shows_no_canary, stop, wait_for_ready},
     results,
@@ -161,6 +163,100 @@ fn a18_git_shows_no_denied_file_in_any_mode() {
             shows_no_canary(&place, mode, &DENIED);
         }
     }
+}
+
+/// The same for every other store that a command can get at.
+#[test]
+fn a18_git_shows_no_denied_file_of_any_store() {
+    type Layout = (&'static str, fn(&mut Place) -> Vec<String>, &'static [&'static str]);
+    let layouts: [Layout; 5] = [
+        (
+            "an added directory",
+            |place| {
+                let added = repository(place, "added");
+                vec!["--add-dir".to_owned(), added.display().to_string(), deny(&added)]
+            },
+            &["git -C ../added show :0:.env", "git -C ../added show HEAD:.env", "git -C ../added log -p"],
+        ),
+        (
+            "a bare repository",
+            |place| {
+                let (from, bare) = (repository(place, "from"), place.env.root().join("work/bare.git"));
+                place.env.git(&from, &["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+                place.repo.clone_from(&bare);
+                vec![deny(&bare)]
+            },
+            &["git show HEAD:.env", "git log -p", "git cat-file -p HEAD:.env"],
+        ),
+        (
+            "a tag of a file",
+            |place| {
+                place.env.write(place.repo.join(".env"), "canary\n");
+                let made = place
+                    .env
+                    .program("git")
+                    .args(["hash-object", "-w", ".env"])
+                    .current_dir(&place.repo)
+                    .output();
+                let id = String::from_utf8(made.unwrap().stdout).unwrap();
+                place.env.git(&place.repo, &["tag", "secret", id.trim()]);
+                vec![deny(&place.repo)]
+            },
+            &["git cat-file -p secret", "git show secret"],
+        ),
+        (
+            "a worktree without a branch",
+            |place| {
+                let (from, linked) = (repository(place, "from"), place.env.root().join("work/linked"));
+                place.env.git(&from, &["worktree", "add", "-q", "--detach", linked.to_str().unwrap()]);
+                place.env.git(&from, &["reset", "-q", "--hard", "HEAD~1"]);
+                place.env.git(&linked, &["rm", "-q", "--cached", ".env"]);
+                place.repo.clone_from(&linked);
+                vec![deny(&linked)]
+            },
+            &["git show HEAD:.env", "git log -p", "git cat-file -p HEAD:.env"],
+        ),
+        (
+            "a nested repository",
+            |place| {
+                let nested = repository(place, "repo/third");
+                vec![deny(&nested)]
+            },
+            &["git -C third show :0:.env", "git -C third cat-file -p HEAD:.env", "git -C third log -p"],
+        ),
+    ];
+    for (what, make, lines) in layouts {
+        for mode in ["default", "accept-edits", "unattended"] {
+            let mut place = Place::new(calls([]));
+            let flags = make(&mut place);
+            let flags: Vec<&str> = flags.iter().flat_map(|flag| flag.split('\t')).collect();
+            let more = lines.iter().map(|line| bash(python(&format!("import os; os.system({line:?})"))));
+            place.server.set_script(calls(lines.iter().map(|line| bash(*line)).chain(more)));
+            super::go(&place, mode, &flags);
+            let found = results(&place);
+            assert!(found.iter().all(|(_, text, _)| !text.contains("canary")), "{what}, {mode}: {found:#?}");
+        }
+    }
+}
+
+/// A repository beside the project that keeps a file to be denied.
+fn repository(place: &Place, name: &str) -> PathBuf {
+    let top = if let Some(below) = name.strip_prefix("repo/") {
+        place.repo.join(below)
+    } else {
+        place.env.root().join("work").join(name)
+    };
+    std::fs::create_dir_all(&top).unwrap();
+    place.env.git(&top, &["init", "-q"]);
+    place.env.git(&top, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    place.env.write(top.join(".env"), "canary\n");
+    place.env.git(&top, &["add", "-f", ".env"]);
+    place.env.git(&top, &["commit", "-qm", "two"]);
+    top
+}
+
+fn deny(top: &Path) -> String {
+    format!("--deny\tRead({}/.env)", top.display())
 }
 
 /// Where nobody is asked, rules are all there is.

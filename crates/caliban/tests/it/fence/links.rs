@@ -226,6 +226,47 @@ fn a18_a_project_that_was_replaced_is_not_shown() {
     assert!(results[1..].iter().all(is_refused), "{results:#?}");
 }
 
+/// The same for the other roots: an added directory, and the git directory that a worktree shares.
+#[test]
+fn a18_a_root_that_was_replaced_while_the_agent_runs_stops_all_commands() {
+    for what in ["added", "main/.git"] {
+        let mut place = Place::new(calls([]));
+        let work = place.env.root().join("work");
+        let root = work.join(what);
+        place.env.write(place.env.home().join("notes"), "canary\n");
+        let mut flags = Vec::new();
+        if what == "added" {
+            std::fs::create_dir_all(&root).unwrap();
+            flags.extend(["--add-dir".to_owned(), root.display().to_string()]);
+        } else {
+            std::fs::rename(&place.repo, work.join("main")).unwrap();
+            place.env.git(work.join("main"), &["worktree", "add", "-q", "../linked"]);
+            place.repo = work.join("linked");
+        }
+        // Something that looks the same is another one.
+        let text = format!(
+            "mv {0} {0}.away; cp -a {0}.away {0}; cp {1}/notes {0}/\n",
+            root.display(),
+            place.env.home().display()
+        );
+        let replace = format!("sh {}", place.env.write("replace.sh", text).display());
+        flags.extend(["--allow".to_owned(), format!("Bash({replace}) outside")]);
+        let read = format!("print(open('{}/notes').read())", root.display());
+        place.server.set_script(calls([
+            bash(python("open('made', 'w')")),
+            bash("head -1 made"),
+            bash(&replace),
+            bash("cat made"),
+            bash(python(&read)),
+        ]));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let results = shows_no_canary(&place, "accept-edits", &flags);
+        assert!(!results[..2].iter().any(is_refused), "{what}: {results:#?}");
+        assert!(results[3..].iter().all(is_refused), "{what}: {results:#?}");
+        assert!(results[3].1.contains("replaced"), "{what}: {results:#?}");
+    }
+}
+
 /// What holds the roots stays with the agent.
 #[test]
 fn a18_no_descriptor_of_a_root_reaches_a_command() {
