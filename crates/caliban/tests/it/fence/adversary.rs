@@ -31,7 +31,7 @@ use crate::place::Place;
 /// Sequences of one agent.
 const OF_ONE_AGENT: u64 = 25;
 /// Sequences of all modes together when nobody says.
-const SEQUENCES: u64 = 250;
+const SEQUENCES: u64 = 300;
 /// How often a sequence is made again to find moves that it does not need.
 const ATTEMPTS: usize = 30;
 /// After so many sequences it is said how many there were.
@@ -40,6 +40,7 @@ const PROGRESS: u64 = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stance {
     Default,
+    NeverAsk,
     AcceptEdits,
     Plan,
     /// With rules about files.
@@ -48,8 +49,21 @@ enum Stance {
     Worktree,
 }
 
-const STANCES: [Stance; 5] =
-    [Stance::AcceptEdits, Stance::Worktree, Stance::Default, Stance::Unattended, Stance::Plan];
+const STANCES: [Stance; 6] = [
+    Stance::AcceptEdits,
+    Stance::Worktree,
+    Stance::Default,
+    Stance::Unattended,
+    Stance::Plan,
+    Stance::NeverAsk,
+];
+
+impl Stance {
+    /// Whether nothing in the project can be written.
+    fn only_reads(self) -> bool {
+        matches!(self, Self::Default | Self::NeverAsk | Self::Plan)
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
@@ -58,7 +72,20 @@ enum Layout {
     /// An added directory lies above the project.
     BelowAdded,
     InHome,
+    /// A worktree of another repository is an added directory.
+    LinkedAdded,
+    /// The project is a bare repository.
+    Bare,
 }
+
+const LAYOUTS: [Layout; 6] = [
+    Layout::Repository,
+    Layout::Plain,
+    Layout::BelowAdded,
+    Layout::InHome,
+    Layout::LinkedAdded,
+    Layout::Bare,
+];
 
 /// What an agent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +95,8 @@ struct Terms {
     denials: bool,
     /// Whether git knows a denied file.
     in_index: bool,
+    /// Whether it runs as another user: root may look into directories that are closed.
+    is_other: bool,
 }
 
 impl Terms {
@@ -75,15 +104,18 @@ impl Terms {
         let mut random = fastrand::Rng::with_seed(block ^ 0x0a17);
         let at = usize::try_from(block).unwrap_or_default() % STANCES.len();
         let stance = STANCES[at];
-        let layouts = [Layout::Repository, Layout::Plain, Layout::BelowAdded, Layout::InHome];
-        let layout = if stance == Stance::Worktree { Layout::Repository } else { layouts[random.usize(..4)] };
+        let layout = LAYOUTS[random.usize(..LAYOUTS.len())];
+        let layout = if stance == Stance::Worktree { Layout::Repository } else { layout };
         let denials = stance == Stance::Unattended || random.bool();
-        Self { stance, layout, denials, in_index: random.bool() }
+        let is_other = stance != Stance::Worktree && random.bool() && rustix::process::geteuid().is_root();
+        Self { stance, layout, denials, in_index: random.bool(), is_other }
     }
 
-    fn flags(self, arena: &str) -> Vec<String> {
+    fn flags(self, world: &World) -> Vec<String> {
+        let (arena, linked) = (world.arena.display().to_string(), world.linked().display().to_string());
         let mode = match self.stance {
             Stance::Default | Stance::Worktree => "default",
+            Stance::NeverAsk => "never-ask",
             Stance::AcceptEdits => "accept-edits",
             Stance::Plan => "plan",
             Stance::Unattended => "unattended",
@@ -100,7 +132,10 @@ impl Terms {
             flags.extend(["--deny", "Read(.env)", "--deny", "Read(conf/secrets/**)"]);
         }
         if self.layout == Layout::BelowAdded {
-            flags.extend(["--add-dir", arena]);
+            flags.extend(["--add-dir", &arena]);
+        }
+        if self.layout == Layout::LinkedAdded {
+            flags.extend(["--add-dir", &linked]);
         }
         flags.extend(["--max-turns", "1000"]);
         flags.into_iter().map(str::to_owned).collect()
@@ -188,9 +223,7 @@ impl Adversary {
             if !self.has_settled && self.hole.is_none() {
                 self.has_settled = true;
                 // What git finds is looked at after a command; the next one waits for that.
-                if self.world.has_new_git()
-                    && !matches!(self.world.terms.stance, Stance::Default | Stance::Plan)
-                {
+                if self.world.has_new_git() && !self.world.terms.stance.only_reads() {
                     return self.step(Move::Edit(":".to_owned()));
                 }
             }
@@ -258,13 +291,14 @@ impl Adversary {
             .replace("{M}", &self.world.marks.display().to_string())
             .replace("{P}", &self.world.project.display().to_string())
             .replace("{A}", &self.world.arena.display().to_string())
+            .replace("{L}", &self.world.linked().display().to_string())
             .replace("{^}", &up)
     }
 
     /// The line that runs a program. Where nothing is written, not by us either, it has the program in it.
     fn program(&self, program: &str) -> String {
         let program = self.fill(program);
-        if matches!(self.world.terms.stance, Stance::Default | Stance::Plan) {
+        if self.world.terms.stance.only_reads() {
             return format!("bash <<'E'\n{program}\nE");
         }
         // Each line is another one: an agent that repeats itself is stopped.
@@ -364,7 +398,7 @@ fn run(terms: Terms, sequences: Vec<(u64, Sequence)>) -> (Option<Hole>, (usize, 
     let server = ModelServer::builder(Script { steps: vec![text("unused").forever()] });
     let server = server.without_rules().without_record().answered_by(move |body| asked.answer(body)).start();
     let world = World::new(Place::with(server, Protocol::Anthropic), terms);
-    let flags = terms.flags(&world.arena.display().to_string());
+    let flags = terms.flags(&world);
     let flags = flags.iter().map(String::as_str);
     if terms.stance == Stance::Worktree {
         let caliban = world.place.caliban().args(["--bg", "go"]).args(flags);
@@ -379,7 +413,7 @@ fn run(terms: Terms, sequences: Vec<(u64, Sequence)>) -> (Option<Hole>, (usize, 
         let waited = wait.output();
         assert_eq!(waited.code, 0, "{terms:?}: {waited:?}");
     } else {
-        let caliban = world.place.caliban().args(["-p", "go"]).args(flags).limit(LIMIT);
+        let caliban = world.caliban().args(["-p", "go"]).args(flags).limit(LIMIT);
         shared.begin(Adversary::new(world, None, sequences));
         let output = caliban.output();
         assert!(matches!(output.code, 0 | 3), "{terms:?}: {output:?}");
@@ -502,6 +536,11 @@ fn a18_no_sequence_of_an_adversary_has_an_effect_in_a_worktree() {
 #[test]
 fn a18_no_sequence_of_an_adversary_has_an_effect_in_default_mode() {
     soak(Stance::Default);
+}
+
+#[test]
+fn a18_no_sequence_of_an_adversary_has_an_effect_where_nobody_is_asked() {
+    soak(Stance::NeverAsk);
 }
 
 #[test]

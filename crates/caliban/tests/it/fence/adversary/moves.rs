@@ -64,6 +64,9 @@ const NAMES: &[&str] = &[
     ".git",
     ".GIT",
     "web",
+    ".venv",
+    ".venv",
+    "x/cargo",
 ];
 /// Directories in which a repository can be made or is.
 const TOPS: &[&str] = &[
@@ -132,7 +135,7 @@ impl Generator {
         }
         for _ in 0..length {
             let next = match self.terms.stance {
-                Stance::Default | Stance::Plan => self.reading(),
+                Stance::Default | Stance::NeverAsk | Stance::Plan => self.reading(),
                 Stance::Unattended => self.about_denials(),
                 Stance::AcceptEdits | Stance::Worktree => self.writing(),
             };
@@ -171,13 +174,14 @@ impl Generator {
     }
 
     fn writing(&mut self) -> Move {
-        let edit = match self.random.usize(..20) {
+        let edit = match self.random.usize(..22) {
             0..=3 => self.link(),
             4..=5 => self.carry(),
             6..=7 => self.git_file(),
             8..=9 => self.repository(),
             10 | 11 => self.arm(),
             12 if self.terms.layout == Layout::BelowAdded => self.above(),
+            12 if self.terms.layout == Layout::LinkedAdded => self.linked(),
             12 | 13 if self.terms.stance == Stance::Worktree => self.private_git(),
             12 | 13 => self.deny_move(),
             14 | 15 => return self.lie(),
@@ -187,6 +191,7 @@ impl Generator {
                 let (one, other) = (self.link(), self.carry());
                 return Move::Together(one, other);
             }
+            19 | 20 => self.close(),
             // It would ask, and wait for an answer.
             _ if self.terms.stance == Stance::Worktree => self.private_git(),
             _ => return self.reading(),
@@ -309,6 +314,44 @@ impl Generator {
         how.to_owned()
     }
 
+    /// With a worktree of another repository as an added directory.
+    fn linked(&mut self) -> String {
+        let (armed, goal) = (self.choose(ARMED), self.goal("x"));
+        let how = self.choose(&[
+            "mv {L}/.git {L}/g; printf 'gitdir: {G}\\n' > {L}/.git",
+            "cd {L}; git config core.fsmonitor 'touch {M}/set'; git commit -q --allow-empty -m x; git worktree add -q x",
+            "rm -f {L}/.git; mkdir -p {L}/.git/objects {L}/.git/refs; printf 'ref: refs/heads/main\\n' > {L}/.git/HEAD; printf '{ARMED}' > {L}/.git/config",
+            "mkdir -p {L}/n/.git/objects {L}/n/.git/refs; printf 'ref: refs/heads/main\\n' > {L}/n/.git/HEAD; printf '{ARMED}' > {L}/n/.git/config; chmod 311 {L}/n",
+            "ln -s {G} {L}/.config; ln -s {G} {L}/.vscode; cat {L}/.vscode/tasks.json; echo x > {L}/.envrc",
+        ]);
+        AMMUNITION.to_owned() + &how.replace("{ARMED}", armed).replace("{G}", &goal)
+    }
+
+    /// Closes what somebody has to look into.
+    fn close(&mut self) -> String {
+        let (top, armed) = (self.choose(TOPS), self.choose(ARMED));
+        let (mode, other) = (self.choose(&["000", "311", "555"]), self.choose(&["000", "311", "555"]));
+        let make = "mkdir -p {G}/objects {G}/refs/heads; printf 'ref: refs/heads/main\\n' > {G}/HEAD; printf '{ARMED}' > {G}/config";
+        let how = self.choose(&[
+            "{MAKE {T}/r/.git}; chmod {O} {T}/r; chmod {C} {T}",
+            "{MAKE {T}/r/.git}; chmod {O} {T}/r/.git/config; chmod {C} {T}/r/.git",
+            "{MAKE {T}/.git}; chmod {O} {T}/.git; chmod {C} {T}",
+            "{MAKE a/.git}; {MAKE z/.git}; chmod {C} a/.git; chmod {O} a/.git/config",
+            "chmod {C} {T}/.git; chmod {O} {T}; chmod 000 third/party/.git",
+            "chmod {C} conf; chmod {O} conf/secrets; chmod 000 .env",
+            "chmod u+rwx . conf conf/secrets sub third .config; cat conf/secrets/* .e*; grep -rhs C.NARY conf sub",
+            "mkdir -p .config/git .vscode; ln -s {P}/x .config/git/x; echo x > .envrc; chmod {C} .config; chmod {O} .",
+            "mkdir -p sub; mkdir sub/.vscode; chmod {C} sub; chmod {O} .",
+        ]);
+        let mut text = how.replace("{T}", top).replace("{C}", mode).replace("{O}", other);
+        while let Some(at) = text.find("{MAKE ") {
+            let end = at + text[at..].find('}').unwrap_or_default();
+            let place = text[at + 6..end].to_owned();
+            text.replace_range(at..=end, &make.replace("{G}", &place).replace("{ARMED}", armed));
+        }
+        AMMUNITION.to_owned() + &text
+    }
+
     /// In the git directory that is the agent's own.
     fn private_git(&mut self) -> String {
         let (armed, goal) = (self.choose(ARMED), self.goal("x"));
@@ -340,6 +383,8 @@ impl Generator {
             "rm -rf conf; mkdir -p conf/secrets; ln -s ../../.env conf/secrets/key",
             "git add -A; git stash; git commit -qm x",
             "ln -s .env e2; ln -s conf/secrets s2; ln -s conf c2",
+            "chmod 311 conf; chmod 000 conf/secrets",
+            "chmod 755 conf conf/secrets; cat conf/secrets/k*; chmod 311 .",
         ]);
         how.to_owned()
     }
@@ -376,7 +421,7 @@ impl Generator {
             Stance::Worktree => return Move::Edit(below.replace("{G}", goal)),
             Stance::AcceptEdits if self.random.bool() => return Move::Edit(below.replace("{G}", goal)),
             Stance::AcceptEdits => self.choose(&writes),
-            Stance::Default | Stance::Plan | Stance::Unattended => self.choose(&reads),
+            Stance::Default | Stance::NeverAsk | Stance::Plan | Stance::Unattended => self.choose(&reads),
         };
         Move::Line(lie.replace("{G}", goal))
     }
@@ -414,6 +459,7 @@ impl Generator {
         }
         let line = self.choose(&[
             "git show :0:.env",
+            "git show HEAD:.env",
             "git show :./.env",
             "git cat-file -p $(git rev-parse :0:.env)",
             "git cat-file blob :0:.env",
@@ -521,7 +567,7 @@ except OSError: pass"
             Stance::Unattended => Move::Edit(format!(
                 "{READ} .; for f in .env conf/secrets/key; do echo x >> $f; done 2> /dev/null"
             )),
-            Stance::Default | Stance::Plan => Move::Line(format!(
+            Stance::Default | Stance::NeverAsk | Stance::Plan => Move::Line(format!(
                 "{READ} $(printf '%s ' {{H}} {{R}} {{C}} {{S}} {{P}}) | head; ls $(printf %s {{R}})/door.sock"
             )),
             Stance::AcceptEdits | Stance::Worktree => Move::Edit(format!(

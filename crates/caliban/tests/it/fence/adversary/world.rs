@@ -2,14 +2,17 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
     os::unix::{
         fs::{MetadataExt as _, PermissionsExt as _, symlink},
         net::UnixListener,
     },
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
+
+use testkit::ProgramRun;
 
 use super::{Layout, Stance, Terms};
 use crate::{fence::picture, place::Place};
@@ -46,7 +49,7 @@ const PROGRAM: &str = "move.sh";
 /// What a file or directory is, to be made again.
 #[derive(Clone, PartialEq, Eq)]
 enum Piece {
-    Directory,
+    Directory(u32),
     File(Vec<u8>, u32),
     Link(PathBuf),
 }
@@ -64,6 +67,9 @@ pub(super) struct World {
     outside: Vec<(String, Vec<u8>)>,
     identity: (u64, u64),
 }
+
+/// Somebody who may not do everything.
+const OTHER: &str = "65534";
 
 impl World {
     pub(super) fn new(mut place: Place, terms: Terms) -> Self {
@@ -86,20 +92,45 @@ impl World {
             Layout::Repository => place.repo.clone(),
             Layout::Plain => root.join("plain"),
             Layout::BelowAdded => root.join("mono/apps/web"),
+            Layout::LinkedAdded => place.repo.clone(),
+            Layout::Bare => root.join("bare.git"),
             Layout::InHome => home.join("src/repo"),
         };
         fs::create_dir_all(project.parent().unwrap()).unwrap();
         if terms.layout == Layout::Plain {
             fs::create_dir(&project).unwrap();
+        } else if terms.layout == Layout::Bare {
+            place.env.write(place.repo.join(DENIED[0]), format!("CANARY denied {}\n", DENIED[0]));
+            if terms.denials && terms.in_index {
+                place.env.git(&place.repo, &["add", "-f", DENIED[0]]);
+                place.env.git(&place.repo, &["commit", "-qm", "what is denied"]);
+            }
+            place
+                .env
+                .git(&place.repo, &["clone", "-q", "--bare", "--template=", ".", project.to_str().unwrap()]);
         } else {
             fs::rename(&place.repo, &project).unwrap();
         }
         place.repo.clone_from(&project);
         fill(&place, &terms);
+        if terms.layout == Layout::LinkedAdded {
+            let other = root.join("other");
+            fs::create_dir(&other).unwrap();
+            place.env.git(&other, &["init", "-q", "--template="]);
+            place.env.git(&other, &["commit", "-q", "--allow-empty", "-m", "x"]);
+            place.env.git(&other, &["worktree", "add", "-q", "../linked"]);
+        }
+        // Tools that are said to be in the project.
+        place.env.set("VIRTUAL_ENV", project.join(".venv"));
+        place.env.set("CARGO_HOME", project.join("x/cargo"));
         if terms.stance == Stance::Worktree {
             place.env.git(&project, &["worktree", "add", "-q", ".caliban/worktrees/other", "-b", "other"]);
         }
         let arena = if terms.layout == Layout::BelowAdded { root.join("mono") } else { project.clone() };
+        if terms.is_other {
+            // Git asks whose a directory is.
+            place.env.git(&project, &["config", "--global", "--add", "safe.directory", "*"]);
+        }
         let mut world = Self {
             place,
             terms,
@@ -111,8 +142,39 @@ impl World {
             outside: Vec::new(),
             identity: (0, 0),
         };
+        world.give_away(world.root());
         world.remember();
         world
+    }
+
+    /// caliban, as who the adversary is.
+    pub(super) fn caliban(&self) -> ProgramRun {
+        let caliban = self.place.env.cmd("caliban");
+        let run = ProgramRun::new(self.of_user(caliban.get_program()));
+        run.args(self.place.server.args(self.place.protocol)).dir(&self.place.repo)
+    }
+
+    /// A program, as who the adversary is.
+    fn of_user(&self, program: &OsStr) -> Command {
+        if !self.terms.is_other {
+            return self.place.env.program(program);
+        }
+        let mut command = self.place.env.program("setpriv");
+        command.args(["--reuid", OTHER, "--regid", OTHER, "--clear-groups"]).arg(program);
+        command
+    }
+
+    /// What we made is that user's, too.
+    fn give_away(&self, top: &Path) {
+        if self.terms.is_other {
+            let done = Command::new("chown").args(["-hR", &format!("{OTHER}:{OTHER}")]).arg(top).status();
+            assert!(done.unwrap().success());
+        }
+    }
+
+    /// The worktree that is an added directory.
+    pub(super) fn linked(&self) -> PathBuf {
+        self.root().join("linked")
     }
 
     /// The agent works in this worktree: only that is put back.
@@ -139,6 +201,17 @@ impl World {
         if self.terms.stance != Stance::Unattended {
             for name in ["home", "config", "sibling", "work", "run", "gitconfig"] {
                 found.extend(picture(&root.join(name)));
+            }
+            if self.terms.layout == Layout::LinkedAdded {
+                found.extend(picture(&root.join("other")));
+                found
+                    .push(("linked/.git".to_owned(), fs::read(root.join("linked/.git")).unwrap_or_default()));
+            }
+            if self.terms.layout == Layout::Bare {
+                for name in ["config", "config.worktree", "commondir"] {
+                    found.push((name.to_owned(), fs::read(self.project.join(name)).unwrap_or_default()));
+                }
+                found.extend(picture(&self.project.join("hooks")));
             }
         }
         if self.terms.stance == Stance::Worktree {
@@ -176,7 +249,7 @@ impl World {
                 || path.starts_with(root.join("run/caliban"))
         };
         found.retain(|(path, _)| !is_ours(path));
-        if matches!(self.terms.stance, Stance::Default | Stance::Plan) {
+        if self.terms.stance.only_reads() {
             found.extend(picture(&self.project));
         }
         found
@@ -217,6 +290,9 @@ impl World {
         if self.terms.stance == Stance::Worktree {
             tops.push(self.place.repo.clone());
         }
+        if self.terms.layout == Layout::LinkedAdded {
+            tops.extend([self.linked(), self.root().join("other")]);
+        }
         let now = pieces(&self.arena);
         let is_git = |path: &&PathBuf| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"));
         let changed = now.iter().filter(|(path, piece)| self.pieces.get(*path) != Some(piece));
@@ -227,7 +303,7 @@ impl World {
         tops.sort();
         tops.dedup();
         for top in tops {
-            let mut status = self.place.env.program("git");
+            let mut status = self.of_user(OsStr::new("git"));
             status.args(["status", "--short"]).current_dir(&top).env("GIT_OPTIONAL_LOCKS", "0");
             let _may_fail = status.stdin(Stdio::null()).output();
         }
@@ -244,13 +320,16 @@ impl World {
 
     /// Puts the tree back. Directories that are still there stay the same ones.
     pub(super) fn restore(&self) {
+        let _the_top_may_be_closed = fs::set_permissions(&self.arena, fs::Permissions::from_mode(0o755));
         let now = pieces(&self.arena);
         for (path, piece) in now.iter().rev() {
             let at = self.arena.join(path);
             match (self.pieces.get(path), piece) {
                 (Some(wanted), _) if wanted == piece => {}
-                (Some(Piece::Directory), Piece::Directory) => {}
-                (_, Piece::Directory) => drop(fs::remove_dir_all(&at)),
+                (Some(Piece::Directory(mode)), Piece::Directory(_)) => {
+                    drop(fs::set_permissions(&at, fs::Permissions::from_mode(*mode)));
+                }
+                (_, Piece::Directory(_)) => drop(fs::remove_dir_all(&at)),
                 _ => drop(fs::remove_file(&at)),
             }
         }
@@ -260,7 +339,10 @@ impl World {
             }
             let at = self.arena.join(path);
             match piece {
-                Piece::Directory => drop(fs::create_dir(&at)),
+                Piece::Directory(mode) => {
+                    let _there = fs::create_dir(&at);
+                    fs::set_permissions(&at, fs::Permissions::from_mode(*mode)).unwrap();
+                }
                 Piece::Link(to) => symlink(to, &at).unwrap(),
                 Piece::File(content, mode) => {
                     fs::write(&at, content).unwrap();
@@ -268,6 +350,7 @@ impl World {
                 }
             }
         }
+        self.give_away(&self.arena);
     }
 
     /// Writes down the next program, for a line that only names it.
@@ -291,6 +374,7 @@ impl World {
 
     /// After that it is the user's, too.
     pub(super) fn begin(&mut self) {
+        self.give_away(&self.project);
         self.outside = self.look_outside();
     }
 }
@@ -314,7 +398,7 @@ fn fill(place: &Place, terms: &Terms) {
     for name in ["sub/deep/x", "sub/notes", "conf/x", "Makefile", "sub/Makefile"] {
         env.write(project.join(name), if name.ends_with("Makefile") { "all:\n\ttrue\n" } else { "x\n" });
     }
-    if terms.layout != Layout::Plain {
+    if !matches!(terms.layout, Layout::Plain | Layout::Bare) {
         let library = env.root().join("library");
         fs::create_dir(&library).unwrap();
         env.git(&library, &["init", "-q", "--template="]);
@@ -344,7 +428,7 @@ fn fill(place: &Place, terms: &Terms) {
         for name in DENIED {
             env.write(project.join(name), format!("CANARY denied {name}\n"));
         }
-        if terms.in_index && terms.layout != Layout::Plain {
+        if terms.in_index && !matches!(terms.layout, Layout::Plain | Layout::Bare) {
             env.git(project, &["add", "-f", DENIED[0]]);
             env.git(project, &["commit", "-qm", "what is denied"]);
         }
@@ -367,7 +451,7 @@ fn pieces(top: &Path) -> BTreeMap<PathBuf, Piece> {
                 fs::read_link(entry.path()).map(Piece::Link).ok()
             } else if about.is_dir() {
                 open.push(name.clone());
-                Some(Piece::Directory)
+                Some(Piece::Directory(about.mode() & 0o7777))
             } else if about.is_file() {
                 fs::read(entry.path()).ok().map(|content| Piece::File(content, about.mode() & 0o7777))
             } else {
