@@ -326,6 +326,7 @@ impl Fences {
         let mut fence = Fence::new(Profile::Open, &policy.home);
         fence.masks.clear();
         fence.network = Network::On;
+        fence.limits = self.limits;
         let held = policy.held_by_rules()?;
         hold(&mut fence, &held);
         self.hide_objects(&mut fence, policy, &held.repositories);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use caliban_contract::tree_limits::{Excess, TreeLimits};
+use caliban_core::fence::Profile;
 use caliban_fence::{Access, Fence};
 
 use crate::launch::Launch;
@@ -103,8 +104,9 @@ struct WatchedPlace {
 
 fn places(launch: &Launch) -> Vec<WatchedPlace> {
     match &launch.fence {
-        Some(fence) => places_in(fence),
-        None => vec![WatchedPlace { path: launch.directory.clone(), counts_all: false }],
+        Some(fence) if fence.profile != Profile::Open => places_in(fence),
+        // All of the machine can be written there.
+        Some(_) | None => vec![WatchedPlace { path: launch.directory.clone(), counts_all: false }],
     }
 }
 

@@ -56,22 +56,31 @@ fn a20_a_command_that_forks_is_ended_in_words() {
 }
 
 const EAT: &str =
-    "/usr/bin/python3 -c 'import time; all = [bytearray(64 << 20) for _ in range(8)]; time.sleep(600)'";
+    "/usr/bin/python3 -c 'import time; all = [bytearray(67108864) for _ in range(8)]; time.sleep(600)'";
 
+/// Without a shift: where a rule denies reading, `<<` in a line is judged as strictly as a here-document.
 #[test]
-fn a20_a_command_outside_the_fence_is_ended_in_words() {
+fn a20_a_command_outside_the_fence_and_in_the_open_one_is_ended_in_words() {
     let fork = "for n in $(seq 400); do sleep 600 & done; wait";
+    let fill = "/usr/bin/python3 -c 'import os, time; f = open(\"big\", \"wb\"); f.write(bytes(62914560)); \
+                os.fsync(f.fileno()); time.sleep(600)'";
     for (limit, command, words) in [
         ("memory_max = '256 MB'", EAT, "[killed: used more than 256 MB of memory (fleet.memory_max)]"),
         ("pids_max = 100", fork, "[killed: had more than 100 processes (fleet.pids_max)]"),
+        ("disk_max = '20 MB'", fill, "[killed: used more than 20 MB of disk (fleet.disk_max)]"),
     ] {
-        let place = Place::new(script![bash(command), text("done")]);
-        place.env.write(place.env.config().join("caliban/settings.toml"), format!("[fleet]\n{limit}\n"));
-        place.ask("go", ["--permission-mode", "unattended"]).ok();
-        let (fence, said, _) = result(&place);
-        assert_eq!(fence, "none");
-        assert!(said.contains(words), "{said}");
-        testkit::wait_until("its processes are gone", || place.env.processes().is_empty());
+        for (rules, fence) in [(&[][..], "none"), (&["--deny", "Read(secret.txt)"][..], "open")] {
+            let place = Place::new(script![bash(command), text("done")]);
+            place.env.write(place.repo.join("secret.txt"), "a secret\n");
+            place.env.write(place.env.config().join("caliban/settings.toml"), format!("[fleet]\n{limit}\n"));
+            place
+                .ask("go", ["--permission-mode", "unattended"].into_iter().chain(rules.iter().copied()))
+                .ok();
+            let (found, said, _) = result(&place);
+            assert_eq!(found, fence);
+            assert!(said.contains(words), "{fence}: {said}");
+            testkit::wait_until("its processes are gone", || place.env.processes().is_empty());
+        }
     }
 }
 
