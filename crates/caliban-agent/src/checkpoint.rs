@@ -20,11 +20,11 @@ use std::{
     },
 };
 
-use caliban_contract::records::CHECKPOINTS;
+use caliban_contract::records::{BACKGROUND, CHECKPOINTS, SUB_AGENTS};
 use caliban_core::hex;
 use caliban_permissions::Policy;
 use caliban_rooted::{
-    Below, Roots, real_path,
+    Below, Root, Roots, real_path,
     tree::{self, FoundFile},
 };
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,25 @@ pub struct Changed {
     pub path: PathBuf,
     /// Its content before the session; none when it did not exist.
     pub before: Option<Vec<u8>>,
+}
+
+/// Where the sessions of all repos keep theirs, helpers included: `<data>/repos/<hash>/{sessions,agents,archive}/<id>/`.
+pub(crate) fn directories_below(data: &Path) -> Vec<Root> {
+    let shelves = directories(&data.join("repos")).into_iter().flat_map(|repo| directories(&repo));
+    let mut open: Vec<PathBuf> = shelves.flat_map(|shelf| directories(&shelf)).collect();
+    let mut found = Vec::new();
+    while let Some(session) = open.pop() {
+        // One that goes meanwhile has nothing to hide.
+        found.extend(Root::pin(&session.join(CHECKPOINTS)));
+        open.extend([SUB_AGENTS, BACKGROUND].iter().flat_map(|kind| directories(&session.join(kind))));
+    }
+    found
+}
+
+fn directories(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries.filter(is_directory).map(|entry| entry.path()).collect()
 }
 
 impl Checkpoints {

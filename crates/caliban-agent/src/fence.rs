@@ -330,6 +330,9 @@ impl Fences {
         let held = policy.held_by_rules()?;
         hold(&mut fence, &held);
         self.hide_objects(&mut fence, policy, &held.repositories);
+        for place in self.hidden.iter().flat_map(|data| crate::checkpoint::directories_below(data)) {
+            fence.hold(place.path(), place.identity(), Hold::Hidden);
+        }
         Ok(Fenced { fence, around: Vec::new(), again: None })
     }
 

@@ -392,7 +392,24 @@ fn a12_checkpoints_are_exact_private_in_no_fence_and_gone_with_the_session() {
     let looked = transcript.iter().rfind(|record| record["event"] == "call_ended").unwrap();
     let found = looked["content"][0]["text"].as_str().unwrap();
     assert!(found.contains("looked") && !found.contains("checkpoints\n"), "{found}");
-    place.verb(["sessions", "rm", &place.session_id()]).ok();
+    // Nor in the open fence, where everything but what rules are about is shown: a later session's command, and its own.
+    let look = format!("cat {}/repos/*/*/*/checkpoints/* 2>&1; echo looked", data.join("caliban").display());
+    place.server.set_script(script![
+        tool("Write", json!({"file_path": "new.txt", "content": "x"})),
+        tool("Edit", json!({"file_path": "new.txt", "old_string": "x", "new_string": "y"})),
+        tool("Bash", json!({"command": look})),
+        text("done")
+    ]);
+    let first = place.session_id();
+    place.ask("look", ["--permission-mode", "unattended", "--deny", "Read(none.txt)"]).ok();
+    let heard = place.server.model_requests().pop().unwrap().body.to_string();
+    assert!(heard.contains("looked") && heard.contains("checkpoints/*': No such file"), "{heard}");
+    assert!(!heard.contains(CANARY), "{heard}");
+    assert_eq!(place.sessions().len(), 2);
+    for session in place.sessions() {
+        assert!(session.ends_with(&first) || kept().iter().any(|(path, _)| path.starts_with(&session)));
+        place.verb(["sessions", "rm", session.file_name().unwrap().to_str().unwrap()]).ok();
+    }
     assert_eq!(kept(), []);
 }
 
