@@ -34,6 +34,7 @@ use super::connections::{Connection, Connections, Doing, Room};
 use super::peer::Peer;
 use super::spare_descriptors::{Lent, Shortage, Spare};
 use super::spawn::bad;
+use super::stop as leaving;
 use super::{
     DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
     inherit, internal, merge, out_of_descriptors, reach, requeue, review, send, stopping, wake,
@@ -358,7 +359,10 @@ async fn answer(
         Verb::List => DaemonRequest::List,
         Verb::Show => DaemonRequest::Show(id),
         Verb::Events => DaemonRequest::Events,
-        Verb::Shutdown => DaemonRequest::Shutdown,
+        Verb::Shutdown => {
+            leaving::check_caller(peer)?;
+            DaemonRequest::Shutdown
+        }
         Verb::Rm => DaemonRequest::Rm(id, rm_request(&query)?),
         Verb::Spawn => DaemonRequest::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer.pid_now()),
         Verb::Kill => DaemonRequest::Kill(id, body_or_default::<KillRequest>(request).await?),
@@ -440,8 +444,8 @@ fn judges_the_caller(verb: Verb) -> bool {
     match verb {
         Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
-        Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Kill | Verb::Rm => true,
+        Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi => false,
+        Verb::Kill | Verb::Rm | Verb::Shutdown => true,
         Verb::Events | Verb::Diff | Verb::Review | Verb::Log | Verb::History => false,
         Verb::Schedules => false,
         Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => true,

@@ -10,19 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::Msg;
 use super::agent_client::Speaker;
 use super::peer::Peer;
-use crate::ancestry;
 use crate::git_programs;
 use crate::landing::{self, NotMerged, words};
 use crate::places::Places;
-use crate::protocol::{AgentRow, ApiError, ErrorCode, MergeAnswer, MergeForecast, MergeRequest, Merged};
+use crate::protocol::{AgentRow, ApiError, MergeAnswer, MergeForecast, MergeRequest, Merged};
 
 /// Refuses a process of an agent, and one that cannot be seen (a11).
 pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
-    let ancestry = ancestry::above(peer.pid_now());
-    let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
-    let text = format!("{who} cannot have the daemon land an agent's work: a person does");
-    Err(ApiError::new(ErrorCode::Forbidden, text)
-        .hint("`caliban agents merge` lands it from the process itself"))
+    let what = "have the daemon land an agent's work";
+    peer.check_person(what, "`caliban agents merge` lands it from the process itself")
 }
 
 /// Lands it, or tells why not. A cancellation leaves everything as it was.

@@ -4,6 +4,9 @@
 use caliban_acp::extension::Behalf;
 use tokio::net::UnixStream;
 
+use crate::ancestry;
+use crate::protocol::{ApiError, ErrorCode};
+
 /// The pid of no process: whoever looks at what stands above it finds nothing, and trusts nobody.
 const NOBODY: i32 = 0;
 
@@ -44,6 +47,13 @@ impl Peer {
     /// The pid that it had when it connected. Only for counting connections by process: it may belong to another one now.
     pub(super) fn pid_then(self) -> Option<i32> {
         self.pid
+    }
+
+    /// Refuses a process of an agent, and one that cannot be seen (a11, a19), what only a person does.
+    pub(super) fn check_person(self, what: &str, hint: &str) -> Result<(), ApiError> {
+        let Some(who) = ancestry::above(self.pid_now()).agent_in_words() else { return Ok(()) };
+        let text = format!("{who} cannot {what}: a person does");
+        Err(ApiError::new(ErrorCode::Forbidden, text).hint(hint))
     }
 
     /// The process, for an agent to judge.

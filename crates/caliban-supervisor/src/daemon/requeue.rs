@@ -5,17 +5,13 @@ use caliban_contract::limits::RaisedLimits;
 use super::peer::Peer;
 use super::phase::Phase;
 use super::{DaemonAnswer, Owner, gone, spawn};
-use crate::ancestry;
 use crate::protocol::{ApiError, ErrorCode, RequeueRequest};
 use crate::records;
 
 /// Refuses a process of an agent, and one that cannot be seen (a11): no agent decides who comes first, or starts others
 /// at a time of its choice.
 pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
-    let ancestry = ancestry::above(peer.pid_now());
-    let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
-    let text = format!("{who} cannot decide when agents start: a person does");
-    Err(ApiError::new(ErrorCode::Forbidden, text).hint("ask the person"))
+    peer.check_person("decide when agents start", "ask the person")
 }
 
 impl Owner {

@@ -7,8 +7,16 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::peer::Peer;
 use super::schedule::Schedule;
 use super::{DaemonAnswer, Owner};
+use crate::protocol::ApiError;
+
+/// Refuses a process of an agent, and one that cannot be seen (a19): without a daemon nobody supervises, and what waits does
+/// not start.
+pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
+    peer.check_person("end the daemon", "ask the person")
+}
 
 impl Owner {
     pub(super) fn shutdown(&mut self) -> DaemonAnswer {

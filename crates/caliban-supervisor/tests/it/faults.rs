@@ -262,6 +262,9 @@ async fn r13_without_a_descriptor_a_kill_works_and_other_requests_are_refused_in
     take_descriptors(&fleet);
     let (code, message, _) = refused(fleet.client().await.wake(&one.to_string()).await);
     assert_eq!((code.as_str(), message.as_str()), ("busy", "the daemon is out of file descriptors (EMFILE)"));
+    // The daemon looks who asks, and a person can replace it.
+    take_descriptors(&fleet);
+    fleet.client().await.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 
 use std::{collections::VecDeque, io::Write, path::Path, time::Duration};
 
-use caliban_control::{Client, ClientError, SignalResult, end_by_signal, protocol::DaemonStatus};
+use caliban_control::{
+    Client, ClientError, SignalResult, end_by_signal,
+    protocol::{DaemonStatus, ErrorCode},
+};
 use caliban_core::inert;
 use tokio::time::sleep;
 
@@ -130,12 +133,7 @@ async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped> {
     };
     match ended {
         Ok(()) => Ok(DaemonStopped::Left { queued }),
-        Err(
-            error @ (ClientError::Protocol { .. }
-            | ClientError::Silent(_)
-            | ClientError::Broken(_)
-            | ClientError::Deaf { .. }),
-        ) => match end_by_signal(fleet.places()).await? {
+        Err(error) if needs_signal(&error) => match end_by_signal(fleet.places()).await? {
             SignalResult::Left => Ok(DaemonStopped::Left { queued }),
             SignalResult::Killed => {
                 say("the daemon did not leave when it was told to, and was killed");
@@ -148,6 +146,16 @@ async fn stop(fleet: &Fleet<'_>) -> Result<DaemonStopped> {
             SignalResult::None => Err(Failure::from(error)),
         },
         Err(error) => Err(Failure::from(error)),
+    }
+}
+
+/// Whether a daemon does not understand us, does not answer, does not listen, or has no descriptor to look with at who asks.
+fn needs_signal(error: &ClientError) -> bool {
+    match error {
+        ClientError::Protocol(_) | ClientError::Silent(_) => true,
+        ClientError::Broken(_) | ClientError::Deaf { .. } => true,
+        ClientError::Refused(refusal) => refusal.code == ErrorCode::Busy,
+        _ => false,
     }
 }
 

@@ -339,7 +339,7 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
     };
     let asking = scene.asking.clone();
     let line = format!(
-        "{}; child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child && \
+        "{}; {stop}; child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child && \
          echo removed its own",
         tries(&asking)
     );
@@ -351,3 +351,15 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
     assert!(told.contains("removed its own"), "{told}");
     scene.check_nothing_happened("steer");
 }
+    // With the program and without: the daemon itself refuses.
+    let daemon: Value = scene.fleet.run(["daemon", "status", "--json"]).ok().json();
+    let stop = format!(
+        "{program} daemon stop 2>&1; {program} daemon restart 2>&1; \
+         curl -s --unix-socket {} -X POST http://daemon/v1/shutdown",
+        daemon["socket"].as_str().unwrap()
+    );
+    let refused = format!("a process of agent {id} cannot end the daemon");
+    assert_eq!(told.matches(&refused).count(), 3, "{told}");
+    let after: Value = scene.fleet.run(["daemon", "status", "--json"]).ok().json();
+    assert_eq!(after["pid"], daemon["pid"]);
+    scene.fleet.run(["daemon", "stop"]).ok();
