@@ -59,6 +59,19 @@ impl Cli {
     }
 }
 
+impl Command {
+    /// Whether it stays for long and starts nothing that needs a key.
+    pub(crate) fn waits(&self) -> bool {
+        match self {
+            Self::Monitor(MonitorArgs { command, .. }) => command.is_none(),
+            Self::DeliverRun => true,
+            Self::Message(MessageCommand::Deliver(args)) => args.wait.is_some(),
+            Self::Message(MessageCommand::Poll(args)) => args.wait.is_some(),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make, list, show and delete sessions
@@ -521,4 +534,33 @@ pub(crate) enum CompletionShell {
     Bash,
     Zsh,
     Fish,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::Cli;
+
+    #[test]
+    fn a12_what_stays_for_long_is_known_and_so_keeps_no_key() {
+        let waits = |line: &str| {
+            let words = std::iter::once("cafleet").chain(line.split_whitespace());
+            Cli::try_parse_from(words).unwrap().command.waits()
+        };
+        for line in [
+            "monitor",
+            "deliver-run",
+            "message poll --agent-id x --wait 60",
+            "message deliver --agent-id x --wait 60",
+        ] {
+            assert!(waits(line), "{line}");
+        }
+        // A server needs keys for what it starts; the others end at once.
+        for line in
+            ["server", "monitor scan", "message poll --agent-id x", "message deliver --agent-id x", "doctor"]
+        {
+            assert!(!waits(line), "{line}");
+        }
+    }
 }

@@ -36,9 +36,13 @@ fn main() -> ExitCode {
         Err(early) => return early.finish(),
     };
     let style = parsed.style();
-    // A server stays for long, and needs a key only for the agents that it starts.
-    let secrets = match parsed.command {
+    let secrets = match &parsed.command {
+        // It stays for long, and needs a key only for the agents that it starts.
         args::Command::Server(_) => own_secrets(),
+        stays if stays.waits() => {
+            caliban_fence::drop_secrets(settings::is_ours);
+            Vec::new()
+        }
         _ => Vec::new(),
     };
     // One thread: a short command has no parallel work.

@@ -157,6 +157,12 @@ impl Settings {
     }
 }
 
+/// Whether a variable is one that is read here, or by tmux.
+pub(crate) fn is_ours(name: &str) -> bool {
+    let ours = ["CAFLEET_", "CALIBAN_", "TMUX"];
+    PASSED_ON.contains(&name) || ours.iter().any(|start| name.starts_with(start))
+}
+
 /// An empty variable counts as unset.
 #[expect(clippy::disallowed_methods, reason = "this is the settings module")]
 fn var(name: &str) -> Option<String> {

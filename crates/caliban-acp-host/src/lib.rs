@@ -25,7 +25,7 @@ pub use commands::{CommandAnswer, CommandInfo, Commands};
 pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, Hosted, SessionHost};
 pub use listen::listen;
-pub use server::{Judge, Say, ServeOptions, serve};
+pub use server::{Judge, Learn, Say, ServeOptions, serve};
 pub use sessions::{Factory, LoadSession, NewSession, OpenedSession, Sessions};
 pub use state_socket::listen_state;
 pub use stdio::serve_stdio;

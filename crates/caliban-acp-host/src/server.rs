@@ -24,7 +24,8 @@ use caliban_acp::{
 use caliban_acp::{
     connection::{ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
-        BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendParams, SessionRequest, field, meta,
+        BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SECRETS, SEND, SecretsRequest, SendParams,
+        SessionRequest, field, meta,
     },
 };
 use caliban_agent::fork;
@@ -65,6 +66,18 @@ pub struct ServeOptions {
     /// What a process may decide that the client speaks for. Only for a client that is believed: without this, whom it
     /// says to speak for does not matter.
     pub judge: Option<Judge>,
+    /// Learns the secrets that a client with a say tells.
+    pub learn: Option<Learn>,
+}
+
+/// Learns what a client has told.
+#[derive(Clone)]
+pub struct Learn(pub Arc<dyn Fn(SecretsRequest) + Send + Sync>);
+
+impl std::fmt::Debug for Learn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Learn")
+    }
 }
 
 /// Says what a process may decide.
@@ -110,13 +123,13 @@ impl ServeOptions {
     pub fn socket(version: impl Into<String>) -> Self {
         let initialize_within = Some(INITIALIZE_WITHIN);
         let limits = ConnectionLimits::default();
-        Self { limits, initialize_within, version: version.into(), say: Say::Full, judge: None }
+        Self { limits, initialize_within, version: version.into(), say: Say::Full, judge: None, learn: None }
     }
 
     /// For the one client that started us, or lives in the same process: it may take its time.
     pub fn private(version: impl Into<String>) -> Self {
         let limits = ConnectionLimits { write_timeout: None, ..ConnectionLimits::default() };
-        Self { limits, initialize_within: None, version: version.into(), say: Say::Full, judge: None }
+        Self { limits, initialize_within: None, ..Self::socket(version) }
     }
 }
 
@@ -131,7 +144,8 @@ pub async fn serve(
     let result = match introduction(&mut inbox, &sessions, &mut options).await {
         Ok(Some(abilities)) => {
             inbox.set_line_limit(options.limits.line);
-            let server = AcpServer { sessions, abilities, say: options.say, attached: Arc::default() };
+            let ServeOptions { say, learn, .. } = options;
+            let server = AcpServer { sessions, abilities, say, learn, attached: Arc::default() };
             server.run(&mut inbox).await
         }
         Ok(None) => Ok(()),
@@ -231,6 +245,7 @@ struct AcpServer {
     sessions: Arc<Sessions>,
     abilities: Abilities,
     say: Say,
+    learn: Option<Learn>,
     attached: Arc<Mutex<HashMap<String, Attachment>>>,
 }
 
@@ -331,6 +346,15 @@ impl AcpServer {
                     OutgoingMessage::Stranger(request) => server.send(request).await,
                 }
             });
+        } else if method == SECRETS {
+            let told = params.parse::<SecretsRequest>().map(|request| {
+                // An agent's process teaches nothing: it could hide what was done from whoever reads the transcript.
+                if let (Say::Full, Some(Learn(learn))) = (&self.say, &self.learn) {
+                    learn(request);
+                }
+                json!({})
+            });
+            answer(handlers, responder, ready(told));
         } else if method == PROMPTS {
             let points = params.parse::<SessionRequest>().and_then(|request| {
                 let attached = self.attached();

@@ -21,6 +21,10 @@ pub const BACKGROUND: &str = "_caliban/background";
 /// Asks for the prompts of a session that began a turn: `{"prompts": [{"turn", "text"}]}`. See [`SessionRequest`].
 pub const PROMPTS: &str = "_caliban/prompts";
 
+/// Says which secrets the client's shell has, `{"secrets": [[name, value]]}`, for a client that no process can look into: what it
+/// says may quote them, and is kept without them. Only from a person's process. See [`SecretsRequest`].
+pub const SECRETS: &str = "_caliban/secrets";
+
 /// Asks what a session that a person has on a screen is at: `{"state": …}`, see [`AgentState`]. The only request that the
 /// socket of a broker's member takes.
 pub const STATE: &str = "_caliban/state";
@@ -75,6 +79,13 @@ pub struct SendParams {
     /// Chosen by the sender: the same id twice is one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// The parameters of [`SECRETS`]. Not to be printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretsRequest {
+    /// Names of variables and their secrets: a variable may have several.
+    pub secrets: Vec<(String, String)>,
 }
 
 /// What an agent is at.

@@ -46,7 +46,7 @@ use caliban_core::redact::Redactor;
 use caliban_fence::KeyNames;
 
 use crate::{
-    cli::{Cli, Command, agents::AgentsCommand},
+    cli::{Cli, Command, agents::AgentsCommand, daemon::DaemonCommand},
     report::{Code, Failure, Result},
     settings::{Environment, file},
 };
@@ -160,10 +160,15 @@ impl SecretsUse {
         match &cli.command {
             None if cli.run.bg.is_some() => Self::HandsOver,
             None | Some(Command::Acp(_) | Command::Dashboard(_)) => Self::Own,
+            // What is typed there may quote a secret: it is handed to the agent, which redacts it.
+            Some(Command::Agents(AgentsCommand::Attach(_) | AgentsCommand::View)) => Self::Own,
             Some(Command::Gateway(_)) => Self::PassesOn,
             Some(Command::Agents(AgentsCommand::Merge(_))) => Self::Lends,
             Some(Command::Agents(AgentsCommand::Approvals(args))) if args.watch => Self::None,
             Some(Command::Agents(AgentsCommand::List(args))) if args.watch => Self::None,
+            Some(Command::Agents(AgentsCommand::Logs(args))) if args.follow => Self::None,
+            Some(Command::Agents(AgentsCommand::Wait(_))) => Self::None,
+            Some(Command::Daemon(DaemonCommand::Logs { follow: true, .. })) => Self::None,
             Some(_) => Self::HandsOver,
         }
     }

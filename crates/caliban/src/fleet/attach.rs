@@ -6,14 +6,18 @@ mod conversation;
 mod plain_view;
 mod typed_line;
 
-use std::{collections::VecDeque, io::Write, time::Duration};
+use std::{collections::VecDeque, io::Write, path::Path, time::Duration};
 
-use caliban_acp::Link;
+use caliban_acp::{
+    Link, Unreached,
+    extension::{SECRETS, SecretsRequest},
+};
 use caliban_control::{
     Client, ClientError,
     protocol::{AgentRow, ErrorCode, FleetEvent},
 };
 use caliban_core::lifecycle::State;
+use serde_json::json;
 
 use self::conversation::{Over, Talk, TalkMemory};
 use super::{
@@ -26,6 +30,7 @@ use crate::{
     cli::fleet::AttachArgs,
     keyboard::{Keyboard, TypedLine},
     report::{Code, Failure, Result},
+    settings::tool_environment::spoken_secrets,
 };
 
 /// How long the daemon may take to see that a worker which hung up has ended.
@@ -113,7 +118,7 @@ pub(super) async fn attach(
             }
             Err(error) => return Err(Failure::from(error)),
         };
-        let over = match Link::open(&socket, env!("CARGO_PKG_VERSION"), None, say).await {
+        let over = match open(fleet, &socket).await {
             Ok(link) if has_screen => {
                 let left = screen(fleet, link, &agent).await?;
                 let code = crate::screen::ended(&left);
@@ -159,6 +164,21 @@ pub(super) async fn attach(
             }
         }
     }
+}
+
+/// A connection to the agent, which knows the secrets of our shell before we say anything: it cannot look into this process (a12).
+async fn open(fleet: &Fleet<'_>, socket: &Path) -> std::result::Result<Link, Unreached> {
+    let mut link = Link::open(socket, env!("CARGO_PKG_VERSION"), None, say).await?;
+    let secrets = SecretsRequest { secrets: spoken_secrets(fleet.environment) };
+    match link.call(SECRETS, json!(secrets)).await {
+        Err(unreached) if unreached.is_gone => return Err(unreached),
+        // A worker of an earlier version does not know what that means.
+        Err(_) => say(
+            "this agent is older than this program: a secret of this shell that you type stays in its transcript",
+        ),
+        Ok(_) => {}
+    }
+    Ok(link)
 }
 
 /// Shows the agent on the screen until the person leaves.

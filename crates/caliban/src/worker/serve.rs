@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp::extension::Behalf;
-use caliban_acp_host::{Judge, Say, ServeOptions, Sessions, serve};
+use caliban_acp::extension::{Behalf, SecretsRequest};
+use caliban_acp_host::{Judge, Learn, Say, ServeOptions, Sessions, serve};
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_contract::lock;
 use caliban_contract::sockets::{self, Bound};
@@ -171,7 +171,11 @@ impl Door {
                 let judge = Judge(Arc::new(move |behalf| self.judge(behalf)));
                 ServeOptions { say, judge: Some(judge), ..options }
             }
-            peer => ServeOptions { say: self.say(peer), ..options },
+            peer => {
+                let say = self.say(peer);
+                let learn = Learn(Arc::new(move |told: SecretsRequest| self.redactor.learn(told.secrets)));
+                ServeOptions { say, learn: Some(learn), ..options }
+            }
         }
     }
 

@@ -456,26 +456,54 @@ fn a12_programs_that_stay_show_nobody_a_key() {
         assert!(is_hidden(server.pid()), "{verb}");
         server.kill();
     }
+    // These need it themselves.
+    for args in [&["gateway", "--port", "0", "--json"][..], &["acp"]] {
+        let run = place.env.start("caliban", args).dir(&place.repo).spawn();
+        wait_until(&format!("{args:?} hides"), || is_asleep(run.pid()) && is_hidden(run.pid()));
+        let (environment, _) = seen_in(run.pid());
+        assert!(!environment.contains(CANARY), "{args:?}: {environment}");
+        run.kill();
+    }
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    // These need none, so there is none.
+    place.server.set_script(script![tool("Bash", json!({"command": "sleep 600"})).forever()]);
     let id = crate::fleet::id_of(&place.caliban().args(["--bg", "ask"]).output().ok());
-    for args in [&["agents", "list", "--watch", "--json"][..], &["approvals", "--watch", "--json"]] {
-        let mut watch = place.env.start("caliban", args).dir(&place.repo).spawn();
-        if args.contains(&"list") {
-            watch.wait_for_stdout(&id);
-        } else {
-            wait_until("it has begun", || {
-                let read = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", watch.pid()));
-                read("wchan").is_ok() && read("status").is_ok_and(|status| status.contains("S (sleeping)"))
-            });
+    // What is typed there may quote it, so the agent is told it; nobody else sees it.
+    let mut attach = place.env.start("caliban", ["attach", &id, "--plain"]).dir(&place.repo).spawn();
+    attach.wait_for_stdout("sleep 600");
+    assert!(!seen_in(attach.pid()).0.contains(CANARY) && is_hidden(attach.pid()));
+    attach.kill();
+    // These need none, so there is none.
+    let team = place.env.start("cafleet", ["--json", "session", "create", "--no-tmux"]).output().ok();
+    let team: serde_json::Value = team.json();
+    let (session, director) = (&team["session_id"], &team["director"]["agent_id"]);
+    let (session, director) = (session.as_str().unwrap(), director.as_str().unwrap());
+    let poll = ["--session-id", session, "message", "poll", "--agent-id", director, "--wait", "600"];
+    for (program, args, begins_with) in [
+        ("caliban", &["agents", "list", "--watch", "--json"][..], id.as_str()),
+        ("caliban", &["logs", "-f", &id], "ask"),
+        ("caliban", &["approvals", "--watch", "--json"], ""),
+        ("caliban", &["agents", "wait", &id], ""),
+        ("caliban", &["daemon", "logs", "-f"], "\n"),
+        ("cafleet", &poll, ""),
+    ] {
+        let mut watch = place.env.start(program, args).dir(&place.repo).spawn();
+        if !begins_with.is_empty() {
+            watch.wait_for_stdout(begins_with);
         }
-        let (environment, is_in_memory) = seen_in(watch.pid());
-        assert!(!environment.contains(CANARY), "{args:?}: {environment}");
-        assert!(!is_in_memory, "{args:?}");
+        wait_until(&format!("{args:?} shows no key"), || {
+            is_asleep(watch.pid()) && !seen_in(watch.pid()).0.contains(CANARY)
+        });
+        assert!(!seen_in(watch.pid()).1, "{args:?}");
         watch.kill();
     }
+}
+
+/// Whether a process waits for something.
+fn is_asleep(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.is_ok_and(|status| status.contains("S (sleeping)"))
 }
 
 #[test]

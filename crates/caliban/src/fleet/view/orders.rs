@@ -3,6 +3,7 @@
 use caliban_agent::event::{Answer, Ask};
 use caliban_contract::recorded_ask::RecordedAsk;
 use caliban_control::protocol::{AgentRow, Diff};
+use caliban_core::redact::Redactor;
 use caliban_supervisor::landing::words;
 use caliban_tui::{
     asks::PersonReply,
@@ -14,6 +15,7 @@ use crate::{
     cli::fleet::{IdArg, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
     fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn},
     report::{Code, Failure, Result},
+    settings::tool_environment::spoken_secrets,
 };
 
 /// Lines of an agent's transcript that a peek has.
@@ -144,9 +146,11 @@ async fn reply(fleet: &Fleet<'_>, board: &FleetBoard, key: &AgentKey, said: &str
         resume::resume(&fleet, &args, &mut out).await?;
         return Ok(format!("{} goes on with it", key.id));
     }
+    // The agent cannot look for the secrets of this process (a12).
+    let said = Redactor::new(spoken_secrets(fleet.environment)).redact(said).into_owned();
     // A message that is a single dash stands for stdin on the command line.
-    let said = if said == "-" { " -" } else { said };
-    send::send(&fleet, &SendArgs { agent, text: said.to_owned() }, &mut out).await?;
+    let said = if said == "-" { " -".to_owned() } else { said };
+    send::send(&fleet, &SendArgs { agent, text: said }, &mut out).await?;
     Ok(text(&out))
 }
 
