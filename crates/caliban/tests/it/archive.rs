@@ -133,6 +133,20 @@ fn r03_a_removal_that_the_daemon_did_not_finish_is_finished_by_the_next_one() {
     assert!(shown.contains("an answer"), "{shown}");
 }
 
+#[test]
+fn a20_the_private_tmp_of_an_agent_goes_when_it_is_removed() {
+    let fleet = Fleet { place: crate::place::Place::new(script![]) };
+    let command = testkit::tool("Bash", json!({"command": "touch /tmp/left"}));
+    fleet.place.server.set_script(script![command, text("done")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let (dir, base) = fleet.places_of(&id);
+    assert!(dir.join("tmp/left").is_file());
+    fleet.run(["rm", &id]).ok();
+    let archived = base.join("archive").join(&id);
+    assert!(archived.join("transcript.jsonl").is_file() && !archived.join("tmp").exists());
+}
+
 /// What is kept for an undo goes when nobody can ask for one any more; the transcript stays.
 #[test]
 fn a12_checkpoints_are_not_archived() {

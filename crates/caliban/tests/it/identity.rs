@@ -10,9 +10,10 @@ use crate::{
     place::Place,
 };
 
-/// Tries to decide and to start an agent, over HTTP with the token and with the program, and writes down what came of it.
+/// Tries to decide and to start an agent: over HTTP with the token and as a signed-in device, with the program, and at another agent's
+/// socket. Writes down what came of it. `papers.json` is what a person's browser has, and where the agent is.
 const MEDDLE: &str = r#"
-import ctypes, json, os, subprocess, sys, time, urllib.error, urllib.request
+import ctypes, json, os, socket, subprocess, sys, time, urllib.error, urllib.request
 way, out, program, address, token = sys.argv[1:6]
 if way == "hidden":
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
@@ -23,14 +24,20 @@ if way == "orphan":
     os.setsid()
     if os.fork(): os._exit(0)
 found = {}
-def post(path, body):
-    head = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+try:
+    with open(os.path.join(os.path.dirname(sys.argv[0]), "papers.json")) as file: papers = json.load(file)
+except OSError: papers = {"cookie": "", "key": "", "link": "", "socket": "/none", "cwd": "/"}
+def post(path, body, **head):
+    head["Content-Type"] = "application/json"
     request = urllib.request.Request("http://" + address + path, json.dumps(body).encode(), head)
     try: return urllib.request.urlopen(request, timeout=60).status
     except urllib.error.HTTPError as error: return error.code
     except OSError as error: return 0
 for path in ["/api/v1/links", "/api/v1/repos/REPO/agents/AGENT/approve", "/api/v1/repos/REPO/agents"]:
-    found[path.rsplit("/", 1)[1]] = post(path.replace("REPO", "0" * 16).replace("AGENT", "0" * 8), {})
+    path = path.replace("REPO", "0" * 16).replace("AGENT", "0" * 8)
+    found[path.rsplit("/", 1)[1]] = post(path, {}, Authorization="Bearer " + token)
+found["device"] = post("/api/v1/links", {}, **{"Cookie": papers["cookie"], "X-Caliban-Page": papers["key"]})
+found["sign in"] = post("/auth/link", {"token": papers["link"]})
 def call(*words):
     try: return subprocess.run([program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError as error: return subprocess.CompletedProcess(words, -1, "", str(error))
@@ -40,6 +47,32 @@ started = call("--bg", "the evil task", "--permission-mode", "unattended", *sys.
 found["--bg"] = [started.returncode, started.stderr]
 alone = call("-p", "the evil task", "--permission-mode", "unattended", *sys.argv[6:])
 found["-p"] = [alone.returncode, alone.stderr]
+def at_socket():
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(60)
+    peer.connect(papers["socket"])
+    lines = peer.makefile("rw")
+    seen = []
+    def call(number, method, params):
+        lines.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n")
+        lines.flush()
+        while True:
+            answer = json.loads(lines.readline())
+            seen.append(answer.get("method"))
+            if answer.get("id") == number and "method" not in answer: return answer
+    welcome = call("a", "initialize", {"protocolVersion": 1, "clientCapabilities": {}})["result"]
+    refused = welcome.get("_meta", {}).get("caliban", {}).get("noSay", "")
+    try:
+        session = call("b", "session/list", {})["result"]["sessions"][0]["sessionId"]
+        call("c", "session/resume", {"sessionId": session, "cwd": papers["cwd"], "mcpServers": []})
+        for number in range(40):
+            yes = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+            lines.write(json.dumps({"jsonrpc": "2.0", "id": number, "result": yes}) + "\n")
+        call("d", "session/list", {})
+    except (OSError, ValueError): pass
+    return [refused, "session/request_permission" in seen]
+try: found["socket"] = at_socket()
+except (OSError, ValueError) as error: found["socket"] = ["not reached", False]
 with open(out + ".new", "w") as file: json.dump(found, file)
 os.rename(out + ".new", out)
 "#;
@@ -53,15 +86,45 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let fleet = Fleet::new(script![]);
+        Self::of(Fleet::new(script![]))
+    }
+
+    /// Where commands are fenced, as they are without further settings.
+    fn fenced() -> Self {
+        Self::of(Fleet { place: Place::new(script![]) })
+    }
+
+    fn of(fleet: Fleet) -> Self {
         // So that nothing but who asks is in the way.
         fleet.settings("\n[providers.anthropic]\napi_key = 'a-key'\n");
         fleet.place.env.write(fleet.place.env.root().join("meddle.py"), MEDDLE);
-        fleet.place.server.set_script(script![bash("touch asked-for").on_first("ask for it")]);
+        let ask = tool("Bash", json!({"command": "touch asked-for", "outside": true}));
+        // Whoever answers it finds it asking again.
+        fleet.place.server.set_script(script![ask.on_first("ask for it").forever()]);
         let asking = fleet.bg("ask for it", []);
         fleet.wait_for_ask(&asking);
         let dashboard = Dashboard::start(&fleet);
-        Self { fleet, dashboard, asking }
+        let scene = Self { fleet, dashboard, asking };
+        scene.write_papers();
+        scene
+    }
+
+    /// A browser of the person's, signed in, another link, and the socket of the agent that asks.
+    fn write_papers(&self) {
+        let (dashboard, kind) = (&self.dashboard, [("Content-Type", "application/json")]);
+        let link = |url: &str| url.rsplit("#t=").next().unwrap().to_owned();
+        let signed = json!({"token": link(&dashboard.link)}).to_string();
+        let signed = dashboard.with("POST", "/auth/link", &kind, &signed);
+        let cookie = signed.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        let row = self.fleet.row(&self.asking);
+        let papers = json!({
+            "cookie": cookie.split(';').next().unwrap(),
+            "key": signed.json()["page_key"],
+            "link": link(dashboard.post("/api/v1/links", &json!({})).json()["url"].as_str().unwrap()),
+            "socket": row["socket"],
+            "cwd": self.fleet.worktree(&self.asking),
+        });
+        self.fleet.place.env.write(self.fleet.place.env.root().join("papers.json"), papers.to_string());
     }
 
     fn out(&self, name: &str) -> std::path::PathBuf {
@@ -93,6 +156,12 @@ impl Scene {
         for path in ["links", "approve", "agents"] {
             assert_eq!(found[path], 403, "{name}: {found}");
         }
+        // Of a process that hides nobody can tell whose it is, and a device's secrets are enough then.
+        for path in ["device", "sign in"] {
+            assert!(name == "hidden" || found[path] == 403, "{name}: {path}: {found}");
+        }
+        assert!(found["socket"][0].as_str().unwrap().contains("cannot decide"), "{name}: {found}");
+        assert_eq!(found["socket"][1], false, "{name}: {found}");
         assert!(found["approve 1"][1].as_str().unwrap().contains("cannot decide"), "{name}: {found}");
         assert_ne!(found["--bg"][0], 0, "{name}: {found}");
         assert!(!found["--bg"][1].as_str().unwrap().contains("there is no key"), "{name}: {found}");
@@ -134,10 +203,12 @@ fn a19_a_persons_own_process_may_what_the_others_may_not() {
     assert_eq!(found["links"], 200, "{found}");
     assert_ne!(found["approve"], 403, "{found}");
     assert_eq!((&found["approve 1"][0], &found["--bg"][0]), (&json!(0), &json!(0)), "{found}");
+    assert_eq!((&found["device"], &found["sign in"], &found["socket"][0]), (&json!(200), &json!(200), &json!("")));
 }
 
 #[test]
 fn a19_commands_of_an_agent_decide_nothing_whether_ruled_hidden_or_orphaned() {
+    // Then it has run in a process without the rights that see everything.
     if !testkit::processes_can_hide() {
         return;
     }
@@ -148,22 +219,27 @@ fn a19_commands_of_an_agent_decide_nothing_whether_ruled_hidden_or_orphaned() {
         scene.check(way);
     }
     // A tmux server of its own, and what runs in its pane.
-    let (out, socket) = (scene.out("pane"), scene.fleet.place.env.root().join("t.sock"));
+    let (out, env) = (scene.out("pane"), &scene.fleet.place.env);
+    let socket = env.root().join("t.sock");
     let line = format!(
         "tmux -S {0} -f /dev/null new-session -d '{1}'; while [ ! -e {2} ]; do sleep 0.05; done; tmux -S {0} kill-server",
         socket.display(),
         scene.line("plain", &out),
         out.display()
     );
-    // The wide mode starts agents as wide as itself; deciding is still a person's.
-    scene.in_background("pane", &line, &["--permission-mode", "unattended"]);
-    let found = scene.found("pane");
-    assert_eq!(
-        (&found["links"], &found["approve"], &found["agents"]),
-        (&json!(403), &json!(403), &json!(403))
-    );
-    assert_ne!(found["approve 1"][0], 0, "{found}");
-    assert!(!scene.fleet.row(&scene.asking)["asks"].as_array().unwrap().is_empty());
+    let pane = env.write(env.root().join("pane.sh"), line);
+    let line = format!("sh {}", pane.display());
+    scene.in_background("pane", &line, &["--allow", "Bash(sh *)"]);
+    scene.check("pane");
+}
+
+/// The same with a fence: what runs outside of it by a rule is the agent's all the same.
+#[test]
+fn a19_a_command_that_a_rule_lets_out_of_the_fence_decides_nothing() {
+    let scene = Scene::fenced();
+    let line = scene.line("plain", &scene.out("outside"));
+    scene.in_background("outside", &line, &["--allow", "Bash(/usr/bin/python3 *) outside"]);
+    scene.check("outside");
 }
 
 #[test]
@@ -183,6 +259,15 @@ fn a19_hooks_servers_members_and_other_users_decide_nothing() {
     wait_until("both have tried", || scene.out("hook").exists() && scene.out("server").exists());
     scene.check("hook");
     scene.check("server");
+    // Those of an agent in the background.
+    for name in ["hook", "server"] {
+        std::fs::remove_file(scene.out(name)).unwrap();
+    }
+    let id = scene.fleet.bg("hello", []);
+    wait_until("both have tried again", || scene.out("hook").exists() && scene.out("server").exists());
+    scene.fleet.run(["agents", "wait", &id]).ok();
+    scene.check("hook");
+    scene.check("server");
     let run = |name: &str, before: &[&str]| {
         let words = scene.words("plain", &scene.out(name));
         let mut all = before.iter().map(|word| (*word).to_owned()).chain(words);
@@ -196,8 +281,13 @@ fn a19_hooks_servers_members_and_other_users_decide_nothing() {
         std::fs::set_permissions(env.root(), writable).unwrap();
         run("stranger", &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]).ok();
         let found = scene.found("stranger");
-        assert_eq!((&found["links"], &found["approve"]), (&json!(403), &json!(403)), "{found}");
-        assert_ne!(found["approve 1"][0], 0, "{found}");
+        for path in ["links", "approve", "agents"] {
+            assert_eq!(found[path], 403, "{found}");
+        }
+        for verb in ["approve 1", "--bg", "-p"] {
+            assert_ne!(found[verb][0], 0, "{verb}: {found}");
+        }
+        assert_eq!(found["socket"], json!(["not reached", false]), "{found}");
         scene.check_nothing_happened("stranger");
     }
     // A member of a team has this mark from the first process of its pane.
@@ -224,26 +314,31 @@ fn a19_hooks_servers_members_and_other_users_decide_nothing() {
 }
 
 #[test]
-fn a19_a_fenced_command_reaches_nobody() {
-    let scene = Scene::new();
-    let fenced = Fleet { place: Place::new(script![]) };
-    let line = format!("cp {} . 2>/dev/null; {}; true", "meddle.py", scene.line("plain", "found".as_ref()));
+fn a19_a_fenced_command_reaches_nobody_whether_a_rule_allows_it_or_not() {
+    let scene = Scene::fenced();
+    let line = scene.line("plain", "found".as_ref());
     let line =
         line.replace(&scene.fleet.place.env.root().join("meddle.py").display().to_string(), "meddle.py");
-    fenced.place.server.set_script(script![
-        crate::fleet::write("meddle.py", MEDDLE).on_first("meddle"),
-        bash(&line).on_first("meddle"),
-        text("I tried").on_first("meddle").forever(),
-    ]);
-    let id = fenced.bg("meddle", []);
-    fenced.run(["agents", "wait", &id]).ok();
-    let found: Value =
-        serde_json::from_str(&fenced.place.env.read(fenced.worktree(&id).join("found"))).unwrap();
-    for path in ["links", "approve", "agents"] {
-        assert_eq!(found[path], 0, "{found}");
+    for (name, rules) in [("fenced", &[][..]), ("ruled", &["--allow", "Bash(/usr/bin/python3 *)"][..])] {
+        let task = format!("meddle {name}");
+        scene.fleet.place.server.set_script(script![
+            crate::fleet::write("meddle.py", MEDDLE).on_first(&task),
+            bash(&format!("{line}; true")).on_first(&task),
+            text("I tried").on_first(&task).forever(),
+        ]);
+        let id = scene.fleet.bg(&task, rules.iter().copied());
+        scene.fleet.run(["agents", "wait", &id]).ok();
+        let found = scene.fleet.place.env.read(scene.fleet.worktree(&id).join("found"));
+        let found: Value = serde_json::from_str(&found).unwrap();
+        for path in ["links", "approve", "agents", "device", "sign in"] {
+            assert_eq!(found[path], 0, "{name}: {found}");
+        }
+        for verb in ["approve 1", "--bg", "-p"] {
+            assert_ne!(found[verb][0], 0, "{name}: {found}");
+        }
+        assert_eq!(found["socket"], json!(["not reached", false]), "{name}: {found}");
+        scene.check_nothing_happened(name);
     }
-    assert!(found["approve 1"][0] != 0 && found["--bg"][0] != 0 && found["-p"][0] != 0, "{found}");
-    scene.check_nothing_happened("fenced");
 }
 
 /// Seen: in the default mode of `-p` a sub-agent with a worktree edited and ran commands that its parent would have been
@@ -338,6 +433,13 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
         verbs.iter().map(line).collect::<Vec<_>>().join("; ")
     };
     let asking = scene.asking.clone();
+    // With the program and without: the daemon itself refuses.
+    let daemon: Value = scene.fleet.run(["daemon", "status", "--json"]).ok().json();
+    let stop = format!(
+        "{program} daemon stop 2>&1; {program} daemon restart 2>&1; \
+         curl -s --unix-socket {} -X POST http://daemon/v1/shutdown",
+        daemon["socket"].as_str().unwrap()
+    );
     let line = format!(
         "{}; {stop}; child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child && \
          echo removed its own",
@@ -349,17 +451,10 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
         format!("a process of agent {id} cannot steer agent {asking}, which that agent has not started");
     assert_eq!(told.matches(&refused).count(), verbs.len(), "{told}");
     assert!(told.contains("removed its own"), "{told}");
-    scene.check_nothing_happened("steer");
-}
-    // With the program and without: the daemon itself refuses.
-    let daemon: Value = scene.fleet.run(["daemon", "status", "--json"]).ok().json();
-    let stop = format!(
-        "{program} daemon stop 2>&1; {program} daemon restart 2>&1; \
-         curl -s --unix-socket {} -X POST http://daemon/v1/shutdown",
-        daemon["socket"].as_str().unwrap()
-    );
     let refused = format!("a process of agent {id} cannot end the daemon");
     assert_eq!(told.matches(&refused).count(), 3, "{told}");
     let after: Value = scene.fleet.run(["daemon", "status", "--json"]).ok().json();
     assert_eq!(after["pid"], daemon["pid"]);
+    scene.check_nothing_happened("steer");
     scene.fleet.run(["daemon", "stop"]).ok();
+}
