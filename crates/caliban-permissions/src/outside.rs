@@ -17,12 +17,15 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Programs that run the files that they are given, besides shells.
+/// Programs that run what they are given, besides shells: what they are given must be known.
 const INTERPRETERS: &[&str] = &[
     "source", ".", "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "deno", "bun", "tsx",
     "ts-node", "lua", "luajit", "php", "tclsh", "julia", "Rscript", "R", "pwsh", "awk", "gawk", "mawk",
     "nawk", "make", "gmake", "just", "expect", "gdb", "lldb", "java",
 ];
+
+/// Programs whose `-m NAME` means `NAME.py` or the package `NAME`.
+const PYTHONS: &[&str] = &["python", "pypy", "ipython"];
 
 /// A file system notes times by a clock that may be so far behind, in milliseconds.
 const COARSE_CLOCK_MS: u64 = 20;
@@ -154,25 +157,40 @@ fn program(run: &ParsedCommand, path: &[PathBuf]) -> Vec<PathBuf> {
     directories.iter().filter_map(first).collect()
 }
 
-/// The files among the words of a program that runs what it is given; nothing when the words do not say which.
+/// The files among the words of a command: whatever its program is, it may run them (`uv run x.py`, `sed -f x`). Nothing when the
+/// program surely runs what it is given, and the words do not say what that is.
 fn scripts(run: &ParsedCommand) -> Option<Vec<PathBuf>> {
-    let name = run.words[0].literal().unwrap_or_default();
-    let base = name.rsplit('/').next().unwrap_or(name);
-    let plain = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let runs_files = |name: &str| SHELLS.contains(&name) || INTERPRETERS.contains(&name);
-    if !runs_files(base) && !runs_files(plain) {
-        return Some(Vec::new());
-    }
-    let directories = run.directories.as_deref().unwrap_or_default();
-    let words = run.words[1..].iter().map(Word::literal).collect::<Option<Vec<&str>>>()?;
+    let is_one_of = |word: &str, names: &[&str]| {
+        let base = word.rsplit('/').next().unwrap_or(word);
+        let plain = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+        names.contains(&base) || names.contains(&plain)
+    };
+    let program = run.words[0].literal().unwrap_or_default();
+    let words = run.words[1..].iter().map(Word::literal);
+    let words: Vec<&str> = match is_one_of(program, SHELLS) || is_one_of(program, INTERPRETERS) {
+        true => words.collect::<Option<_>>()?,
+        false => words.flatten().collect(),
+    };
     // `--require=./x.js`, `-fx.mk`
-    let texts = words.into_iter().flat_map(|word| {
+    let texts = words.iter().flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
         let behind = word.strip_prefix('-').and_then(|rest| rest.get(1..));
-        [Some(word), value, behind].into_iter().flatten()
+        [Some(*word), value, behind].into_iter().flatten()
     });
-    let places = texts.flat_map(|text| directories.iter().map(move |directory| directory.join(text)));
+    let mut names: Vec<String> = texts.map(str::to_owned).collect();
+    if std::iter::once(&program).chain(&words).any(|word| is_one_of(word, PYTHONS)) {
+        names.extend(words.windows(2).filter(|pair| pair[0].ends_with('m')).flat_map(|pair| module(pair[1])));
+        names.extend(words.iter().filter_map(|word| word.strip_prefix("-m")).flat_map(module));
+    }
+    let directories = run.directories.as_deref().unwrap_or_default();
+    let places = names.iter().flat_map(|name| directories.iter().map(move |directory| directory.join(name)));
     Some(places.filter(|path| path.is_file()).collect())
+}
+
+/// The files that may be a module of Python.
+fn module(name: &str) -> [String; 3] {
+    let path = name.replace('.', "/");
+    ["", "/__init__", "/__main__"].map(|part| format!("{path}{part}.py"))
 }
 
 /// When a file, a link or a directory last changed in any way, in milliseconds since 1970. A program cannot set that back.

@@ -185,12 +185,48 @@ fn what_the_agent_may_have_written_is_asked_about() {
     fs::create_dir(work.place.at("other")).unwrap();
     fs::rename(work.place.at("old"), work.place.at("tools")).unwrap();
     work.check(&[("tools/x.py", "ask []"), ("python3 tools/x.py", "ask []"), ("python3 -mx", "none")]);
+    // A module is a file by its name, or a package.
+    work.check(&[("python3 -m web.x", "none"), ("python3 -m x", "none")]);
+    executable(&work.place.at("x.py"));
+    executable(&work.place.at("web/__main__.py"));
+    for line in ["python3 -m x", "python3 -mx", "python3 -um x --fast", "python3 -m web"] {
+        work.check(&[(line, "ask []")]);
+    }
+    work.check(&[("python3 -m other", "none")]);
     // The first in PATH counts, also for what stands beside it.
     fs::create_dir_all(work.place.at(".venv/bin")).unwrap();
     executable(&work.place.at(".venv/bin/tail"));
     work.check(&[("npm install", "none"), ("npm install | tail -3", "ask []")]);
     executable(&work.place.at(".venv/bin/npm"));
     work.check(&[("npm install", "ask []")]);
+}
+
+/// Nobody knows all programs that run what they are given.
+#[test]
+fn a_file_that_any_program_is_given_is_looked_at() {
+    let work = Work::new(&[
+        "Bash(uv run *) outside",
+        "Bash(go run *) outside",
+        "Bash(npx *) outside",
+        "Bash(sed *) outside",
+        "Bash(pytest *) outside",
+        "Bash(uv run python *) outside",
+    ]);
+    let lines = [
+        "uv run x.py",
+        "go run x.go y",
+        "npx ./x.js",
+        "sed -f x.sed y",
+        "sed -fx.sed y",
+        "sed --file=x.sed y",
+        "pytest -q x.py",
+        "uv run python -m x",
+    ];
+    lines.iter().for_each(|line| work.check(&[(line, "none")]));
+    ["x.py", "x.go", "x.js", "x.sed"].iter().for_each(|name| executable(&work.place.at(name)));
+    lines.iter().for_each(|line| work.check(&[(line, "ask []")]));
+    // What is no file there is a word.
+    work.check(&[("uv run pytest", "none"), ("pytest -q web", "none")]);
 }
 
 #[test]
