@@ -65,6 +65,9 @@ pub struct SpawnSpec {
     /// Who started it, when an agent did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
+    /// For whom it counts among the agents that a model may start, when that is no agent of the fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<StartedBy>,
     /// How many agents are above it.
     pub depth: u32,
     /// The broker session in which it gets an identity.
@@ -78,6 +81,16 @@ pub struct SpawnSpec {
     /// Fields of a later version, kept for it.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+/// Whose model has started an agent, besides an agent of the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartedBy {
+    /// That of this session in the foreground, in whichever process it goes on.
+    Session(AgentId),
+    /// That of a team's member, whichever: a process does not show which one it is.
+    Member,
 }
 
 /// A conversation of a session that goes on as an agent of the fleet.

@@ -8,7 +8,7 @@ use caliban_core::priority::Priority;
 use caliban_core::recurrence::LATE_MS;
 use caliban_core::review::Review;
 use caliban_core::setup::AgentSetup;
-use caliban_core::spec::{Isolation, Occurrence, SpawnSpec};
+use caliban_core::spec::{Isolation, Occurrence, SpawnSpec, StartedBy};
 use caliban_core::wait::QueuedFor;
 use caliban_store::fleet::AgentRecord;
 
@@ -32,6 +32,8 @@ pub struct About {
     pub model: Option<String>,
     /// The agent that asked.
     pub parent: Option<AgentId>,
+    /// For whom else it counts.
+    pub started_by: Option<StartedBy>,
     /// How many agents are above it.
     pub depth: u32,
     /// Whether it works in a worktree of its own.
@@ -62,6 +64,7 @@ impl About {
             cwd: spec.cwd.clone(),
             model: spec.setup.model.clone(),
             parent: spec.parent,
+            started_by: spec.started_by,
             depth: spec.depth,
             has_worktree: matches!(spec.isolation, Isolation::Worktree(_)),
             priority: spec.setup.priority.unwrap_or_default(),

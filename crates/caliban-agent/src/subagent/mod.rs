@@ -12,7 +12,12 @@ use std::{
 };
 
 use caliban_core::{
-    access::Access, message::ToolSpec, model_alias, redact::Redactor, setup::AgentSetup, spec::SpawnSpec,
+    access::Access,
+    message::ToolSpec,
+    model_alias,
+    redact::Redactor,
+    setup::AgentSetup,
+    spec::{SpawnSpec, StartedBy},
 };
 use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput, Workspace};
@@ -219,6 +224,8 @@ impl Starter {
             label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
             setup,
             isolation: place.into_spec(),
+            // The sessions of helpers begin with the id of the session that they work for.
+            started_by: self.session.get(..8).and_then(|id| id.parse().ok()).map(StartedBy::Session),
             ..SpawnSpec::new(input.prompt.clone(), self.blueprint.cwd.clone())
         };
         let id = self.blueprint.spawner.spawn(spec).await?;

@@ -17,7 +17,7 @@ use caliban_contract::member;
 use caliban_contract::variables::{ASKED_SETTINGS, VEILED_RESUME, VEILED_TASK};
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
-use caliban_core::spec::SpawnSpec;
+use caliban_core::spec::{SpawnSpec, StartedBy};
 
 use super::Owner;
 use super::spawn::bad;
@@ -43,6 +43,7 @@ impl Owner {
             Ancestry::Person => return self.place_below_named(spec),
             Ancestry::Member => {
                 narrow_below_member(spec)?;
+                spec.started_by = Some(StartedBy::Member);
                 return self.place_below_named(spec);
             }
             Ancestry::Agents(agents) => agents.into_iter().next(),
@@ -88,6 +89,7 @@ impl Owner {
             None => spec.setup.stand_below(&parent.as_ref().map_err(Clone::clone)?.setup),
         }
         spec.parent = Some(id);
+        spec.started_by = None;
         spec.depth = match own {
             Some(agent) => agent.about.depth,
             None => parent.as_ref().map_err(Clone::clone)?.depth,

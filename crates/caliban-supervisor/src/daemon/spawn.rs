@@ -11,7 +11,7 @@ use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::names::Slug;
-use caliban_core::spec::SpawnSpec;
+use caliban_core::spec::{SpawnSpec, StartedBy};
 use caliban_store::fleet::{AgentRecord, RegistryChange, WantedState};
 
 use super::agent::DaemonAgent;
@@ -115,17 +115,7 @@ impl Owner {
         }
         request.spec.schedule = None;
         self.place_below(request, peer)?;
-        if let Some(parent) = request.spec.parent {
-            let living =
-                |agent: &&DaemonAgent| agent.about.parent == Some(parent) && !agent.state().is_ending();
-            let most = self.options.max_by_model;
-            if u32::try_from(self.agents.values().filter(living).count()).is_ok_and(|count| count >= most) {
-                let text = format!(
-                    "agent {parent} has {most} living agents, which is all that one may have (fleet.max_by_model)"
-                );
-                return Err(ApiError::new(ErrorCode::Conflict, text).hint("wait until some have ended"));
-            }
-        }
+        self.check_number(&request.spec)?;
         request.spec.check().map_err(|error| bad(error.to_string()))?;
         self.check_label(&mut request.spec)?;
         let mut after = Vec::new();
@@ -149,6 +139,33 @@ impl Owner {
             }
         }
         Ok(after)
+    }
+
+    /// Whether a model may start one more: an agent of the fleet, a session in the foreground, or the members of teams together
+    /// (a19). What a person starts is not counted.
+    fn check_number(&self, spec: &SpawnSpec) -> Result<(), ApiError> {
+        let most = self.options.max_by_model;
+        let full = |counts: &dyn Fn(&About) -> bool, who: String| {
+            let living = |agent: &&DaemonAgent| !agent.state().is_ending() && counts(&agent.about);
+            match u32::try_from(self.agents.values().filter(living).count()) {
+                Ok(count) if count >= most => {
+                    let text = format!("{who} (fleet.max_by_model)");
+                    Err(ApiError::new(ErrorCode::Conflict, text).hint("wait until some have ended"))
+                }
+                _ => Ok(()),
+            }
+        };
+        if let Some(parent) = spec.parent {
+            let who = format!("agent {parent} has {most} living agents, which is all that one may have");
+            full(&|about| about.parent == Some(parent), who)?;
+        }
+        let who = match spec.started_by {
+            None => return Ok(()),
+            Some(StartedBy::Session(_)) => "this session has",
+            Some(StartedBy::Member) => "the members of teams have",
+        };
+        let who = format!("{who} started {most} agents that have not ended, which is all that there may be");
+        full(&|about| about.started_by == spec.started_by, who)
     }
 
     /// A label is that of one living agent, and no id. The label of an agent's agent was chosen by a model, which

@@ -1,12 +1,9 @@
 //! The seam for `AgentTool {background: true}`: a helper that an agent starts becomes an agent of the fleet (f02, s11).
 
-use std::sync::Arc;
-
 use caliban_agent::spawner::Spawner;
 use caliban_control::Client;
 use caliban_core::{ids::AgentId, setup::AgentSetup, spec::SpawnSpec};
 use caliban_tools::BoxFuture;
-use tokio::sync::Mutex;
 
 use super::{Fleet, daemon_options, spawn};
 use crate::{
@@ -21,13 +18,11 @@ pub(crate) struct FleetSpawner {
     /// The calling agent's own: what it starts gets what it leaves open, so its rights are no wider.
     setup: AgentSetup,
     parent: Option<(AgentId, u32)>,
-    /// Those that this session has started. The daemon counts those of an agent, which it knows as their parent.
-    started: Arc<Mutex<Vec<AgentId>>>,
 }
 
 impl FleetSpawner {
     pub(crate) fn new(environment: Environment, setup: AgentSetup) -> Self {
-        Self { environment, setup, parent: None, started: Arc::default() }
+        Self { environment, setup, parent: None }
     }
 
     /// For an agent of the fleet: what it starts is known as its child.
@@ -53,21 +48,7 @@ impl FleetSpawner {
 
     async fn hand_over(&self, mut spec: SpawnSpec) -> Result<String> {
         let (fleet, loaded, mut client) = self.prepare(&mut spec).await?;
-        // Held until the new one is registered: of several calls in one turn each counts the others.
-        let mut started = self.started.lock().await;
-        let rows = client.list().await?;
-        started.retain(|id| rows.iter().any(|row| row.id == *id && !row.state.is_ending()));
-        let most = loaded.settings.fleet.max_by_model.get();
-        if u32::try_from(started.len()).is_ok_and(|count| count >= most) {
-            let text = format!(
-                "this session has started {most} agents that have not ended, which is all that it may have \
-                 (fleet.max_by_model)"
-            );
-            return Err(Failure::new(text).hint("wait until some have ended"));
-        }
-        let id = spawn::register(&fleet, &loaded, &mut client, spec).await?.id;
-        started.push(id);
-        Ok(id.to_string())
+        Ok(spawn::register(&fleet, &loaded, &mut client, spec).await?.id.to_string())
     }
 }
 

@@ -203,7 +203,10 @@ fn a19_a_persons_own_process_may_what_the_others_may_not() {
     assert_eq!(found["links"], 200, "{found}");
     assert_ne!(found["approve"], 403, "{found}");
     assert_eq!((&found["approve 1"][0], &found["--bg"][0]), (&json!(0), &json!(0)), "{found}");
-    assert_eq!((&found["device"], &found["sign in"], &found["socket"][0]), (&json!(200), &json!(200), &json!("")));
+    assert_eq!(
+        (&found["device"], &found["sign in"], &found["socket"][0]),
+        (&json!(200), &json!(200), &json!(""))
+    );
 }
 
 #[test]
@@ -410,12 +413,38 @@ fn a19_a_session_starts_only_so_many_agents_of_the_fleet() {
         bash("sleep 600").on_first("child").forever(),
     ]);
     fleet.place.ask("the task", []).ok();
-    let refused = "this session has started 2 agents that have not ended, which is all that it may have (fleet.max_by_model)";
-    let ended = fleet.place.transcript().into_iter().filter(|record| record["event"] == "call_ended");
-    let said: Vec<String> =
-        ended.map(|record| record["content"][0]["text"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(said.iter().filter(|text| text.contains(refused)).count(), 3, "{said:#?}");
-    assert_eq!(fleet.rows().len(), 2);
+    let refused = "this session has started 2 agents that have not ended, which is all that there may be (fleet.max_by_model)";
+    let refusals = || {
+        let ended = fleet.place.transcript().into_iter().filter(|record| record["event"] == "call_ended");
+        let said: Vec<String> =
+            ended.map(|record| record["content"][0]["text"].as_str().unwrap().to_owned()).collect();
+        said.iter().filter(|text| text.contains(refused)).count()
+    };
+    assert_eq!((refusals(), fleet.rows().len()), (3, 2));
+    // Another process of the same session has no more than the first.
+    fleet.place.server.set_script(script![
+        testkit::tools((6..=7).map(call)).on_first("the task"),
+        text("parent done").on_first("the task"),
+        bash("sleep 600").on_first("child").forever(),
+    ]);
+    fleet.place.ask("go on", ["--continue"]).ok();
+    assert_eq!((refusals(), fleet.rows().len()), (5, 2));
+    // What members of teams have started counts, too, for all of them together.
+    let start = || {
+        let program = fleet.place.env.cmd("caliban").get_program().to_owned();
+        let run = testkit::ProgramRun::new(fleet.place.env.program("prlimit"))
+            .args(["--rttime=4611686018427387905"]);
+        let run = run.args([program.as_os_str(), "--bg".as_ref(), "child of a member".as_ref()]);
+        run.args(fleet.place.server.args(fleet.place.protocol)).dir(&fleet.place.repo).output()
+    };
+    start().ok();
+    start().ok();
+    let third = start();
+    assert_ne!(third.code, 0);
+    let refused = "the members of teams have started 2 agents that have not ended";
+    assert!(third.stderr.contains(refused), "{}", third.stderr);
+    // A person's are not counted.
+    fleet.bg("child of a person", []);
 }
 
 /// Seen: an agent with a rule for `caliban` respawned another one's agent, whose worktree was removed.

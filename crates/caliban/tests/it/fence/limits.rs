@@ -133,7 +133,10 @@ fn a20_the_memory_of_an_agent_is_held_and_its_command_is_told_why() {
     let doctor = fleet.run(["doctor"]).stdout;
     let is_held = doctor.contains("memory by a control group");
     assert_eq!(doctor.contains("memory by a watch"), !is_held, "{doctor}");
-    assert!(doctor.contains("at most 8192 processes, 256 MB of memory and 64 GB of disk for a command"), "{doctor}");
+    assert!(
+        doctor.contains("at most 8192 processes, 256 MB of memory and 64 GB of disk for a command"),
+        "{doctor}"
+    );
     let id = fleet.bg("stay", ["--permission-mode", "unattended"]);
     let group = || {
         let record = fleet.place.env.read(crate::heard_once::directory(&fleet, &id).join("shim.json"));
