@@ -19,7 +19,17 @@ impl TreeLimits {
     /// When nobody says otherwise: more than a large build takes, and three quarters of the machine's memory.
     #[must_use]
     pub fn usual() -> Self {
-        Self { pids: Some(PIDS), memory: machine_memory(), disk: Some(DISK) }
+        // In whole megabytes, to be said in words.
+        let memory = Self::machine_memory().map(|all| ((all >> 20) * 3 / 4) << 20);
+        Self { pids: Some(PIDS), memory, disk: Some(DISK) }
+    }
+
+    /// All of the machine's memory, in bytes.
+    #[must_use]
+    pub fn machine_memory() -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
     }
 
     pub(crate) fn is_usual(&self) -> bool {
@@ -29,14 +39,6 @@ impl TreeLimits {
 
 const PIDS: u64 = 8192;
 const DISK: u64 = 64 << 30;
-
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    // In whole megabytes, to be said in words.
-    Some((kilobytes / 1024 * 3 / 4) << 20)
-}
 
 /// What a program took too much of, and how much it might have taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

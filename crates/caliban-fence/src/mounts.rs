@@ -8,6 +8,8 @@
 //! its name alone: sources and targets are opened without following a link and compared with what was judged.
 
 use std::{
+    borrow::Cow,
+    ffi::{CStr, CString},
     fs, io,
     os::{
         fd::{AsFd, OwnedFd},
@@ -16,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::fence::Profile;
 use caliban_rooted::{Below, FoundEntry, Identity, Root, open_exactly};
 use rustix::{
@@ -36,8 +39,8 @@ use crate::{
 const BUILDING: &str = "/tmp";
 /// What of `/dev` there is.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// The most that a program can write into directories that are only in memory.
-const MEMORY: &std::ffi::CStr = c"mode=755,size=50%";
+/// The most that a program can write into directories that are only in memory, where it has no limit of memory.
+const MEMORY: &CStr = c"mode=755,size=50%";
 /// Directories of its own that a program can write to.
 pub(crate) const PRIVATE: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
@@ -106,7 +109,7 @@ fn own_root(fence: &Fence) -> Result<(), StepError> {
     }
     // Covers `/tmp`: from here on only the handles lead to what was there.
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tmpfs", BUILDING, "tmpfs", flags, MEMORY)
+    mount("tmpfs", BUILDING, "tmpfs", flags, &*memory(fence))
         .map_err(|error| format!("no root of its own: {error}"))?;
     std::env::set_current_dir(BUILDING).map_err(|error| format!("no root of its own: {error}"))?;
     for place in PRIVATE {
@@ -125,7 +128,16 @@ fn own_root(fence: &Fence) -> Result<(), StepError> {
     }
     terminals()?;
     make_directory(Path::new("/proc"))?;
-    home(fence.home.path())
+    home(fence)
+}
+
+/// The options of a directory in memory: what is written there counts for nobody's processes, so it is held apart.
+fn memory(fence: &Fence) -> Cow<'static, CStr> {
+    let half = TreeLimits::machine_memory().map(|all| all / 2);
+    match fence.limits.memory.filter(|most| half.is_some_and(|half| *most < half)) {
+        Some(most) => CString::new(format!("mode=755,size={most}")).map_or(MEMORY.into(), Cow::Owned),
+        None => MEMORY.into(),
+    }
 }
 
 /// One mount in what is shown.
@@ -432,7 +444,8 @@ fn terminals() -> Result<(), StepError> {
 
 /// An empty home directory in memory.
 #[expect(clippy::disallowed_methods, reason = "the home itself, in a directory that no agent can write")]
-fn home(home: &Path) -> Result<(), StepError> {
+fn home(fence: &Fence) -> Result<(), StepError> {
+    let home = fence.home.path();
     if home.parent().is_none() {
         return Ok(());
     }
@@ -441,7 +454,7 @@ fn home(home: &Path) -> Result<(), StepError> {
     let place = place.or_else(|| fs::canonicalize(home).ok()).unwrap_or_else(|| home.to_owned());
     if place.starts_with("/usr") || place.starts_with("/opt") || place.starts_with("/etc") {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        return mount("tmpfs", below(&place), "tmpfs", flags, MEMORY)
+        return mount("tmpfs", below(&place), "tmpfs", flags, &*memory(fence))
             .map_err(|error| words("cannot empty", &place, &error.into()));
     }
     make_directory(&place)?;

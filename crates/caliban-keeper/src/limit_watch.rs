@@ -2,7 +2,9 @@
 //! processes to a fenced command (`RLIMIT_NPROC` in the fence), but not to root; where a control group is lent to us, it holds
 //! an agent's memory (`group.rs`). Everything else is seen here.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -34,19 +36,22 @@ pub(crate) async fn command_exceeded(launch: &Launch) -> Excess {
     }
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let places = places(launch);
-    let mut next_disk = Instant::now() + DISK_LOOK;
+    let mut next_files = Instant::now() + DISK_LOOK;
+    let mut unnamed = UnnamedFiles::default();
     loop {
         tokio::time::sleep(LOOK).await;
-        if let Some(excess) = taken_too_much(limits) {
+        if let Some(excess) = taken_too_much(limits, unnamed.in_memory) {
             return excess;
         }
-        if let Some(most) = limits.disk.filter(|_| Instant::now() >= next_disk) {
-            let (looked, places) = (Instant::now(), places.clone());
-            let used = tokio::task::spawn_blocking(move || used(&places, began.as_secs())).await;
-            if used.is_ok_and(|used| used > most) {
+        if Instant::now() >= next_files {
+            let (looked, places, began) = (Instant::now(), places.clone(), began.as_secs());
+            let look = move || (used(&places, began), UnnamedFiles::below(began));
+            let (used, found) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+            unnamed = found;
+            if let Some(most) = limits.disk.filter(|most| used + unnamed.on_disk > *most) {
                 return Excess::Disk(most);
             }
-            next_disk = Instant::now() + DISK_LOOK.max(looked.elapsed() * DISK_SHARE);
+            next_files = Instant::now() + DISK_LOOK.max(looked.elapsed() * DISK_SHARE);
         }
     }
 }
@@ -60,7 +65,7 @@ pub async fn agent_exceeded(limits: TreeLimits) -> Excess {
     let mut found = 0;
     loop {
         tokio::time::sleep(AGENT_LOOK).await;
-        match taken_too_much(limits) {
+        match taken_too_much(limits, 0) {
             Some(excess) if found + 1 >= AGENT_LOOKS => return excess,
             Some(_) => found += 1,
             None => found = 0,
@@ -68,32 +73,100 @@ pub async fn agent_exceeded(limits: TreeLimits) -> Excess {
     }
 }
 
-fn taken_too_much(limits: TreeLimits) -> Option<Excess> {
-    let (pids, memory) = taken();
-    let many = limits.pids.filter(|most| pids > *most).map(Excess::Pids);
-    many.or_else(|| limits.memory.filter(|most| memory > *most).map(Excess::Memory))
-}
-
-/// How many processes are below this one, and the bytes of memory that each has for itself, in swap too.
-fn taken() -> (u64, u64) {
-    let (mut pids, mut memory) = (0, 0);
-    let mut open = caliban_process::children(std::process::id().cast_signed());
-    while let Some(pid) = open.pop() {
-        pids += 1;
-        memory += own_memory(pid);
-        open.extend(caliban_process::listed_children(pid).unwrap_or_default());
+/// `unnamed` are the bytes of files in memory that have no name.
+fn taken_too_much(limits: TreeLimits, unnamed: u64) -> Option<Excess> {
+    let below = below();
+    if let Some(most) = limits.pids.filter(|most| below.len() as u64 > *most) {
+        return Some(Excess::Pids(most));
     }
-    (pids, memory)
+    let most = limits.memory?;
+    let taken = |shared: fn(i32, &TakenMemory) -> u64| {
+        let all = below.iter().map(|pid| (*pid, TakenMemory::of(*pid)));
+        let (own, shared) =
+            all.fold((0, 0), |(own, sum), (pid, memory)| (own + memory.own, sum + shared(pid, &memory)));
+        // What is open may be mapped, too.
+        own + shared.max(unnamed)
+    };
+    // Whoever shares a page has it whole at first: the exact part of each takes the kernel long to tell.
+    let is_too_much = taken(|_, memory| memory.shared) > most
+        && taken(|pid, memory| part_of_shared(pid).unwrap_or(memory.shared)) > most;
+    is_too_much.then_some(Excess::Memory(most))
 }
 
-fn own_memory(pid: i32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kilobytes = text.lines().filter_map(|line| {
-        let rest = line.strip_prefix("RssAnon:").or_else(|| line.strip_prefix("VmSwap:"))?;
-        rest.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    kilobytes.sum::<u64>() * 1024
+/// The processes below this one.
+fn below() -> Vec<i32> {
+    let mut found = caliban_process::children(std::process::id().cast_signed());
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        found.extend(caliban_process::listed_children(pid).unwrap_or_default());
+        at += 1;
+    }
+    found
 }
+
+/// The bytes of memory that a process has for itself, in swap too, and those of memory that can be shared.
+struct TakenMemory {
+    own: u64,
+    shared: u64,
+}
+
+impl TakenMemory {
+    fn of(pid: i32) -> Self {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let field = |name: &str| kilobytes(&text, name).unwrap_or_default() * 1024;
+        Self { own: field("RssAnon:") + field("VmSwap:"), shared: field("RssShmem:") }
+    }
+}
+
+/// A process's part of shared memory: a page that four have counts a quarter. None where it hides.
+fn part_of_shared(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    Some(kilobytes(&text, "Pss_Shmem:")? * 1024)
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The bytes of files that are open and have no name (any more), of all processes below this one. Those of a process that hides are
+/// not seen.
+#[derive(Debug, Clone, Copy, Default)]
+struct UnnamedFiles {
+    on_disk: u64,
+    /// `memfd_create`, and files of a `tmpfs`.
+    in_memory: u64,
+}
+
+impl UnnamedFiles {
+    fn below(began: u64) -> Self {
+        let mut found = Self::default();
+        let mut seen = BTreeSet::new();
+        let tables = below().into_iter().map(|pid| format!("/proc/{pid}/fd"));
+        for entry in tables.filter_map(|table| fs::read_dir(table).ok()).flatten().flatten() {
+            let path = entry.path();
+            let is_unnamed =
+                fs::read_link(&path).is_ok_and(|link| link.as_os_str().as_bytes().ends_with(b" (deleted)"));
+            let Some(about) = is_unnamed.then(|| fs::metadata(&path).ok()).flatten() else { continue };
+            let is_new = u64::try_from(about.ctime()).is_ok_and(|changed| changed >= began);
+            if !about.is_file() || !is_new || !seen.insert((about.dev(), about.ino())) {
+                continue;
+            }
+            let kind =
+                rustix::fs::statfs(&path).map_or(0, |system| u64::try_from(system.f_type).unwrap_or(0));
+            let bytes = about.blocks() * 512;
+            match kind {
+                TMPFS | HUGETLBFS => found.in_memory += bytes,
+                _ => found.on_disk += bytes,
+            }
+        }
+        found
+    }
+}
+
+/// Kinds of file systems, as the kernel numbers them.
+const TMPFS: u64 = 0x0102_1994;
+const HUGETLBFS: u64 = 0x9584_58f6;
 
 /// A directory, and whether all that is in it counts or only what was changed since the command began.
 #[derive(Debug, Clone)]

@@ -36,11 +36,38 @@ fn a20_a_command_that_eats_memory_is_ended_in_words() {
     assert_eq!(said, "fine\n");
 }
 
+/// Memory that is shared, or that is a file, is memory.
+#[test]
+fn a20_memory_that_is_shared_or_a_file_counts_and_counts_once() {
+    let mapped =
+        "import mmap, time; all = mmap.mmap(-1, 512 << 20); [all.write(bytes(64 << 20)) for _ in range(8)]";
+    let written =
+        "import os, time; all = os.memfd_create(\"x\"); [os.write(all, bytes(64 << 20)) for _ in range(8)]";
+    for eat in [mapped, written] {
+        let said = told("memory_max = '256 MB'", &format!("/usr/bin/python3 -c '{eat}; time.sleep(600)'"));
+        let words = "[killed: used more than 256 MB of memory (fleet.memory_max)]";
+        assert!(said.contains(words), "{eat}: {said}");
+    }
+    // Four processes have the same 100 MB.
+    let share = "import mmap, os, time; all = mmap.mmap(-1, 100 << 20); all.write(bytes(100 << 20)); \
+                 [os.fork() for _ in range(2)]; all.seek(0); all.read(100 << 20); time.sleep(3); print(\"fine\")";
+    let said = told("memory_max = '512 MB'", &format!("/usr/bin/python3 -c '{share}'"));
+    assert_eq!(said, "fine\n".repeat(4));
+    for place in ["/dev/shm", "/run", "/var/tmp"] {
+        // A little at a time: it is not the program that has the memory.
+        let fill = format!(
+            "/usr/bin/python3 -c 'f = open(\"{place}/big\", \"wb\", 0); [f.write(bytes(1 << 20)) for _ in range(300)]'"
+        );
+        let said = told("memory_max = '256 MB'", &fill);
+        assert!(said.contains("No space left on device"), "{place}: {said}");
+    }
+}
+
 #[test]
 fn a20_a_command_that_fills_the_disk_is_ended_in_words() {
-    for place in ["/tmp/big", "big"] {
+    for (place, then) in [("/tmp/big", ""), ("big", ""), ("big", "os.unlink(\"big\");")] {
         let fill = format!(
-            "/usr/bin/python3 -c 'import os, time; f = open(\"{place}\", \"wb\"); f.write(bytes(60 << 20)); \
+            "/usr/bin/python3 -c 'import os, time; f = open(\"{place}\", \"wb\"); {then} f.write(bytes(60 << 20)); \
              os.fsync(f.fileno()); time.sleep(600)'"
         );
         let said = told("disk_max = '20 MB'", &fill);
@@ -55,10 +82,10 @@ fn a20_a_command_that_forks_is_ended_in_words() {
     assert!(said.contains("[killed: had more than 100 processes (fleet.pids_max)]"), "{said}");
 }
 
+/// Without a shift: where a rule denies reading, `<<` in a line is judged as strictly as a here-document.
 const EAT: &str =
     "/usr/bin/python3 -c 'import time; all = [bytearray(67108864) for _ in range(8)]; time.sleep(600)'";
 
-/// Without a shift: where a rule denies reading, `<<` in a line is judged as strictly as a here-document.
 #[test]
 fn a20_a_command_outside_the_fence_and_in_the_open_one_is_ended_in_words() {
     let fork = "for n in $(seq 400); do sleep 600 & done; wait";
