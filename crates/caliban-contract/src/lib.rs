@@ -16,6 +16,7 @@ pub mod member;
 pub mod modes;
 pub mod moved_repos;
 pub mod places;
+pub mod private_tmp;
 pub mod process_mark;
 pub mod recorded_ask;
 pub mod records;

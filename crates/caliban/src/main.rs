@@ -21,7 +21,6 @@ mod keyboard;
 mod mcp;
 mod member;
 mod print;
-mod private_tmp;
 mod report;
 mod screen;
 mod session_places;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use caliban_agent::{event::Event, transcript};
-use caliban_contract::{archive, records};
+use caliban_contract::{archive, private_tmp, records};
 use caliban_core::{
     ids::{AgentId, Candidate, ResolveError, resolve},
     spec::SpawnSpec,
@@ -83,7 +83,9 @@ impl Sessions {
             let directory = parent.join(id.to_string());
             match fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Ok(()) => {
-                    crate::private_tmp::sweep(&self.repo_dir);
+                    let repo_dir = self.repo_dir.clone();
+                    // In the background: nobody waits for it.
+                    std::thread::spawn(move || private_tmp::sweep(&repo_dir, |_| false));
                     return Ok((id, directory));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

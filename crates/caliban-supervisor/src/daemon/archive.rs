@@ -3,11 +3,14 @@
 //! An agent's answer is in its transcript, so nothing of a removed agent is deleted at once unless somebody asks for that
 //! (`rm --purge`).
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use caliban_contract::archive::{ArchiveReason, Archived, RECORD, VERSION, place};
+use caliban_contract::private_tmp;
 use caliban_core::ids::AgentId;
 
 use super::{Owner, spawn};
@@ -41,6 +44,15 @@ impl Owner {
             bytes: self.options.archive_bytes,
         };
         self.tasks.spawn_blocking(move || prune(&dir, limits));
+    }
+
+    /// Removes the private `/tmp`s of sessions and agents that did nothing for a day (a20).
+    pub(super) fn sweep_private_tmp(&mut self) {
+        let base = self.places.base().to_owned();
+        let living: BTreeSet<String> =
+            self.ids_of(|agent| !agent.state().is_ending()).iter().map(ToString::to_string).collect();
+        let is_at_work = move |name: &OsStr| name.to_str().is_some_and(|name| living.contains(name));
+        self.tasks.spawn_blocking(move || private_tmp::sweep(&base, is_at_work));
     }
 }
 

@@ -90,6 +90,8 @@ const BATCH: usize = 64;
 const TICK: Duration = Duration::from_secs(1);
 /// Every how many ticks it looks at everybody's files.
 const LOOK_AT_ALL: u32 = 5;
+/// Every how many ticks it looks for private `/tmp`s that nobody needs any more: six hours.
+const SWEEP_TMP: u32 = 6 * 60 * 60;
 
 /// A message to the owner.
 #[derive(Debug)]
@@ -540,6 +542,9 @@ impl Owner {
         self.prune_archive();
         self.look_again();
         self.settle_doubts();
+        if self.ticks.is_multiple_of(SWEEP_TMP) {
+            self.sweep_private_tmp();
+        }
         self.ticks = self.ticks.wrapping_add(1);
         let all = self.ticks.is_multiple_of(LOOK_AT_ALL);
         if all {

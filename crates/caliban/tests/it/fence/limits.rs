@@ -178,9 +178,9 @@ fn a20_the_memory_of_an_agent_is_held_and_its_command_is_told_why() {
     assert_eq!(found.contains(&format!("{}\n", 256 << 20)), is_held, "{found:?}");
 }
 
-/// The next session of the repo removes the private `/tmp` of one that did nothing for a day, and of nobody else.
+/// The next session or daemon of the repo removes the private `/tmp` of one that did nothing for a day, and of nobody else.
 #[test]
-fn a20_a_private_tmp_goes_with_the_next_session_a_day_later() {
+fn a20_a_private_tmp_goes_with_the_next_session_or_daemon_a_day_later() {
     let place = Place::new(script![text("ok").forever()]);
     place.ask("go", []).ok();
     place.ask("go", []).ok();
@@ -188,14 +188,23 @@ fn a20_a_private_tmp_goes_with_the_next_session_a_day_later() {
     for session in [old, new] {
         place.env.write(session.join("tmp/left"), "x");
     }
-    let set_back = std::process::Command::new("find")
-        .arg(old)
-        .args(["-exec", "touch", "-h", "-d", "2 days ago", "{}", "+"])
-        .status();
-    assert!(set_back.unwrap().success());
+    let set_back = || {
+        let find = std::process::Command::new("find")
+            .arg(old)
+            .args(["-exec", "touch", "-h", "-d", "2 days ago", "{}", "+"])
+            .status();
+        assert!(find.unwrap().success());
+    };
+    set_back();
     testkit::wait_until("it is swept", || {
         place.ask("go", []).ok();
         !old.join("tmp").exists()
     });
     assert!(new.join("tmp/left").exists() && old.join("transcript.jsonl").exists());
+    // A daemon does it, too, without a session.
+    place.env.write(old.join("tmp/left"), "x");
+    set_back();
+    place.verb(["agents", "list"]).ok();
+    testkit::wait_until("the daemon sweeps", || !old.join("tmp").exists());
+    assert!(new.join("tmp/left").exists());
 }

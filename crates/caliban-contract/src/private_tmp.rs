@@ -1,25 +1,25 @@
 //! The private `/tmp` of sessions and agents goes a day after they did something last. `caliban agents rm` removes it at once.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use caliban_contract::records::{BACKGROUND, PRIVATE_TMP, SUB_AGENTS};
+use crate::records::{BACKGROUND, PRIVATE_TMP, SUB_AGENTS};
 
 /// How long it stays.
 const STAYS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes those of a repo that nobody needs any more, in a thread of its own. What is left when the program ends goes next
-/// time.
-pub(crate) fn sweep(repo_dir: &Path) {
+/// Removes those of a repo that nobody needs any more, but for those of sessions and agents that are known to be at work. What is left
+/// when the program ends goes next time.
+pub fn sweep(repo_dir: &Path, is_at_work: impl Fn(&OsStr) -> bool) {
     let shelves = ["sessions", "agents"].map(|shelf| repo_dir.join(shelf));
-    std::thread::spawn(move || {
-        for directory in shelves.iter().flat_map(|shelf| directories(shelf)) {
-            if is_old(&directory, SystemTime::now()) {
-                remove(&directory);
-            }
+    for directory in shelves.iter().flat_map(|shelf| directories(shelf)) {
+        let at_work = directory.file_name().is_some_and(&is_at_work);
+        if !at_work && is_old(&directory, SystemTime::now()) {
+            remove(&directory);
         }
-    });
+    }
 }
 
 fn directories(parent: &Path) -> Vec<PathBuf> {
