@@ -146,6 +146,26 @@ impl Purse {
         Ok(Self { account: account.to_owned(), price, machine, ..self.clone() })
     }
 
+    /// Lets the account and all below it spend so many new tokens more, beyond its limit or what it has spent.
+    pub(crate) fn raise_fresh(&self, more: u64) {
+        self.change_fresh(|limit, spent| limit.max(spent).saturating_add(more));
+    }
+
+    /// Lets the account and all below it spend at least so many new tokens more.
+    pub(crate) fn leave_fresh(&self, more: u64) {
+        self.change_fresh(|limit, spent| limit.max(spent.saturating_add(more)));
+    }
+
+    fn change_fresh(&self, change: impl Fn(u64, u64) -> u64) {
+        let spent = self.spent().usage.fresh();
+        let changed =
+            |limits: Limits| Limits { fresh: limits.fresh.map(|limit| change(limit, spent)), ..limits };
+        match &self.machine {
+            Some(machine) => machine.change_limits(changed),
+            None => self.lock().ledger.change_tree_limits(&self.account, changed),
+        }
+    }
+
     /// The same account, from now on at another price.
     pub fn priced(&self, price: Option<Price>) -> Self {
         Self { price, ..self.clone() }
@@ -186,8 +206,9 @@ impl Purse {
         model: &str,
     ) -> Result<(Reserved, Vec<String>), NotReserved> {
         let usage = tokens.usage();
-        let cost = self.cost(usage);
-        let estimate = Estimate { tokens: usage.total(), cost, turns: 1 };
+        // A cache that has expired costs the whole price.
+        let cost = self.cost(tokens.uncached());
+        let estimate = Estimate { usage, cost, turns: 1 };
         let now = self.now();
         let here = self.lock().ledger.reserve(&self.account, estimate, now).map_err(AtLimit::from)?;
         let Some(machine) = &self.machine else {
@@ -315,7 +336,7 @@ impl Purse {
 
     /// The refusal, when the wall-time limit is reached.
     pub fn time_is_up(&self) -> Option<BudgetRefusal> {
-        let nothing = Estimate { tokens: 0, cost: Some(Default::default()), turns: 0 };
+        let nothing = Estimate { usage: Usage::default(), cost: Some(Default::default()), turns: 0 };
         let mut book = self.lock();
         let now = self.now();
         match book.ledger.reserve(&self.account, nothing, now) {
@@ -380,6 +401,8 @@ impl Drop for Resting {
 pub struct Estimated {
     /// Tokens sent.
     pub prompt: u64,
+    /// Those of them that the provider has in its cache, as it seems.
+    pub cached: u64,
     /// Tokens answered.
     pub output: u64,
 }

@@ -44,6 +44,8 @@ pub struct Conversation {
     replies: u32,
     last_stop: Option<StopReason>,
     last_prompt_tokens: u64,
+    /// The last prompt, when its provider said that it uses a cache: which model has it there, and its tokens.
+    cached: Option<(String, u64)>,
     /// Characters added since the provider last counted.
     uncounted: usize,
     todos: Value,
@@ -148,9 +150,7 @@ impl Conversation {
                 self.in_flight = Some(*estimate);
             }
             Event::Counted { usage } => {
-                if self.in_flight.is_none_or(|known| known.total() < usage.total()) {
-                    self.in_flight = Some(*usage);
-                }
+                self.in_flight = Some(self.in_flight.map_or(*usage, |known| usage.at_least(known)));
             }
             Event::Unanswered { usage } => self.settle(Some(*usage)),
             Event::Reply { message, usage, stop, .. } => {
@@ -173,6 +173,8 @@ impl Conversation {
                 self.turn_open = true;
                 self.push(without_lost_reasoning(message));
                 self.last_prompt_tokens = usage.prompt().saturating_add(usage.output);
+                let uses_cache = usage.cache_read > 0 || usage.cache_write > 0;
+                self.cached = uses_cache.then(|| (self.model(), usage.prompt()));
                 self.uncounted = 0;
             }
             Event::CallStarted { id, name, input, .. } => {
@@ -308,6 +310,12 @@ impl Conversation {
         self.last_prompt_tokens.saturating_add((self.uncounted / 4) as u64)
     }
 
+    /// How many tokens of the next request this model's provider has in its cache, by what it said last. None when it said
+    /// nothing of a cache, and after messages were changed.
+    pub(crate) fn cached_tokens(&self, model: &str) -> u64 {
+        self.cached.as_ref().filter(|(cached_by, _)| cached_by == model).map_or(0, |(_, tokens)| *tokens)
+    }
+
     /// Answers what is still open: begun calls are "interrupted", others "not run".
     fn close_open_calls(&mut self) {
         let open: Vec<(String, bool)> =
@@ -361,6 +369,7 @@ impl Conversation {
             }
         }
         self.forget_bound_thinking();
+        self.cached = None;
         let saved = (before.saturating_sub(self.characters()) / 4) as u64;
         // What the provider has not counted yet may be among it.
         let uncounted = saved.saturating_sub(self.last_prompt_tokens);
@@ -402,6 +411,7 @@ impl Conversation {
         }
         self.has_cleared_results = false;
         self.last_prompt_tokens = 0;
+        self.cached = None;
         self.uncounted = self.characters();
     }
 

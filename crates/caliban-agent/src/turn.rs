@@ -369,6 +369,7 @@ impl Agent {
         let fixed = if self.conversation.replies() == 0 { self.fixed_characters() as u64 / 4 } else { 0 };
         let prompt = self.conversation.estimated_tokens().saturating_add(fixed);
         Estimated::usual(prompt, self.kit.shared.max_output.map(u64::from))
+            .with_cached(self.conversation.cached_tokens(&self.kit.model))
     }
 
     /// The system prompt and the tools; part of every request.

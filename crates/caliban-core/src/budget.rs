@@ -307,8 +307,9 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
     /// reserved counts as spent.
     pub fn settle_unknown(&mut self, reservation: Reservation) -> Result<(), NotOpen> {
         let held = self.open.get(&reservation).map(|(_, held)| *held).ok_or(NotOpen)?;
-        // Which kind of token it would have been is unknown; the sum is what a budget counts.
-        self.settle(reservation, Usage { input: held.tokens, ..Usage::default() }, None)
+        // Which kind of new token it would have been is unknown; the sums are what budgets count.
+        let cache_read = held.tokens.saturating_sub(held.fresh);
+        self.settle(reservation, Usage { input: held.fresh, cache_read, ..Usage::default() }, None)
     }
 
     /// The request was not billed (refused, not sent): its reservation is given back.
@@ -326,6 +327,13 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
         }
         self.each_meter(id, |meter| meter.book(Held::default(), spent));
         Ok(())
+    }
+
+    /// Changes what an agent and all below it may spend, from the next request on.
+    pub fn change_tree_limits(&mut self, id: &Id, change: impl FnOnce(Limits) -> Limits) {
+        if let Some(account) = self.accounts.get_mut(id) {
+            account.tree_limits = change(account.tree_limits);
+        }
     }
 
     /// What an agent spent by itself.

@@ -17,12 +17,29 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Every token, cache reads and writes included: what a token budget counts.
+    /// Every token, cache reads and writes included: what a token budget counts unless it says otherwise.
     pub fn total(self) -> u64 {
         self.input
             .saturating_add(self.output)
             .saturating_add(self.cache_read)
             .saturating_add(self.cache_write)
+    }
+
+    /// Tokens that are new: everything but what was read from the cache.
+    pub fn fresh(self) -> u64 {
+        self.input.saturating_add(self.output).saturating_add(self.cache_write)
+    }
+
+    /// The same, and no less than `other` in new tokens and in all.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        let (fresh, total) = (self.fresh().max(other.fresh()), self.total().max(other.total()));
+        if (fresh, total) == (other.fresh(), other.total()) {
+            return other;
+        }
+        // The kind of the missing tokens is not known; input is new.
+        let input = self.input.saturating_add(fresh.saturating_sub(self.fresh()));
+        Self { input, cache_read: total.saturating_sub(fresh), ..self }
     }
 
     /// Everything that was sent: fresh, read from and written to the cache.

@@ -15,7 +15,7 @@ const USUAL_OUTPUT: u64 = 1_000;
 impl Estimated {
     /// A prompt of so many tokens, and a usual answer, which may have at most `limit`.
     pub fn usual(prompt: u64, limit: Option<u64>) -> Self {
-        Self { prompt, output: limit.map_or(USUAL_OUTPUT, |limit| USUAL_OUTPUT.min(limit)) }
+        Self { prompt, cached: 0, output: limit.map_or(USUAL_OUTPUT, |limit| USUAL_OUTPUT.min(limit)) }
     }
 
     /// A prompt of so many characters.
@@ -23,9 +23,20 @@ impl Estimated {
         Self::usual(characters.div_ceil(CHARS_PER_TOKEN), limit)
     }
 
+    /// The same, with so many tokens of the prompt in the provider's cache.
+    pub fn with_cached(self, tokens: u64) -> Self {
+        Self { cached: tokens.min(self.prompt), ..self }
+    }
+
     /// The same as usage.
     pub fn usage(self) -> Usage {
-        Usage { input: self.prompt, output: self.output, ..Usage::default() }
+        let input = self.prompt.saturating_sub(self.cached);
+        Usage { input, output: self.output, cache_read: self.cached, cache_write: 0 }
+    }
+
+    /// The same for a provider that has lost its cache: the dearest that it can be.
+    pub(super) fn uncached(self) -> Usage {
+        Self { cached: 0, ..self }.usage()
     }
 }
 
@@ -60,7 +71,8 @@ impl BudgetAttempt {
     /// The server has counted. Whether that is to be written down: it is more than counts already if this process is killed
     /// now. A provider may say it with every chunk; what is a little more is not written down again.
     pub fn counted(&mut self, usage: Usage) -> bool {
-        let is_more = self.unknown().total() < usage.total();
+        let unknown = self.unknown();
+        let is_more = usage.at_least(unknown) != unknown;
         self.counted = Some(usage);
         let is_news = is_more && usage.total() >= self.written.saturating_add(self.written / COUNT_STEP);
         if is_news {
@@ -79,7 +91,7 @@ impl BudgetAttempt {
     /// What it counts when its end is not known: what the stream has said, at least what was reserved.
     pub fn unknown(&self) -> Usage {
         let estimated = self.estimate.usage();
-        self.so_far().filter(|so_far| so_far.total() > estimated.total()).unwrap_or(estimated)
+        self.so_far().map_or(estimated, |so_far| so_far.at_least(estimated))
     }
 }
 
@@ -103,6 +115,15 @@ mod tests {
         assert!(attempt.counted(usage(5_000, 501)));
         assert!(!attempt.counted(usage(10, 1)), "less");
         assert_eq!(attempt.unknown(), usage(100, 50));
+    }
+
+    #[test]
+    fn r20_a_cache_that_was_lost_counts_as_soon_as_the_server_says_so() {
+        let mut attempt = BudgetAttempt::new(Estimated::usual(1_000, Some(50)).with_cached(900));
+        assert_eq!((attempt.unknown().fresh(), attempt.unknown().total()), (150, 1_050));
+        assert!(attempt.counted(usage(1_000, 1)), "all of it is new");
+        assert_eq!((attempt.unknown().fresh(), attempt.unknown().total()), (1_001, 1_050));
+        assert_eq!(Estimated::usual(10, None).with_cached(90).usage().fresh(), 1_000);
     }
 
     #[test]

@@ -89,9 +89,17 @@ impl MachineAccount {
     pub(super) fn at_limit(&self, refused: ReserveRefused<AccountId>) -> AtLimit {
         let reached = match &refused {
             // Those that the settings and a person give in tokens and dollars.
-            ReserveRefused::Over { scope, kind: kind @ (Kind::Tokens | Kind::Usd), limit, .. } => self
-                .pool(scope)
-                .map(|(pool, of_settings)| Reached { pool, kind: *kind, limit: *limit, of_settings }),
+            ReserveRefused::Over {
+                scope,
+                kind: kind @ (Kind::Tokens | Kind::Fresh | Kind::Usd),
+                limit,
+                ..
+            } => self.pool(scope).map(|(pool, of_settings)| Reached {
+                pool,
+                kind: *kind,
+                limit: *limit,
+                of_settings,
+            }),
             _ => None,
         };
         AtLimit { refusal: refused.in_names(), reached }

@@ -2,10 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc, Mutex as Lock, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex as Lock, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -144,8 +141,10 @@ pub(super) struct MachineAccount {
     pub(super) ledger: MachineLedger,
     pub(super) account: Account,
     above: Option<Arc<MachineAccount>>,
-    /// In which file the account is open: one more than its generation; 0 for none.
-    opened_in: AtomicU64,
+    /// What it and all below it may spend: `account` has what it was made with.
+    tree: Lock<Limits>,
+    /// In which generation of the file the account is open, and with which limits of its tree.
+    opened: Lock<Option<(u64, Limits)>>,
     /// What the conversation has spent, for a ledger that does not know the account.
     earlier: Lock<Meter>,
     /// What of it this process has spent, by the day.
@@ -185,7 +184,14 @@ pub(super) use patiently;
 impl MachineAccount {
     fn new(ledger: MachineLedger, account: Account, above: Option<Arc<Self>>) -> Self {
         let today = Lock::new((Date::ZERO, Meter::default()));
-        Self { ledger, account, above, opened_in: AtomicU64::new(0), earlier: Lock::default(), today }
+        let tree = Lock::new(account.tree);
+        Self { ledger, account, above, tree, opened: Lock::default(), earlier: Lock::default(), today }
+    }
+
+    /// Changes what it and all below it may spend. The ledger hears of it with the next request.
+    pub(super) fn change_limits(&self, change: impl FnOnce(Limits) -> Limits) {
+        let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        *tree = change(*tree);
     }
 
     /// This process has spent this much.
@@ -237,12 +243,15 @@ impl MachineAccount {
         Self::new(self.ledger.clone(), account, Some(self.clone()))
     }
 
-    /// This account and those above it that this process has not opened yet in this file, the topmost first.
-    fn unopened(&self, generation: u64) -> Vec<(&Self, [Spent; 2])> {
+    /// This account and those above it that this process has not opened yet in this file with the limits that they have,
+    /// the topmost first.
+    fn unopened(&self, generation: u64) -> Vec<(&Self, Account, [Spent; 2])> {
         let mut chain = self.above.as_ref().map(|above| above.unopened(generation)).unwrap_or_default();
-        if self.opened_in.load(Ordering::Acquire) != generation + 1 {
+        let tree = *self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = *self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened != Some((generation, tree)) {
             let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).spent;
-            chain.push((self, [earlier, self.today()]));
+            chain.push((self, Account { tree, ..self.account.clone() }, [earlier, self.today()]));
         }
         chain
     }
@@ -256,11 +265,7 @@ impl MachineAccount {
             let unopened = self.unopened(generation);
             let openings: Vec<Opening<'_>> = unopened
                 .iter()
-                .map(|(account, [earlier, today])| Opening {
-                    account: &account.account,
-                    earlier: *earlier,
-                    today: *today,
-                })
+                .map(|(_, account, [earlier, today])| Opening { account, earlier: *earlier, today: *today })
                 .collect();
             let request = LedgerRequest {
                 account: &self.account.id,
@@ -274,8 +279,9 @@ impl MachineAccount {
                 per_day: terms.per_day,
             };
             let first = ledger.open_and_reserve(&openings, &request, Stamp::now()).await?;
-            for (account, _) in &unopened {
-                account.opened_in.store(generation + 1, Ordering::Release);
+            for (opened, account, _) in &unopened {
+                *opened.opened.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((generation, account.tree));
             }
             Ok::<First, StoreError>(first)
         });

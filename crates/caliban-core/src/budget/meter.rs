@@ -17,6 +17,9 @@ pub struct Limits {
     /// Tokens, cache reads and writes included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// Tokens that are new: input that was not read from the cache, and output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fresh: Option<u64>,
     /// Money.
     #[serde(rename = "usd_micros", skip_serializing_if = "Option::is_none")]
     pub usd: Option<MicroUsd>,
@@ -31,8 +34,8 @@ pub struct Limits {
 /// What a request will take, as far as that can be known before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Tokens: the prompt and the longest answer that is asked for.
-    pub tokens: u64,
+    /// Tokens: the prompt, as far as it is known what of it is read from the cache, and the answer.
+    pub usage: Usage,
     /// Their price; `None` when the model's is not known.
     pub cost: Option<MicroUsd>,
     /// Turns: 1, or 0 for a request that is not one (a summary).
@@ -62,6 +65,8 @@ pub struct Spent {
 pub enum Kind {
     /// Tokens.
     Tokens,
+    /// Tokens that were not read from the cache.
+    Fresh,
     /// Money.
     Usd,
     /// Turns.
@@ -111,6 +116,9 @@ fn share(limit: u64, used: u64) -> u128 {
 pub struct Held {
     /// Tokens.
     pub tokens: u64,
+    /// Those of them that are new.
+    #[serde(default)]
+    pub fresh: u64,
     /// Money.
     #[serde(rename = "usd_micros")]
     pub usd: MicroUsd,
@@ -136,6 +144,7 @@ impl Meter {
     /// More is held.
     pub fn hold(&mut self, more: Held) {
         self.held.tokens = self.held.tokens.saturating_add(more.tokens);
+        self.held.fresh = self.held.fresh.saturating_add(more.fresh);
         self.held.usd = MicroUsd(self.held.usd.0.saturating_add(more.usd.0));
         self.held.turns = self.held.turns.saturating_add(more.turns);
     }
@@ -143,6 +152,7 @@ impl Meter {
     /// Less is held.
     pub fn drop_hold(&mut self, less: Held) {
         self.held.tokens = self.held.tokens.saturating_sub(less.tokens);
+        self.held.fresh = self.held.fresh.saturating_sub(less.fresh);
         self.held.usd = MicroUsd(self.held.usd.0.saturating_sub(less.usd.0));
         self.held.turns = self.held.turns.saturating_sub(less.turns);
     }
@@ -183,6 +193,7 @@ impl Meter {
     pub fn is_near(&self, limits: Limits, percent: u64) -> Option<(Kind, u64, u64)> {
         let rows = [
             (Kind::Tokens, limits.tokens, self.spent.usage.total().saturating_add(self.held.tokens)),
+            (Kind::Fresh, limits.fresh, self.spent.usage.fresh().saturating_add(self.held.fresh)),
             (Kind::Usd, limits.usd.map(|usd| usd.0), self.spent.usd.0.saturating_add(self.held.usd.0)),
             (Kind::Turns, limits.turns, self.spent.turns.saturating_add(self.held.turns)),
             (Kind::Wall, limits.wall_ms, self.spent.wall_ms),
@@ -195,9 +206,11 @@ impl Meter {
 
     /// The first limit that the estimate would pass.
     fn in_the_way(&self, limits: Limits, estimate: Estimate) -> Option<InTheWay> {
-        let asked_usd = estimate.cost.unwrap_or_default().0;
+        let (asked, asked_usd) = (estimate.usage, estimate.cost.unwrap_or_default().0);
+        let usage = self.spent.usage;
         let rows = [
-            (Kind::Tokens, limits.tokens, self.spent.usage.total(), self.held.tokens, estimate.tokens),
+            (Kind::Tokens, limits.tokens, usage.total(), self.held.tokens, asked.total()),
+            (Kind::Fresh, limits.fresh, usage.fresh(), self.held.fresh, asked.fresh()),
             (Kind::Usd, limits.usd.map(|usd| usd.0), self.spent.usd.0, self.held.usd.0, asked_usd),
             (Kind::Turns, limits.turns, self.spent.turns, self.held.turns, estimate.turns),
             // Nobody knows how long a request takes; at the limit none is started.
@@ -219,6 +232,7 @@ impl Meter {
         };
         Limits {
             tokens: left(limits.tokens, self.spent.usage.total(), self.held.tokens),
+            fresh: left(limits.fresh, self.spent.usage.fresh(), self.held.fresh),
             usd: left(limits.usd.map(|usd| usd.0), self.spent.usd.0, self.held.usd.0).map(MicroUsd),
             turns: left(limits.turns, self.spent.turns, self.held.turns),
             wall_ms: left(limits.wall_ms, self.spent.wall_ms, 0),
@@ -228,13 +242,14 @@ impl Meter {
 
 impl Limits {
     /// No limit at all.
-    pub const NONE: Self = Self { tokens: None, usd: None, turns: None, wall_ms: None };
+    pub const NONE: Self = Self { tokens: None, fresh: None, usd: None, turns: None, wall_ms: None };
 
     /// The limit of one kind.
     #[must_use]
     pub fn of(self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::Tokens => self.tokens,
+            Kind::Fresh => self.fresh,
             Kind::Usd => self.usd.map(|usd| usd.0),
             Kind::Turns => self.turns,
             Kind::Wall => self.wall_ms,
@@ -247,6 +262,7 @@ impl Limits {
         let limit = Some(limit);
         match kind {
             Kind::Tokens => Self { tokens: limit, ..self },
+            Kind::Fresh => Self { fresh: limit, ..self },
             Kind::Usd => Self { usd: limit.map(MicroUsd), ..self },
             Kind::Turns => Self { turns: limit, ..self },
             Kind::Wall => Self { wall_ms: limit, ..self },
@@ -265,6 +281,7 @@ impl Limits {
         }
         Self {
             tokens: least(self.tokens, other.tokens),
+            fresh: least(self.fresh, other.fresh),
             usd: least(self.usd, other.usd),
             turns: least(self.turns, other.turns),
             wall_ms: least(self.wall_ms, other.wall_ms),
@@ -275,7 +292,8 @@ impl Limits {
 impl From<Estimate> for Held {
     fn from(estimate: Estimate) -> Self {
         Self {
-            tokens: estimate.tokens,
+            tokens: estimate.usage.total(),
+            fresh: estimate.usage.fresh(),
             usd: estimate.cost.unwrap_or_default(),
             turns: estimate.turns,
             priced: estimate.cost.is_some(),
@@ -286,7 +304,7 @@ impl From<Estimate> for Held {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Tokens => "token",
+            Self::Tokens | Self::Fresh => "token",
             Self::Usd => "dollar",
             Self::Turns => "turn",
             Self::Wall => "time",
@@ -300,6 +318,7 @@ impl Kind {
     pub fn part_in_words(self, used: u64, limit: u64) -> String {
         match self {
             Self::Tokens => format!("{used} of {limit} tokens"),
+            Self::Fresh => format!("{used} of {limit} new tokens"),
             Self::Usd => format!("{} of {}", MicroUsd(used), MicroUsd(limit)),
             Self::Turns => format!("{used} of {limit} turns"),
             Self::Wall => format!("{} of {} seconds", used / 1_000, limit / 1_000),
@@ -311,6 +330,7 @@ impl Kind {
     pub fn amount_in_words(self, amount: u64) -> String {
         match self {
             Self::Tokens => format!("{amount} tokens"),
+            Self::Fresh => format!("{amount} new tokens"),
             Self::Usd => MicroUsd(amount).to_string(),
             Self::Turns => format!("{amount} turns"),
             Self::Wall => format!("{} seconds", amount / 1_000),
@@ -320,11 +340,12 @@ impl Kind {
     /// "40 of 50 tokens spent, 0 in flight, 20 needed".
     pub(super) fn sum_in_words(self, limit: u64, spent: u64, reserved: u64, asked: u64) -> String {
         match self {
-            Self::Tokens => {
-                format!(
-                    "{spent} of {limit} tokens spent, {reserved} in flight, the next request may need {asked}"
-                )
-            }
+            Self::Tokens => format!(
+                "{spent} of {limit} tokens spent, {reserved} in flight, the next request may need {asked}"
+            ),
+            Self::Fresh => format!(
+                "{spent} of {limit} new tokens spent, {reserved} in flight, the next request may need {asked}"
+            ),
             Self::Usd => format!(
                 "{} of {} spent, {} in flight, the next request may need {}",
                 MicroUsd(spent),

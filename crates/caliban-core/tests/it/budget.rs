@@ -15,7 +15,21 @@ fn tokens(limit: u64) -> Limits {
 }
 
 fn ask(tokens: u64) -> Estimate {
-    Estimate { tokens, cost: Some(MicroUsd(tokens * 10)), turns: 1 }
+    Estimate { usage: input(tokens), cost: Some(MicroUsd(tokens * 10)), turns: 1 }
+}
+
+/// The same for a prompt of which a part is read from the cache.
+fn ask_cached(tokens: u64, cached: u64) -> Estimate {
+    let usage = Usage { input: tokens - cached, cache_read: cached, ..Usage::default() };
+    Estimate { usage, ..ask(tokens) }
+}
+
+fn input(tokens: u64) -> Usage {
+    Usage { input: tokens, ..Usage::default() }
+}
+
+fn fresh(limit: u64) -> Limits {
+    Limits { fresh: Some(limit), ..Limits::NONE }
 }
 
 fn used(tokens: u64) -> Usage {
@@ -114,6 +128,7 @@ fn a_dollar_limit_needs_a_price() {
 #[test]
 fn what_is_left_is_the_narrowest_of_each_kind() {
     let all = |tokens, usd, turns, wall_ms| Limits {
+        fresh: None,
         tokens: Some(tokens),
         usd: Some(MicroUsd(usd)),
         turns: Some(turns),
@@ -267,8 +282,9 @@ fn what_was_spent_elsewhere_counts() {
 
 #[test]
 fn limits_are_stored_under_clear_names() {
-    let limits = Limits { tokens: Some(1), usd: Some(MicroUsd(2)), turns: Some(3), wall_ms: Some(4) };
-    let stored = serde_json::json!({"tokens": 1, "usd_micros": 2, "turns": 3, "wall_ms": 4});
+    let limits =
+        Limits { tokens: Some(1), fresh: Some(5), usd: Some(MicroUsd(2)), turns: Some(3), wall_ms: Some(4) };
+    let stored = serde_json::json!({"tokens": 1, "fresh": 5, "usd_micros": 2, "turns": 3, "wall_ms": 4});
     assert_eq!(serde_json::to_value(limits).unwrap(), stored);
     assert_eq!(serde_json::from_value::<Limits>(stored).unwrap(), limits);
     assert_eq!(serde_json::from_str::<Limits>("{}").unwrap(), Limits::NONE);
@@ -297,7 +313,7 @@ fn a_ledger_that_contradicts_itself_is_refused() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Reserve { agent: u32, tokens: u64 },
+    Reserve { agent: u32, tokens: u64, cached: u64 },
     Settle { which: usize, tokens: u64 },
     SettleUnknown { which: usize },
     Release { which: usize },
@@ -307,7 +323,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (0u32..4, 0u64..60).prop_map(|(agent, tokens)| Step::Reserve { agent, tokens }),
+        6 => (0u32..4, 0u64..60, 0u64..80)
+            .prop_map(|(agent, tokens, cached)| Step::Reserve { agent, tokens, cached: cached.min(tokens) }),
         4 => (any::<usize>(), 0u64..90).prop_map(|(which, tokens)| Step::Settle { which, tokens }),
         1 => any::<usize>().prop_map(|which| Step::SettleUnknown { which }),
         1 => any::<usize>().prop_map(|which| Step::Release { which }),
@@ -318,8 +335,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn limit() -> impl Strategy<Value = Limits> {
     let one = || proptest::option::of(0u64..200);
-    (one(), one(), one()).prop_map(|(tokens, usd, turns)| Limits {
+    (one(), one(), one(), one()).prop_map(|(tokens, fresh, usd, turns)| Limits {
         tokens,
+        fresh,
         usd: usd.map(|usd| MicroUsd(usd * 10)),
         turns: turns.map(|turns| turns / 20),
         wall_ms: None,
@@ -332,37 +350,40 @@ struct Request {
     reservation: Reservation,
     estimate: Estimate,
     /// `None` while in flight.
-    outcome: Option<(u64, u64, u64)>,
+    outcome: Option<[u64; 4]>,
+}
+
+/// What the model counts of a usage: tokens, new tokens, micro-dollars, turns.
+fn counts(usage: Usage) -> [u64; 4] {
+    [usage.total(), usage.fresh(), usage.total() * 10, 1]
 }
 
 fn is_below(agent: u32, root: u32) -> bool {
     root == agent || root == 0 || (root == 2 && agent == 3)
 }
 
-/// Spent and held (tokens, micro-dollars, turns) of those that `of` picks.
-fn sums(requests: &[Request], of: impl Fn(u32) -> bool) -> [(u64, u64); 3] {
-    let mut sums = [(0, 0); 3];
+/// Spent and held of each kind of those that `of` picks.
+fn sums(requests: &[Request], of: impl Fn(u32) -> bool) -> [(u64, u64); 4] {
+    let mut sums = [(0, 0); 4];
     for request in requests.iter().filter(|request| of(request.agent)) {
-        let estimate = (request.estimate.tokens, request.estimate.cost.unwrap().0, request.estimate.turns);
-        match request.outcome {
-            Some((tokens, usd, turns)) => {
-                sums[0].0 += tokens;
-                sums[1].0 += usd;
-                sums[2].0 += turns;
-            }
-            None => {
-                sums[0].1 += estimate.0;
-                sums[1].1 += estimate.1;
-                sums[2].1 += estimate.2;
+        for (kind, sum) in sums.iter_mut().enumerate() {
+            match request.outcome {
+                Some(spent) => sum.0 += spent[kind],
+                None => sum.1 += counts(request.estimate.usage)[kind],
             }
         }
     }
     sums
 }
 
-fn fits(limits: Limits, sums: [(u64, u64); 3], asked: [u64; 3]) -> bool {
-    let limits = [limits.tokens, limits.usd.map(|usd| usd.0), limits.turns];
-    (0..3).all(|i| asked[i] == 0 || limits[i].is_none_or(|limit| sums[i].0 + sums[i].1 + asked[i] <= limit))
+/// What was spent of each kind, as the ledger says.
+fn told(spent: Spent) -> [u64; 4] {
+    [spent.usage.total(), spent.usage.fresh(), spent.usd.0, spent.turns]
+}
+
+fn fits(limits: Limits, sums: [(u64, u64); 4], asked: [u64; 4]) -> bool {
+    let limits = [limits.tokens, limits.fresh, limits.usd.map(|usd| usd.0), limits.turns];
+    (0..4).all(|i| asked[i] == 0 || limits[i].is_none_or(|limit| sums[i].0 + sums[i].1 + asked[i] <= limit))
 }
 
 proptest! {
@@ -383,9 +404,9 @@ proptest! {
                 (0..requests.len()).filter(|at| requests[*at].outcome.is_none()).collect();
             let pick = |which: usize| (!flying.is_empty()).then(|| flying[which % flying.len()]);
             match step {
-                Step::Reserve { agent, tokens } => {
-                    let estimate = ask(tokens);
-                    let asked = [tokens, tokens * 10, 1];
+                Step::Reserve { agent, tokens, cached } => {
+                    let estimate = ask_cached(tokens, cached);
+                    let asked = counts(estimate.usage);
                     let allowed = fits(own[agent as usize], sums(&requests, |a| a == agent), asked)
                         && fits(pool, sums(&requests, |_| true), asked)
                         && (0..4).filter(|root| is_below(agent, *root)).all(|root| {
@@ -400,27 +421,26 @@ proptest! {
                 Step::Settle { which, tokens } => {
                     if let Some(at) = pick(which) {
                         ledger.settle(requests[at].reservation, used(tokens), Some(MicroUsd(tokens * 10))).unwrap();
-                        requests[at].outcome = Some((tokens, tokens * 10, 1));
+                        requests[at].outcome = Some(counts(used(tokens)));
                     }
                 }
                 Step::SettleUnknown { which } => {
                     if let Some(at) = pick(which) {
                         ledger.settle_unknown(requests[at].reservation).unwrap();
-                        let tokens = requests[at].estimate.tokens;
-                        requests[at].outcome = Some((tokens, tokens * 10, 1));
+                        requests[at].outcome = Some(counts(requests[at].estimate.usage));
                     }
                 }
                 Step::Release { which } => {
                     if let Some(at) = pick(which) {
                         ledger.release(requests[at].reservation).unwrap();
                         prop_assert_eq!(ledger.release(requests[at].reservation), Err(NotOpen));
-                        requests[at].outcome = Some((0, 0, 0));
+                        requests[at].outcome = Some([0; 4]);
                     }
                 }
                 Step::End { agent } => {
                     ledger.end(&agent, T0);
                     for request in requests.iter_mut().filter(|r| r.agent == agent && r.outcome.is_none()) {
-                        request.outcome = Some((request.estimate.tokens, request.estimate.tokens * 10, 1));
+                        request.outcome = Some(counts(request.estimate.usage));
                     }
                 }
                 Step::Restart => ledger = stored(&mut ledger, T0),
@@ -429,21 +449,22 @@ proptest! {
             for agent in 0..4 {
                 let wanted = sums(&requests, |a| a == agent).map(|(spent, _)| spent);
                 let spent = ledger.spent(&agent).unwrap();
-                prop_assert_eq!([spent.usage.total(), spent.usd.0, spent.turns], wanted);
+                prop_assert_eq!(told(spent), wanted);
                 let wanted = sums(&requests, |a| is_below(a, agent)).map(|(spent, _)| spent);
                 let spent = ledger.tree_spent(&agent).unwrap();
-                prop_assert_eq!([spent.usage.total(), spent.usd.0, spent.turns], wanted);
+                prop_assert_eq!(told(spent), wanted);
             }
             let spent = ledger.pool_spent();
             let all = sums(&requests, |_| true);
-            prop_assert_eq!([spent.usage.total(), spent.usd.0, spent.turns], all.map(|(spent, _)| spent));
+            prop_assert_eq!(told(spent), all.map(|(spent, _)| spent));
             // A limit is passed at most by what requests took beyond their estimates.
-            if let Some(limit) = pool.tokens {
+            for (kind, limit) in [pool.tokens, pool.fresh].into_iter().enumerate() {
+                let Some(limit) = limit else { continue };
                 let beyond: u64 = requests
                     .iter()
-                    .filter_map(|r| r.outcome.map(|(tokens, ..)| tokens.saturating_sub(r.estimate.tokens)))
+                    .filter_map(|r| Some(r.outcome?[kind].saturating_sub(counts(r.estimate.usage)[kind])))
                     .sum();
-                prop_assert!(all[0].0 + all[0].1 <= limit + beyond);
+                prop_assert!(all[kind].0 + all[kind].1 <= limit + beyond);
             }
         }
     }
@@ -453,9 +474,15 @@ proptest! {
 fn the_fullest_limit_is_near_from_its_percentage_on() {
     let meter = Meter {
         spent: Spent { usage: used(80), usd: MicroUsd(10), turns: 8, wall_ms: 5, ..Spent::default() },
-        held: Held { tokens: 10, usd: MicroUsd(20), turns: 1, priced: true },
+        held: Held { tokens: 10, fresh: 10, usd: MicroUsd(20), turns: 1, priced: true },
     };
-    let limits = Limits { tokens: Some(100), usd: Some(MicroUsd(100)), turns: Some(10), wall_ms: Some(100) };
+    let limits = Limits {
+        tokens: Some(100),
+        usd: Some(MicroUsd(100)),
+        turns: Some(10),
+        wall_ms: Some(100),
+        ..Limits::NONE
+    };
     assert_eq!(meter.is_near(limits, 91), None);
     // Of two that are as full, the later.
     assert_eq!(meter.is_near(limits, 90), Some((Kind::Turns, 10, 9)));
@@ -467,8 +494,10 @@ fn the_fullest_limit_is_near_from_its_percentage_on() {
 
 #[test]
 fn one_limit_is_read_and_set_by_its_kind() {
-    let before = Limits { tokens: Some(1), usd: Some(MicroUsd(2)), turns: Some(3), wall_ms: Some(4) };
-    for (kind, limit) in [(Kind::Tokens, 1), (Kind::Usd, 2), (Kind::Turns, 3), (Kind::Wall, 4)] {
+    let before =
+        Limits { tokens: Some(1), fresh: Some(5), usd: Some(MicroUsd(2)), turns: Some(3), wall_ms: Some(4) };
+    let all = [(Kind::Tokens, 1), (Kind::Usd, 2), (Kind::Turns, 3), (Kind::Wall, 4), (Kind::Fresh, 5)];
+    for (kind, limit) in all {
         assert_eq!(before.of(kind), Some(limit));
         assert_eq!(Limits::NONE.of(kind), None);
         let after = before.with(kind, 9);
@@ -476,4 +505,38 @@ fn one_limit_is_read_and_set_by_its_kind() {
         assert_ne!(after, before);
         assert_eq!(after.with(kind, limit), before);
     }
+}
+
+#[test]
+fn b09_r20_a_limit_of_new_tokens_does_not_count_what_is_read_from_the_cache() {
+    let mut ledger = Ledger::new(Limits::NONE);
+    ledger.open_account(0, None, Limits::NONE, fresh(100)).unwrap();
+    let first = ledger.reserve(&0, ask(60), T0).unwrap();
+    ledger.settle(first, Usage { input: 20, output: 10, cache_read: 900, cache_write: 30 }, None).unwrap();
+    // 40 are left, whatever is read from the cache.
+    let second = ledger.reserve(&0, ask_cached(940, 900), T0).unwrap();
+    let refused = ledger.reserve(&0, ask_cached(901, 900), T0).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the token budget of 0 and those it started is used up: 60 of 100 new tokens spent, 40 in flight, the next \
+         request may need 1"
+    );
+    // The cache was lost: all of it was new, and counts.
+    ledger.settle(second, input(940), None).unwrap();
+    assert_eq!(ledger.tree_spent(&0).unwrap().usage.fresh(), 1_000);
+    assert_eq!(ledger.remaining(&0), Some(fresh(0)));
+    ledger.change_tree_limits(&0, |_| fresh(1_001));
+    assert_eq!(ledger.remaining(&0), Some(fresh(1)));
+}
+
+#[test]
+fn r20_of_two_counts_of_a_request_the_larger_holds_in_new_tokens_and_in_all() {
+    let cached = Usage { input: 10, output: 5, cache_read: 900, cache_write: 0 };
+    let lost = Usage { input: 300, output: 1, cache_read: 0, cache_write: 20 };
+    assert_eq!(input(10).at_least(cached), cached);
+    assert_eq!(cached.at_least(input(10)), cached);
+    let both = lost.at_least(cached);
+    assert_eq!((both.fresh(), both.total(), both.output), (321, 915, 1));
+    let both = cached.at_least(lost);
+    assert_eq!((both.fresh(), both.total(), both.output), (321, 915, 5));
 }

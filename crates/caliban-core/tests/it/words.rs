@@ -96,6 +96,7 @@ fn a_limit_is_named_with_its_amounts() {
     let expected = [
         (Kind::Tokens, "4000000 of 5000000 tokens", "5000000 tokens"),
         (Kind::Usd, "$4.00 of $5.00", "$5.00"),
+        (Kind::Fresh, "4000000 of 5000000 new tokens", "5000000 new tokens"),
         (Kind::Turns, "4000000 of 5000000 turns", "5000000 turns"),
         (Kind::Wall, "4000 of 5000 seconds", "5000 seconds"),
     ];

@@ -41,6 +41,7 @@ pub(super) fn spent(row: &SqliteRow) -> Spent {
 pub(super) fn meter(row: &SqliteRow) -> Meter {
     let held = Held {
         tokens: amount(row, "held_tokens"),
+        fresh: amount(row, "held_fresh"),
         usd: MicroUsd(amount(row, "held_usd")),
         turns: amount(row, "held_turns"),
         priced: true,
@@ -77,13 +78,14 @@ pub(super) async fn hold(
 ) -> Result<(), sqlx::Error> {
     let sql = format!(
         "UPDATE meters SET held_tokens = max(0, held_tokens + $1), held_usd = max(0, held_usd + $2), \
-         held_turns = max(0, held_turns + $3) WHERE seq IN ({})",
+         held_turns = max(0, held_turns + $3), held_fresh = max(0, held_fresh + $4) WHERE seq IN ({})",
         list(meters)
     );
     sqlx::query(AssertSqlSafe(sql))
         .bind(stored(more.tokens) - stored(less.tokens))
         .bind(stored(more.usd.0) - stored(less.usd.0))
         .bind(stored(more.turns) - stored(less.turns))
+        .bind(stored(more.fresh) - stored(less.fresh))
         .execute(conn)
         .await
         .map(drop)
@@ -100,7 +102,7 @@ pub(super) async fn book(
         "UPDATE meters SET input = input + $1, output = output + $2, cache_read = cache_read + $3, \
          cache_write = cache_write + $4, usd = usd + $5, turns = turns + $6, wall_ms = wall_ms + $7, \
          unpriced = unpriced + $8, held_tokens = max(0, held_tokens - $9), held_usd = max(0, held_usd - $10), \
-         held_turns = max(0, held_turns - $11) WHERE seq IN ({})",
+         held_turns = max(0, held_turns - $11), held_fresh = max(0, held_fresh - $12) WHERE seq IN ({})",
         list(meters)
     );
     sqlx::query(AssertSqlSafe(sql))
@@ -115,6 +117,7 @@ pub(super) async fn book(
         .bind(stored(held.tokens))
         .bind(stored(held.usd.0))
         .bind(stored(held.turns))
+        .bind(stored(held.fresh))
         .execute(conn)
         .await
         .map(drop)

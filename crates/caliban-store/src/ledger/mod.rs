@@ -145,7 +145,7 @@ pub struct LedgerRequest<'a> {
 
 impl LedgerRequest<'_> {
     fn estimate(&self) -> Estimate {
-        Estimate { tokens: self.usage.total(), cost: self.cost, turns: self.turns }
+        Estimate { usage: self.usage, cost: self.cost, turns: self.turns }
     }
 }
 

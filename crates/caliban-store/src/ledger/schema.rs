@@ -16,7 +16,7 @@ pub const SCHEMA: Schema = Schema {
     application_id: 0x6361_6c6c,
     base: 1,
     tables: TABLES,
-    steps: &[QUESTIONS, LEASES],
+    steps: &[QUESTIONS, LEASES, FRESH],
 };
 
 /// Version 2: questions about limits, and raised limits of agents and days.
@@ -44,6 +44,12 @@ CREATE TABLE raised (
 /// Version 3: a ticket counts for a while only. Lanes of older builds are in another time and have other names.
 const LEASES: &str = "
 ALTER TABLE tickets ADD COLUMN lease_ms BIGINT NOT NULL DEFAULT 0;
+";
+
+/// Version 4: limits of new tokens. Of a request in flight all counts as new.
+const FRESH: &str = "
+ALTER TABLE meters ADD COLUMN held_fresh BIGINT NOT NULL DEFAULT 0;
+UPDATE meters SET held_fresh = held_tokens;
 ";
 
 const TABLES: &str = "

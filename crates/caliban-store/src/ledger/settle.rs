@@ -33,7 +33,9 @@ impl Ledger {
         wall_ms: u64,
     ) -> Result<(), StoreError> {
         let held = reservation.held;
-        let is_covered = usage.total() <= held.tokens && cost.is_none_or(|cost| cost <= held.usd);
+        let is_covered = usage.total() <= held.tokens
+            && usage.fresh() <= held.fresh
+            && cost.is_none_or(|cost| cost <= held.usd);
         let durability = if is_covered { Durability::Written } else { Durability::Synced };
         let Some(mut tx) = self.begin_of(reservation, durability).await? else { return Ok(()) };
         let outcome = settle(tx.conn(), reservation, usage, cost, wall_ms).await;
@@ -129,8 +131,10 @@ pub(super) fn owner(row: &SqliteRow) -> ReservationOwner {
 /// The amount that a row of `reservations` holds.
 fn held(row: &SqliteRow) -> Held {
     let usd = row.get::<Option<i64>, _>("usd").and_then(|usd| u64::try_from(usd).ok());
+    let usage = meters::usage(row);
     Held {
-        tokens: meters::usage(row).total(),
+        tokens: usage.total(),
+        fresh: usage.fresh(),
         usd: MicroUsd(usd.unwrap_or_default()),
         turns: meters::amount(row, "turns"),
         priced: usd.is_some(),
@@ -158,7 +162,9 @@ async fn settle(
         }
         None => {
             let held = reservation.held;
-            let beyond = Usage { input: usage.total().saturating_sub(held.tokens), ..Usage::default() };
+            let in_all = usage.total().saturating_sub(held.tokens);
+            let input = in_all.max(usage.fresh().saturating_sub(held.fresh));
+            let beyond = Usage { input, ..Usage::default() };
             let usd = MicroUsd(cost.unwrap_or_default().0.saturating_sub(held.usd.0));
             (Held::default(), Spent { usage: beyond, usd, wall_ms, ..Spent::default() }, 0)
         }
@@ -182,15 +188,15 @@ async fn count(
     cost: Option<MicroUsd>,
 ) -> Result<(), sqlx::Error> {
     let row = sqlx::query("SELECT * FROM reservations WHERE seq = $1").bind(reservation.seq);
-    let Some(before) = row.fetch_optional(&mut *conn).await?.as_ref().map(held) else { return Ok(()) };
+    let Some(row) = row.fetch_optional(&mut *conn).await? else { return Ok(()) };
+    let before = held(&row);
     let usd = if before.priced { cost.unwrap_or_default().max(before.usd) } else { before.usd };
-    let more = Held { tokens: usage.total().max(before.tokens), usd, ..before };
-    // The kind of the remaining tokens is not known yet, so they count as input; the limit applies to the sum.
-    let input = more.tokens.saturating_sub(usage.total()).saturating_add(usage.input);
+    let usage = usage.at_least(meters::usage(&row));
+    let more = Held { tokens: usage.total(), fresh: usage.fresh(), usd, ..before };
     sqlx::query(
         "UPDATE reservations SET input = $1, output = $2, cache_read = $3, cache_write = $4, usd = $5 WHERE seq = $6",
     )
-    .bind(stored(input))
+    .bind(stored(usage.input))
     .bind(stored(usage.output))
     .bind(stored(usage.cache_read))
     .bind(stored(usage.cache_write))

@@ -149,6 +149,35 @@ async fn r20_what_a_dead_process_holds_is_spent_once_and_not_given_out_again() {
 }
 
 #[tokio::test]
+async fn r20_b09_a_limit_of_new_tokens_counts_nothing_that_is_read_from_the_cache() {
+    let mut world = world().await;
+    world.opens(&account("bg", None, Limits { fresh: Some(100), ..Limits::NONE })).await;
+    let (account, owner) = (id("bg"), owner(1));
+    let cached = |input, cache_read| Usage { input, cache_read, ..Usage::default() };
+    let asks = |usage| LedgerRequest { usage, ..request(&account, &owner, 0) };
+    let first = world.ledger.reserve(&asks(cached(60, 900)), Stamp::now()).await.expect("fits").reservation;
+    let refused = world.ledger.reserve(&asks(cached(41, 0)), Stamp::now()).await;
+    assert!(
+        matches!(
+            &refused,
+            Err(LedgerError::Refused(ReserveRefused::Over { kind: Kind::Fresh, reserved: 60, .. }))
+        ),
+        "{refused:?}"
+    );
+    // The server says that less of it was in the cache: more is held, also for a process that is killed now.
+    world.ledger.count(&first, cached(90, 800), None).await.expect("count");
+    assert!(world.ledger.reserve(&asks(cached(11, 0)), Stamp::now()).await.is_err());
+    assert_eq!(world.ledger.settle_dead(|_| true).await.expect("dead"), 1);
+    let spent = world.ledger.pool(&Pool::Tree(id("bg")), Limits::NONE).await.expect("pool").meter;
+    assert_eq!((spent.spent.usage.fresh(), spent.spent.usage.total()), (90, 960));
+    assert_eq!((spent.held.fresh, spent.held.tokens), (0, 0));
+    // It was alive after all, and nothing was in the cache: the rest of the new tokens is booked.
+    world.ledger.settle(&first, cached(950, 0), None, 0).await.expect("settle");
+    let spent = world.ledger.pool(&Pool::Tree(id("bg")), Limits::NONE).await.expect("pool").meter.spent;
+    assert!(spent.usage.fresh() >= 950, "{spent:?}");
+}
+
+#[tokio::test]
 async fn r20_limits_of_days_hold_for_all_and_a_new_day_begins_anew() {
     let mut world = world().await;
     for name in ["a", "b"] {

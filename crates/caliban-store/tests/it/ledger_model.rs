@@ -13,29 +13,32 @@ const AGENTS: usize = 5;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Reserve { agent: usize, usage: u64, priced: bool, pid: i32 },
-    Settle { which: usize, usage: u64 },
+    Reserve { agent: usize, usage: u64, cached: u64, priced: bool, pid: i32 },
+    Settle { which: usize, usage: u64, cached: u64 },
     Release { which: usize },
     Kill { pid: i32 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..AGENTS, 0..60_u64, prop::bool::weighted(0.9), 1..4_i32)
-            .prop_map(|(agent, usage, priced, pid)| Step::Reserve { agent, usage, priced, pid }),
-        3 => (any::<usize>(), 0..90_u64).prop_map(|(which, usage)| Step::Settle { which, usage }),
+        4 => (0..AGENTS, 0..60_u64, 0..90_u64, prop::bool::weighted(0.9), 1..4_i32)
+            .prop_map(|(agent, usage, cached, priced, pid)| Step::Reserve { agent, usage, cached, priced, pid }),
+        3 => (any::<usize>(), 0..90_u64, 0..90_u64)
+            .prop_map(|(which, usage, cached)| Step::Settle { which, usage, cached }),
         1 => any::<usize>().prop_map(|which| Step::Release { which }),
         1 => (1..4_i32).prop_map(|pid| Step::Kill { pid }),
     ]
 }
 
-/// For each agent: whose child it is, and what its tree may spend.
-fn family() -> impl Strategy<Value = Vec<(Option<usize>, Option<u64>)>> {
+/// For each agent: whose child it is, and what its tree may spend, in all or of new tokens.
+fn family() -> impl Strategy<Value = Vec<(Option<usize>, Option<(u64, bool)>)>> {
     let parents: Vec<_> = (0..AGENTS).map(|n| prop::option::weighted(0.7, 0..n.max(1))).collect();
-    (parents, prop::collection::vec(prop::option::of(0..300_u64), AGENTS)).prop_map(|(parents, limits)| {
-        let parents = parents.into_iter().enumerate();
-        parents.map(|(n, parent)| parent.filter(|parent| *parent < n)).zip(limits).collect()
-    })
+    (parents, prop::collection::vec(prop::option::of((0..300_u64, any::<bool>())), AGENTS)).prop_map(
+        |(parents, limits)| {
+            let parents = parents.into_iter().enumerate();
+            parents.map(|(n, parent)| parent.filter(|parent| *parent < n)).zip(limits).collect()
+        },
+    )
 }
 
 type Model = caliban_core::budget::Ledger<String>;
@@ -62,12 +65,15 @@ fn models_refusal(error: ReserveRefused<String>) -> String {
     }
 }
 
-async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps: Vec<Step>) {
+async fn check(family: Vec<(Option<usize>, Option<(u64, bool)>)>, per_day: Limits, steps: Vec<Step>) {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut ledger = Ledger::open(&StoreUrl::sqlite(dir.path().join("ledger.db"))).await.expect("open");
     let mut model = Model::new(per_day);
     for (agent, (parent, limit)) in family.iter().enumerate() {
-        let tree = limit.map_or(Limits::NONE, tokens);
+        let tree = limit.map_or(Limits::NONE, |(limit, is_fresh)| match is_fresh {
+            true => Limits { fresh: Some(limit), ..Limits::NONE },
+            false => tokens(limit),
+        });
         let above = parent.map(name);
         let own = account(&name(agent), above.as_deref(), tree);
         ledger.open_account(&own, Stamp::now()).await.expect("open account");
@@ -76,13 +82,14 @@ async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps
     let mut open: Vec<Open> = Vec::new();
     for step in steps {
         match step {
-            Step::Reserve { agent, usage, priced, pid } => {
+            Step::Reserve { agent, usage, cached, priced, pid } => {
                 let cost = priced.then_some(MicroUsd(usage));
+                let usage = Usage { input: usage, cache_read: cached, ..Usage::default() };
                 let request = LedgerRequest {
                     account: &id(&name(agent)),
                     owner: &owner(pid),
                     model: "m",
-                    usage: Usage { input: usage, ..Usage::default() },
+                    usage,
                     cost,
                     turns: 1,
                     day: DAY,
@@ -90,7 +97,7 @@ async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps
                     per_day,
                 };
                 let granted = ledger.reserve(&request, Stamp::now()).await;
-                let estimate = Estimate { tokens: usage, cost, turns: 1 };
+                let estimate = Estimate { usage, cost, turns: 1 };
                 let expected = model.reserve(&name(agent), estimate, Millis(0));
                 match (granted, expected) {
                     (Ok(granted), Ok(expected)) => open.push((granted.reservation, expected, pid)),
@@ -98,9 +105,9 @@ async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps
                     (one, other) => panic!("{one:?} is not {other:?}"),
                 }
             }
-            Step::Settle { which, usage } if !open.is_empty() => {
+            Step::Settle { which, usage, cached } if !open.is_empty() => {
                 let (reservation, models, _) = open.swap_remove(which % open.len());
-                let usage = Usage { output: usage, ..Usage::default() };
+                let usage = Usage { output: usage, cache_read: cached, ..Usage::default() };
                 let cost = Some(MicroUsd(usage.total()));
                 ledger.settle(&reservation, usage, cost, 0).await.expect("settle");
                 model.settle(models, usage, cost).expect("open");

@@ -83,6 +83,7 @@ pub(crate) fn budget_limits(settings: &Settings) -> budget::Limits {
     let limits = &settings.limits;
     budget::Limits {
         tokens: limits.budget_tokens.map(NonZeroU64::get),
+        fresh: None,
         usd: limits.budget_usd.map(|usd| usd.micro()),
         turns: None,
         wall_ms: limits.wall_seconds.map(|seconds| seconds.get().saturating_mul(1000)),
