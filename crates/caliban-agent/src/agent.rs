@@ -346,8 +346,17 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Takes up the conversation in the kit's directory again.
+    /// Takes up the conversation in the kit's directory again, in a new process.
     pub async fn resume(kit: Kit) -> Result<Self, TranscriptError> {
+        Self::resumed(kit, Booked::No).await
+    }
+
+    /// The same in the process that it ended in: its account has what it spent.
+    pub(crate) async fn resume_here(kit: Kit) -> Result<Self, TranscriptError> {
+        Self::resumed(kit, Booked::Yes).await
+    }
+
+    async fn resumed(kit: Kit, booked: Booked) -> Result<Self, TranscriptError> {
         let (transcript, records) =
             Transcript::resume(&kit.wanted.directory, kit.shared.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
@@ -356,19 +365,9 @@ impl Agent {
             fence::recall_roots(&policy, Some(&kit.shared.fences), &kit.wanted.directory);
         }
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
-        past_spending::book(&conversation.spent(), &kit.purse, kit.shared.billing);
-        let mut worked_ms = transcript::worked_ms(&records);
-        // Where the session can have background agents, their own account has what they spent.
-        let kinds =
-            [Some(past_spending::SUB_AGENTS), kit.background.is_none().then_some(past_spending::BACKGROUND)];
-        for helpers in
-            kinds.into_iter().flatten().map(|kind| past_spending::below(&kit.wanted.directory, kind))
-        {
-            helpers.book(&kit.purse, kit.shared.billing);
-            // One clock for the whole family: the latest time that anybody wrote down.
-            worked_ms = worked_ms.max(helpers.worked_ms);
+        if booked == Booked::No {
+            book_the_past(&kit, &conversation, &records);
         }
-        kit.purse.carry_over_time(worked_ms);
         kit.begin(records.first().map_or_else(Timestamp::now, |first| first.at));
         if kit.wanted.earlier_answers == EarlierAnswers::Kept {
             kit.remember_always(&records);
@@ -670,6 +669,28 @@ impl Agent {
         self.notes.push(text.clone());
         self.record(Event::Note { text }, Durability::Written).await
     }
+}
+
+/// Whether an agent's account has what its conversation has spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Booked {
+    Yes,
+    No,
+}
+
+/// Books what the conversation and those below it have spent in earlier processes.
+fn book_the_past(kit: &Kit, conversation: &Conversation, records: &[Record]) {
+    past_spending::book(&conversation.spent(), &kit.purse, kit.shared.billing);
+    let mut worked_ms = transcript::worked_ms(records);
+    // Where the session can have background agents, their own account has what they spent.
+    let kinds =
+        [Some(past_spending::SUB_AGENTS), kit.background.is_none().then_some(past_spending::BACKGROUND)];
+    for helpers in kinds.into_iter().flatten().map(|kind| past_spending::below(&kit.wanted.directory, kind)) {
+        helpers.book(&kit.purse, kit.shared.billing);
+        // One clock for the whole family: the latest time that anybody wrote down.
+        worked_ms = worked_ms.max(helpers.worked_ms);
+    }
+    kit.purse.carry_over_time(worked_ms);
 }
 
 /// Goes where the agent stood when it was last at work; what the model must be told when that cannot be.

@@ -132,6 +132,8 @@ pub struct WantedAgent {
     pub workspace: WorkspaceSource,
     /// What it is: somebody's helper, or on its own.
     pub kin: Kin,
+    /// The account that a helper had before, when it goes on in the process that it ended in.
+    pub purse: Option<Purse>,
     /// Exactly these tools; all when absent.
     pub tools: Option<Vec<String>>,
     /// Its part of the system prompt.
@@ -159,6 +161,7 @@ impl WantedAgent {
             directory,
             workspace,
             kin: Kin::Independent,
+            purse: None,
             tools: None,
             role: None,
             own_tools: Vec::new(),
@@ -258,7 +261,10 @@ impl Blueprint {
                 Arc::default(),
             ),
             Some(parent) => (
-                parent.purse.child(&wanted.session, self.budget, price)?,
+                match &wanted.purse {
+                    Some(purse) => purse.clone(),
+                    None => parent.purse.child(&wanted.session, self.budget, price)?,
+                },
                 parent.asks.clone(),
                 parent.checkpoints.clone(),
                 parent.writers.clone(),

@@ -73,8 +73,11 @@ pub struct BackgroundRow {
     pub started_ms: u64,
     /// When it ended; absent while it runs.
     pub ended_ms: Option<u64>,
-    /// What it has spent: input, output, cache reads and cache writes.
+    /// What it has spent, as its budget counts: all but what was read from the cache.
     pub tokens: u64,
+    /// What was read from the cache.
+    #[serde(default)]
+    pub cached: u64,
     /// What it does now, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,

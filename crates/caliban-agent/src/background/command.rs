@@ -4,8 +4,7 @@ use super::{Background, BackgroundOrder, BackgroundRefusal, Ground, Spawner, tex
 use caliban_contract::wall_ms;
 
 /// What the arguments are, for people.
-pub const USAGE: &str =
-    "[--model M] [--isolation none|worktree] <task> | list | kill <id> | keep <id> | keep all | clear";
+pub const USAGE: &str = "[--model M] [--isolation none|worktree] <task> | list | kill <id> | keep <id> | keep all | raise <id> [<tokens>] | clear";
 
 /// What `/bg` shall do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +19,8 @@ pub enum BackgroundCommand {
     Keep(u32),
     /// Hand all that run to the fleet.
     KeepAll,
+    /// Let one spend so many tokens more, as many as each may when nobody says it.
+    Raise(u32, Option<u64>),
     /// Drop those that have ended from the list.
     Clear,
 }
@@ -34,7 +35,7 @@ pub enum CommandDone {
 }
 
 impl BackgroundCommand {
-    /// Reads the arguments. `list`, `clear`, `kill <id>` and `keep <id>` stand alone: "list all TODO comments" is a task.
+    /// Reads the arguments. `list`, `clear`, `kill <id>`, `keep <id>` and `raise <id>` stand alone: "list all TODO comments" is a task.
     pub fn parse(arguments: &str) -> Result<Self, String> {
         let words: Vec<&str> = arguments.split_whitespace().collect();
         match words.as_slice() {
@@ -43,6 +44,13 @@ impl BackgroundCommand {
             ["keep", "all"] => Ok(Self::KeepAll),
             ["clear"] => Ok(Self::Clear),
             [verb @ ("kill" | "keep")] => Err(format!("usage: /bg {verb} <id>")),
+            ["raise"] => Err("usage: /bg raise <id> [<tokens>]".to_owned()),
+            ["raise", id, tokens @ ..]
+                if tokens.len() < 2 && id.parse::<u32>().is_ok() && tokens.iter().all(|it| is_amount(it)) =>
+            {
+                let tokens = tokens.first().map(|tokens| tokens.parse().unwrap_or_default());
+                Ok(Self::Raise(id.parse().unwrap_or_default(), tokens))
+            }
             [verb @ ("kill" | "keep"), id] if id.parse::<u32>().is_ok() => {
                 let id = id.parse().unwrap_or_default();
                 Ok(if *verb == "kill" { Self::Kill(id) } else { Self::Keep(id) })
@@ -77,12 +85,17 @@ impl BackgroundCommand {
                     false => format!("{} of the fleet from now on.", list.join(", ")),
                 }))
             }
+            Self::Raise(id, tokens) => background.raise(id, tokens).await.map(CommandDone::Text),
             Self::Clear => Ok(CommandDone::Text(match background.clear() {
                 1 => "1 background agent was removed from the list.".to_owned(),
                 count => format!("{count} background agents were removed from the list."),
             })),
         }
     }
+}
+
+fn is_amount(word: &str) -> bool {
+    word.parse::<u64>().is_ok_and(|amount| amount > 0)
 }
 
 /// Options, then the task as it was typed.
@@ -137,6 +150,11 @@ mod tests {
         };
         assert_eq!(BackgroundCommand::parse("keep 1"), Ok(BackgroundCommand::Keep(1)));
         assert_eq!(BackgroundCommand::parse("keep all"), Ok(BackgroundCommand::KeepAll));
+        assert_eq!(BackgroundCommand::parse("raise 1"), Ok(BackgroundCommand::Raise(1, None)));
+        assert_eq!(BackgroundCommand::parse("raise 1 9000"), Ok(BackgroundCommand::Raise(1, Some(9_000))));
+        for task in ["raise 1 of the errors", "raise the limit", "raise 1 0"] {
+            assert_eq!(BackgroundCommand::parse(task), start(None, task));
+        }
         assert_eq!(BackgroundCommand::parse("keep the tests green"), start(None, "keep the tests green"));
         for line in ["--isolation worktree --model m1 do it", "--model=m1 --isolation=worktree  do it"] {
             let order = apart(line);
@@ -154,9 +172,16 @@ mod tests {
             BackgroundCommand::parse("--model claude-haiku-4-5 summarize all\nTODOs"),
             start(Some("claude-haiku-4-5"), "summarize all\nTODOs")
         );
-        for wrong in
-            ["", "kill", "keep", "--model m", "--modle m x", "--isolation tree x", "--isolation worktree"]
-        {
+        for wrong in [
+            "",
+            "kill",
+            "keep",
+            "raise",
+            "--model m",
+            "--modle m x",
+            "--isolation tree x",
+            "--isolation worktree",
+        ] {
             assert!(
                 BackgroundCommand::parse(wrong).is_err_and(|error| error.contains("usage: /bg")),
                 "{wrong}"

@@ -6,7 +6,7 @@ use caliban_core::{
     spec::{Handover, Isolation, SpawnSpec, WorktreeSpec},
 };
 
-use super::{Background, BackgroundRefusal, Ground, Spawner, name};
+use super::{Background, BackgroundRefusal, Ground, Spawner, name, rows::Assignment};
 use crate::transcript;
 
 /// What one hears that goes on in the fleet.
@@ -46,7 +46,7 @@ impl Background {
     /// The request for one that runs, which the fleet would take.
     async fn checked(&self, id: u32) -> Result<(SpawnSpec, Ground), BackgroundRefusal> {
         let not_taken = |why: String| BackgroundRefusal::NotTaken(id, why);
-        let (task, ground, model) = self.0.board().order(id)?;
+        let Assignment { task, ground, model, .. } = self.0.board().assignment(id)?;
         let starter = &self.0.starter;
         let spawner = &starter.blueprint.spawner;
         let setup = AgentSetup {
@@ -60,7 +60,8 @@ impl Background {
         Ok((spec, ground))
     }
 
-    /// Hands one that runs to the fleet; the id that it has there. It is not stopped when nobody would take it.
+    /// Hands one that runs to the fleet; the id that it has there. It is not stopped when nobody would take it, and goes on
+    /// here when nobody does after all.
     pub async fn keep(&self, id: u32) -> Result<String, BackgroundRefusal> {
         let not_taken = |why: String| BackgroundRefusal::NotTaken(id, why);
         let (mut spec, ground) = self.checked(id).await?;
@@ -74,27 +75,23 @@ impl Background {
                 format!("{GO_ON}{ELSEWHERE}")
             }
         };
-        let session = self.directory(id);
-        let records = transcript::read(&session).map_err(|error| not_taken(error.to_string()))?;
-        let records = records.last().map_or(0, |record| record.seq + 1);
-        spec.conversation = Some(Handover { session, records, go_on: Some(go_on) });
-        let taken = spawner.spawn(spec).await;
-        let name = name(id);
-        let (people, model) = match &taken {
-            Ok(agent) => (
-                format!("{name} goes on in the fleet as agent {agent}: `caliban attach {agent}`"),
-                format!(
-                    "[The user has handed {name} to the fleet as agent {agent}. Its result does not come here.]"
-                ),
-            ),
-            Err(why) => (
-                format!("{name} was stopped, and the fleet did not take it: {why}"),
-                format!("[{name} was stopped by the user.]"),
-            ),
+        let taken = match self.handover(id, go_on) {
+            Ok(conversation) => {
+                spec.conversation = Some(conversation);
+                spawner.spawn(spec).await
+            }
+            Err(problem) => Err(problem),
         };
-        if taken.is_ok() {
-            self.0.board().forget(id);
-        }
+        let agent = match taken {
+            Ok(agent) => agent,
+            Err(why) => return Err(not_taken(self.takes_back(id, why).await)),
+        };
+        let name = name(id);
+        let people = format!("{name} goes on in the fleet as agent {agent}: `caliban attach {agent}`");
+        let model = format!(
+            "[The user has handed {name} to the fleet as agent {agent}. Its result does not come here.]"
+        );
+        self.0.board().forget(id);
         let told = async {
             self.record(id, BackgroundStatus::Killed, people).await?;
             self.tell_model(model, Spawner::Person).await
@@ -103,7 +100,15 @@ impl Background {
             tracing::warn!(id, %error, "that a background agent went to the fleet could not be recorded");
         }
         self.changed();
-        taken.map_err(not_taken)
+        Ok(agent)
+    }
+
+    /// The conversation of one that has stopped, for who goes on with it.
+    fn handover(&self, id: u32, go_on: String) -> Result<Handover, String> {
+        let session = self.directory(id);
+        let records = transcript::read(&session).map_err(|error| error.to_string())?;
+        let records = records.last().map_or(0, |record| record.seq + 1);
+        Ok(Handover { session, records, go_on: Some(go_on) })
     }
 
     /// Stops one that shall go on elsewhere; the branch of its work. Refused when it has ended by itself meanwhile.

@@ -5,6 +5,7 @@
 
 pub mod command;
 mod keep;
+mod raise;
 mod rows;
 mod run;
 pub mod text;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::rows::BackgroundBoard;
+use self::rows::{Assignment, BackgroundBoard};
 use crate::{
     blueprint::{Kin, WantedAgent, WorkspaceSource},
     event::{Author, Event, Record},
@@ -46,7 +47,7 @@ const SUMMARY_CHARS: usize = 80;
 pub struct BackgroundLimits {
     /// How many work at the same time.
     pub max_agents: u32,
-    /// Tokens of each of them, cache reads and writes included.
+    /// Tokens of each of them: those that were not read from the cache.
     pub per_agent: u64,
     /// Tokens of all of them together; those that have ended count, too.
     pub global: u64,
@@ -115,6 +116,9 @@ pub enum BackgroundRefusal {
     /// The fleet does not take it.
     #[error("background agent {0} was not handed to the fleet: {1}")]
     NotTaken(u32, String),
+    /// It had ended, and does not work again.
+    #[error("background agent {0} cannot go on: {1}")]
+    NotAgain(u32, String),
 }
 
 /// The background agents of one session. Cheap to clone.
@@ -147,14 +151,14 @@ impl Background {
         mut starter: Starter,
         limits: BackgroundLimits,
     ) -> Result<Self, budget::AccountError<String>> {
-        let pool = budget::Limits { tokens: Some(limits.global), ..budget::Limits::NONE };
+        let pool = budget::Limits { fresh: Some(limits.global), ..budget::Limits::NONE };
         // Nothing is asked in the name of the pool itself, so it needs no price.
         let pool = starter.parent.purse.child("the background agents", pool, None)?;
         past_spending::below(&starter.directory, past_spending::BACKGROUND)
             .book(&pool, starter.blueprint.billing);
         let next_id = run::next_id(&starter.directory.join(past_spending::BACKGROUND));
         starter.parent.purse = pool;
-        starter.blueprint.budget = budget::Limits { tokens: Some(limits.per_agent), ..budget::Limits::NONE };
+        starter.blueprint.budget = budget::Limits { fresh: Some(limits.per_agent), ..budget::Limits::NONE };
         Ok(Self(Arc::new(BackgroundInner {
             starter,
             limits,
@@ -192,11 +196,13 @@ impl Background {
             started_ms: wall_ms(),
             ended_ms: None,
             tokens: 0,
+            cached: 0,
             activity: None,
         };
         let id = inner.board().admit(inner.limits.max_agents, cancel.clone(), row)?;
-        let task = run::BackgroundTask { id, prompt: order.task.clone(), spawner, cancel, model, ground };
-        if let Err(problem) = self.begin(task, &summary).await {
+        let assignment = Assignment { task: order.task, ground, spawner, model };
+        let task = run::BackgroundTask { id, assignment, cancel, again: None };
+        if let Err(problem) = self.begin(task, format!("{} started: {summary}", name(id))).await {
             inner.board().forget(id);
             return Err(BackgroundRefusal::Impossible(problem));
         }
@@ -204,17 +210,17 @@ impl Background {
         Ok(id)
     }
 
-    async fn begin(&self, task: run::BackgroundTask, summary: &str) -> Result<(), String> {
-        let (id, order) = (task.id, (task.prompt.clone(), task.ground));
+    /// Lets one work, and tells people so.
+    async fn begin(&self, task: run::BackgroundTask, text: String) -> Result<(), String> {
+        let (id, assignment) = (task.id, task.assignment.clone());
         // A worktree takes its time: the agent of one is made when it is there.
-        let kit = match task.ground {
-            Ground::None => Some(self.kit(id, task.model.clone(), None)?),
+        let kit = match assignment.ground {
+            Ground::None => Some(self.kit(id, assignment.model.clone(), None)?),
             Ground::Worktree => None,
         };
-        let text = format!("background agent {id} started: {summary}");
         self.record(id, BackgroundStatus::Running, text).await.map_err(|error| error.to_string())?;
         let running = tokio::spawn(run::run(self.clone(), kit, task));
-        self.0.board().works(id, running, order);
+        self.0.board().works(id, running, assignment);
         Ok(())
     }
 
@@ -295,6 +301,7 @@ impl Background {
         let wanted = WantedAgent {
             label: Some(name(id)),
             kin: Kin::Background(starter.parent.clone()),
+            purse: self.0.board().purse(id),
             ..WantedAgent::new(self.session(id), directory, WorkspaceSource::Ready(workspace))
         };
         let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;

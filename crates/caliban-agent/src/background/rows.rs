@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use caliban_core::background::{BackgroundRow, BackgroundStatus};
+use caliban_core::{
+    background::{BackgroundRow, BackgroundStatus},
+    usage::Usage,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{BackgroundRefusal, Ground};
+use super::{BackgroundRefusal, Ground, Spawner};
 use crate::budget::Purse;
 
 #[derive(Default)]
@@ -22,10 +25,28 @@ struct Member {
     cancel: CancellationToken,
     /// Its account; absent until it is made.
     purse: Option<Purse>,
-    /// What it was started for, and where it works; absent until it works.
-    order: Option<(String, Ground)>,
+    /// What it is for; absent until it works.
+    assignment: Option<Assignment>,
+    /// The branch that has its work, when it had a worktree and changed something.
+    branch: Option<String>,
     /// Whether it goes on elsewhere: its end is not told here.
     leaves: Leaves,
+}
+
+/// What a background agent is for.
+#[derive(Debug, Clone)]
+pub(super) struct Assignment {
+    pub(super) task: String,
+    pub(super) ground: Ground,
+    pub(super) spawner: Spawner,
+    pub(super) model: String,
+}
+
+/// One that has ended and goes on.
+#[derive(Debug)]
+pub(super) struct Again {
+    pub(super) assignment: Assignment,
+    pub(super) branch: Option<String>,
 }
 
 /// Whether an agent goes on elsewhere.
@@ -34,8 +55,8 @@ enum Leaves {
     No,
     /// It is being stopped for that.
     Soon,
-    /// It is stopped; its work is on this branch, when it had a worktree and changed something.
-    Now(Option<String>),
+    /// It is stopped.
+    Now,
 }
 
 impl Member {
@@ -43,8 +64,10 @@ impl Member {
         self.row.status == BackgroundStatus::Running
     }
 
-    fn tokens(&self) -> u64 {
-        self.purse.as_ref().map_or(0, |purse| purse.spent().usage.total())
+    /// Its row, with what it has spent by now.
+    fn row(&self) -> BackgroundRow {
+        let usage = self.purse.as_ref().map_or(Usage::default(), |purse| purse.spent().usage);
+        BackgroundRow { tokens: usage.fresh(), cached: usage.cache_read, ..self.row.clone() }
     }
 }
 
@@ -63,14 +86,60 @@ impl BackgroundBoard {
         if self.closed {
             return Err(BackgroundRefusal::Closed);
         }
-        let running = self.agents.values().filter(|agent| agent.is_running()).count();
-        if running >= max as usize {
-            return Err(BackgroundRefusal::TooMany(max));
-        }
+        self.check_place(max)?;
         let id = self.next;
         self.next += 1;
-        self.agents.insert(id, Member { row: row(id), cancel, purse: None, order: None, leaves: Leaves::No });
+        let member =
+            Member { row: row(id), cancel, purse: None, assignment: None, branch: None, leaves: Leaves::No };
+        self.agents.insert(id, member);
         Ok(id)
+    }
+
+    fn check_place(&self, max: u32) -> Result<(), BackgroundRefusal> {
+        let running = self.agents.values().filter(|agent| agent.is_running()).count();
+        if running >= max as usize { Err(BackgroundRefusal::TooMany(max)) } else { Ok(()) }
+    }
+
+    /// One that has ended at its budget works again, if there is a place for it.
+    pub(super) fn raise(
+        &mut self,
+        id: u32,
+        max: u32,
+        cancel: CancellationToken,
+        now_ms: u64,
+    ) -> Result<Again, BackgroundRefusal> {
+        match self.agents.get(&id).map(|agent| agent.row.status) {
+            None => Err(BackgroundRefusal::Unknown(id)),
+            Some(BackgroundStatus::BudgetExceeded) => {
+                self.check_place(max)?;
+                self.again(id, cancel, now_ms)
+            }
+            Some(status) => Err(BackgroundRefusal::Ended(id, status)),
+        }
+    }
+
+    /// One that has ended works again. What it rested does not count as its time.
+    pub(super) fn again(
+        &mut self,
+        id: u32,
+        cancel: CancellationToken,
+        now_ms: u64,
+    ) -> Result<Again, BackgroundRefusal> {
+        if self.closed {
+            return Err(BackgroundRefusal::Closed);
+        }
+        let agent = self.agents.get_mut(&id).ok_or(BackgroundRefusal::Unknown(id))?;
+        let assignment = agent.assignment.clone().ok_or(BackgroundRefusal::Unknown(id))?;
+        let rested = agent.row.ended_ms.take().map_or(0, |ended| now_ms.saturating_sub(ended));
+        agent.row.started_ms = agent.row.started_ms.saturating_add(rested);
+        agent.row.status = BackgroundStatus::Running;
+        (agent.cancel, agent.leaves) = (cancel, Leaves::No);
+        Ok(Again { assignment, branch: agent.branch.take() })
+    }
+
+    /// The account of one.
+    pub(super) fn purse(&self, id: u32) -> Option<Purse> {
+        self.agents.get(&id)?.purse.clone()
     }
 
     /// It was not started after all. Its number is not given again.
@@ -84,20 +153,26 @@ impl BackgroundBoard {
         }
     }
 
-    pub(super) fn works(&mut self, id: u32, task: JoinHandle<()>, order: (String, Ground)) {
+    pub(super) fn works(&mut self, id: u32, task: JoinHandle<()>, assignment: Assignment) {
         self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(task);
         if let Some(agent) = self.agents.get_mut(&id) {
-            agent.order = Some(order);
+            agent.assignment = Some(assignment);
         }
     }
 
-    /// What one that runs was started for: its task, where it works, and its model.
-    pub(super) fn order(&self, id: u32) -> Result<(String, Ground, String), BackgroundRefusal> {
+    /// What one that runs is for.
+    pub(super) fn assignment(&self, id: u32) -> Result<Assignment, BackgroundRefusal> {
         self.running(id)?;
         let agent = self.agents.get(&id).ok_or(BackgroundRefusal::Unknown(id))?;
-        let (task, ground) = agent.order.clone().ok_or(BackgroundRefusal::Unknown(id))?;
-        Ok((task, ground, agent.row.model.clone()))
+        agent.assignment.clone().ok_or(BackgroundRefusal::Unknown(id))
+    }
+
+    /// The branch that has its work.
+    pub(super) fn leaves_work(&mut self, id: u32, branch: Option<&str>) {
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.branch = branch.map(str::to_owned);
+        }
     }
 
     /// One that runs shall go on elsewhere; what stops it here.
@@ -109,11 +184,11 @@ impl BackgroundBoard {
         Ok(cancel)
     }
 
-    /// It was stopped: whether it goes on elsewhere. Its work is on this branch.
-    pub(super) fn stopped(&mut self, id: u32, branch: Option<&str>) -> bool {
+    /// It was stopped: whether it goes on elsewhere.
+    pub(super) fn stopped(&mut self, id: u32) -> bool {
         match self.agents.get_mut(&id) {
             Some(agent) if agent.leaves == Leaves::Soon => {
-                agent.leaves = Leaves::Now(branch.map(str::to_owned));
+                agent.leaves = Leaves::Now;
                 true
             }
             _ => false,
@@ -124,7 +199,7 @@ impl BackgroundBoard {
     pub(super) fn left(&self, id: u32) -> Result<Option<String>, BackgroundRefusal> {
         let agent = self.agents.get(&id).ok_or(BackgroundRefusal::Unknown(id))?;
         match &agent.leaves {
-            Leaves::Now(branch) => Ok(branch.clone()),
+            Leaves::Now => Ok(agent.branch.clone()),
             Leaves::No | Leaves::Soon => Err(BackgroundRefusal::Ended(id, agent.row.status)),
         }
     }
@@ -135,10 +210,7 @@ impl BackgroundBoard {
     }
 
     pub(super) fn rows(&self) -> Vec<BackgroundRow> {
-        self.agents
-            .values()
-            .map(|agent| BackgroundRow { tokens: agent.tokens(), ..agent.row.clone() })
-            .collect()
+        self.agents.values().map(Member::row).collect()
     }
 
     pub(super) fn does(&mut self, id: u32, activity: Option<String>) {
@@ -153,7 +225,7 @@ impl BackgroundBoard {
         agent.row.status = status;
         agent.row.ended_ms = Some(now_ms);
         agent.row.activity = None;
-        Some(BackgroundRow { tokens: agent.tokens(), ..agent.row.clone() })
+        Some(agent.row())
     }
 
     /// What stops one that runs.

@@ -6,7 +6,7 @@ use caliban_contract::wall_ms;
 use caliban_core::{background::BackgroundStatus, message::Message, spec::WorktreeSpec};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Background, Ground, Spawner, name, text};
+use super::{Background, Spawner, name, rows::Assignment, text};
 use crate::{
     agent::{Agent, Kit, TurnReport},
     event::{Author, Event, Outcome},
@@ -17,14 +17,21 @@ use crate::{
     },
 };
 
-/// What an agent is started for.
+/// What an agent is started for, for the first time or again.
 pub(super) struct BackgroundTask {
     pub(super) id: u32,
-    pub(super) prompt: String,
-    pub(super) spawner: Spawner,
+    pub(super) assignment: Assignment,
     pub(super) cancel: CancellationToken,
-    pub(super) model: String,
-    pub(super) ground: Ground,
+    /// How it goes on that has ended before; none for a new one.
+    pub(super) again: Option<GoOn>,
+}
+
+/// How one goes on that has ended before.
+pub(super) struct GoOn {
+    /// What it hears.
+    pub(super) text: String,
+    /// The branch that has its work.
+    pub(super) branch: Option<String>,
 }
 
 /// What came of the work.
@@ -36,7 +43,7 @@ struct Worked {
 
 /// Runs the agent to its end, then tells people and the model. Without a kit it works in a worktree of its own.
 pub(super) async fn run(background: Background, kit: Option<Kit>, task: BackgroundTask) {
-    let (id, spawner, cancel) = (task.id, task.spawner, task.cancel.clone());
+    let (id, spawner, cancel) = (task.id, task.assignment.spawner, task.cancel.clone());
     let starter = &background.0.starter;
     let redactor = &starter.blueprint.redactor;
     // In a task of its own: if it panics, the row still ends.
@@ -48,7 +55,8 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
         Err(error) => (Outcome::failed(format!("it has crashed: {error}")), String::new(), None),
     };
     let branch = work.as_ref().and_then(Work::kept);
-    let goes_on = outcome == Outcome::Cancelled && background.0.board().stopped(id, branch);
+    background.0.board().leaves_work(id, branch);
+    let goes_on = outcome == Outcome::Cancelled && background.0.board().stopped(id);
     let Some(row) = background.0.board().ended(id, status(&outcome), wall_ms()) else { return };
     if goes_on {
         // Who has stopped it tells where.
@@ -58,7 +66,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
     let session = background.session(id);
     let keep = ReportOutputs { directory: starter.workspace.output_dir(), session: &session, redactor };
     let merge = branch.map(|branch| format!("its work is on a branch: `git merge {branch}`"));
-    let shown: Vec<String> = reason(&outcome).into_iter().chain(merge).collect();
+    let shown: Vec<String> = reason(id, &outcome).into_iter().chain(merge).collect();
     let shown = (!shown.is_empty()).then(|| shown.join("; "));
     let told = async {
         background.record(id, row.status, text::ended(&row, shown.as_deref(), &result)).await?;
@@ -66,7 +74,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
             // The model has no next request.
             return Ok(());
         }
-        let mut text = text::for_model(&row, reason(&outcome).as_deref(), &result, &keep);
+        let mut text = text::for_model(&row, reason(id, &outcome).as_deref(), &result, &keep);
         if let Some(work) = &work {
             text.push_str(&format!("\n\n{work}"));
         }
@@ -86,9 +94,11 @@ async fn work(background: Background, kit: Option<Kit>, task: BackgroundTask) ->
     background.does(id, Some("makes its worktree".to_owned()));
     let (isolation, session) = (&starter.blueprint.isolation, background.session(id));
     let (named, root) = (worktree::name(None, &session), starter.workspace.root());
-    let wanted = WorktreeSpec::default();
+    let branch = task.again.as_ref().and_then(|again| again.branch.clone());
+    let wanted =
+        branch.map(|base_ref| WorktreeSpec { base_ref, ..WorktreeSpec::default() }).unwrap_or_default();
     let made = isolation.create(named, &wanted, root, &session, &task.cancel, &|_| {}).await?;
-    let kit = background.kit(id, task.model.clone(), Some(made.path()));
+    let kit = background.kit(id, task.assignment.model.clone(), Some(made.path()));
     // Whatever goes wrong from here on: the worktree is finished.
     let report = match kit {
         Ok(kit) => drive(&background, kit, &task).await,
@@ -103,14 +113,27 @@ async fn work(background: Background, kit: Option<Kit>, task: BackgroundTask) ->
 
 async fn drive(background: &Background, kit: Kit, task: &BackgroundTask) -> Result<TurnReport, String> {
     let (feed, redactor) = (kit.feed.clone(), kit.shared.redactor.clone());
-    let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
-    let author = match task.spawner {
+    let made = match &task.again {
+        None => Agent::new(kit).await,
+        Some(_) => Agent::resume_here(kit).await,
+    };
+    let mut agent = made.map_err(|error| error.to_string())?;
+    let author = match task.assignment.spawner {
         Spawner::Person => Author::User,
         Spawner::Model => Author::Parent,
     };
     let mut cursor = Cursor::default();
+    if let Some(again) = &task.again {
+        let told = agent.handle().queue(again.text.clone(), Author::Caliban, None).await;
+        told.map_err(|error| error.to_string())?;
+    }
     let report = {
-        let turn = agent.prompt(Message::user(task.prompt.clone()), author, &task.cancel);
+        let turn = async {
+            match &task.again {
+                None => agent.prompt(Message::user(task.assignment.task.clone()), author, &task.cancel).await,
+                Some(_) => agent.go_on(&task.cancel).await,
+            }
+        };
         tokio::pin!(turn);
         loop {
             tokio::select! {
@@ -157,13 +180,14 @@ fn status(outcome: &Outcome) -> BackgroundStatus {
     }
 }
 
-fn reason(outcome: &Outcome) -> Option<String> {
+fn reason(id: u32, outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Done | Outcome::Cancelled => None,
         Outcome::Failed { error, .. } => Some(error.clone()),
         Outcome::TurnLimit { limit } => Some(format!("the limit of {limit} model requests is reached")),
         Outcome::Budget { limit } => Some(format!(
-            "{limit} (`per_agent_budget` and `global_budget` of [background_agents] in the settings are the limits)"
+            "{limit}; `/bg raise {id}` lets it go on where it stopped (`per_agent_budget` and `global_budget` of \
+             [background_agents] in the settings are the limits)"
         )),
     }
 }

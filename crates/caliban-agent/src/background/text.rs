@@ -67,11 +67,15 @@ pub(super) fn for_model(
 }
 
 fn cost(row: &BackgroundRow, now_ms: u64) -> String {
-    format!("{} tokens, {}", grouped(row.tokens), elapsed(row.elapsed_ms(now_ms)))
+    let cached = match row.cached {
+        0 => String::new(),
+        cached => format!(" · {} cached", grouped(cached)),
+    };
+    format!("{} tokens{cached}, {}", grouped(row.tokens), elapsed(row.elapsed_ms(now_ms)))
 }
 
 /// `12,345`.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.char_indices() {
@@ -106,6 +110,7 @@ mod tests {
             started_ms: 1_000,
             ended_ms: (status != BackgroundStatus::Running).then_some(81_000),
             tokens: 1_234_567,
+            cached: 0,
             activity: (status == BackgroundStatus::Running).then(|| "Bash make".into()),
         }
     }
@@ -124,6 +129,11 @@ mod tests {
         assert_eq!(
             ended(&row(BackgroundStatus::Failed), Some("no key"), ""),
             "background agent 2 failed: 1,234,567 tokens, 1m 20s; no key"
+        );
+        let cached = BackgroundRow { cached: 80_000, ..row(BackgroundStatus::Completed) };
+        assert_eq!(
+            list(&[cached], 0),
+            "2 ✓ completed, 1,234,567 tokens · 80,000 cached, 1m 20s: run the tests"
         );
         assert_eq!(list(&[], 0), "There are no background agents.");
     }

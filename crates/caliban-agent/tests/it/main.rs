@@ -4,6 +4,7 @@
 
 mod compaction;
 mod handover;
+mod kept;
 mod order;
 mod pairs;
 mod resumed;

@@ -2,11 +2,15 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use caliban_agent::{
     Agent, AgentLimits, Attendance, Kit, TurnReport,
+    background::BackgroundLimits,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     event::{Answer, Author},
     hooks::{ClosureHook, Hooks},
@@ -37,6 +41,7 @@ pub(crate) struct World {
     pub(crate) hooks: Vec<ClosureHook>,
     pub(crate) redactor: Redactor,
     pub(crate) spawner: Arc<Fleet>,
+    pub(crate) background: Option<BackgroundLimits>,
     provider: Arc<Scripted>,
 }
 
@@ -52,6 +57,7 @@ impl World {
             hooks: Vec::new(),
             redactor: Redactor::default(),
             spawner: Arc::default(),
+            background: None,
             provider: Arc::new(Scripted::new(script, RetryPolicy::default())),
         }
     }
@@ -95,7 +101,7 @@ impl World {
             definitions: Arc::new([]),
             isolation: WorktreeIsolation::default(),
             cwd: self.root(),
-            background: None,
+            background: self.background,
             spawner: self.spawner.clone(),
             observers: None,
         };
@@ -144,9 +150,9 @@ pub(crate) async fn answer(kit: &Kit, answer: Answer) {
     assert!(kit.asks.answer(&id, answer));
 }
 
-/// Keeps what is handed over.
+/// Keeps what is handed over. While it is full it takes nothing, though it would.
 #[derive(Default)]
-pub(crate) struct Fleet(pub(crate) Mutex<Vec<caliban_core::spec::SpawnSpec>>);
+pub(crate) struct Fleet(pub(crate) Mutex<Vec<caliban_core::spec::SpawnSpec>>, pub(crate) AtomicBool);
 
 impl Spawner for Fleet {
     fn check<'a>(
@@ -163,6 +169,9 @@ impl Spawner for Fleet {
 }
 
 /// What the staged tool has done, and which of its calls may end.
+        if self.1.load(Ordering::Relaxed) {
+            return Box::pin(async { Err("the disk is full".to_owned()) });
+        }
 #[derive(Clone)]
 pub(crate) struct Stage {
     log: watch::Sender<Vec<String>>,

@@ -28,6 +28,7 @@ fn a_background_agent_is_shown_by_icon_word_and_time() {
         started_ms: 1_000,
         ended_ms: None,
         tokens: 0,
+        cached: 0,
         activity: None,
     };
     assert_eq!((row.elapsed_ms(5_000), row.elapsed_ms(500)), (4_000, 0));
@@ -95,8 +96,8 @@ fn a_limit_is_named_with_its_amounts() {
     let words = |kind: Kind| (kind.part_in_words(4_000_000, 5_000_000), kind.amount_in_words(5_000_000));
     let expected = [
         (Kind::Tokens, "4000000 of 5000000 tokens", "5000000 tokens"),
-        (Kind::Usd, "$4.00 of $5.00", "$5.00"),
         (Kind::Fresh, "4000000 of 5000000 new tokens", "5000000 new tokens"),
+        (Kind::Usd, "$4.00 of $5.00", "$5.00"),
         (Kind::Turns, "4000000 of 5000000 turns", "5000000 turns"),
         (Kind::Wall, "4000 of 5000 seconds", "5000 seconds"),
     ];

@@ -34,7 +34,7 @@ pub(super) fn draw(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
         let head = format!("{sign} {} ", row.id);
         let summary = cut(&sanitise::line(&row.summary), width.saturating_sub(head.chars().count()));
         lines.push(Line::from(vec![Span::styled(head, theme.style(role)), Span::raw(summary)]));
-        let spent = format!("  {word} {} · {} tokens", elapsed(row, state.wall_ms), count(row.tokens));
+        let spent = format!("  {word} {} · {}", elapsed(row, state.wall_ms), spent(row));
         lines.push(Line::styled(cut(&spent, width), theme.style(TextRole::Dim)));
         if let Some(activity) = &row.activity {
             let text = cut(&format!("  {}", sanitise::line(activity)), width);
@@ -66,11 +66,11 @@ pub(super) fn draw_rows(state: &ScreenState, area: Rect, buffer: &mut Buffer) {
             String::new()
         };
         let text = format!(
-            "{sign} {} {}  {word} {} · {} tokens{more}",
+            "{sign} {} {}  {word} {} · {}{more}",
             row.id,
             sanitise::line(&row.summary),
             elapsed(row, state.wall_ms),
-            count(row.tokens)
+            spent(row)
         );
         let style = state.theme.style(role);
         put(buffer, area, y, &Line::styled(cut(&text, area.width.into()), style));
@@ -92,6 +92,14 @@ fn looks(row: &BackgroundRow, state: &ScreenState) -> (&'static str, String, Tex
         StatusTone::Quiet => TextRole::Dim,
     };
     (status.icon(), words, role)
+}
+
+/// "12k tokens · 80k cached".
+fn spent(row: &BackgroundRow) -> String {
+    match row.cached {
+        0 => format!("{} tokens", count(row.tokens)),
+        cached => format!("{} tokens · {} cached", count(row.tokens), count(cached)),
+    }
 }
 
 fn elapsed(row: &BackgroundRow, now: u64) -> String {

@@ -85,6 +85,7 @@ fn work_with_a_queue_a_todo_list_and_background_agents_at_every_size() {
             started_ms: 1_000,
             ended_ms,
             tokens: 12_345,
+            cached: if id == 1 { 80_000 } else { 0 },
         };
         world.agent(AgentEvent::Background(vec![
             row(0, BackgroundStatus::Running, "run all the tests and fix any failures", None),

@@ -186,6 +186,7 @@ impl World {
             started_ms: 0,
             ended_ms: None,
             tokens: 10,
+            cached: 0,
             activity: None,
         };
         self.agent(AgentEvent::Background(agents.iter().map(row).collect()))

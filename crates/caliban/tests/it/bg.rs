@@ -355,33 +355,80 @@ fn b09_no_more_than_max_agents_work_and_the_fleet_is_named() {
 
 #[test]
 fn b10_b09_at_its_budget_an_agent_stops_and_those_that_have_ended_count_for_all() {
-    let cached = StepUsage { input: 1_000, output: 1_000, cache_read: 20_000, cache_write: 20_000 };
+    let cached = StepUsage { input: 1_000, output: 1_000, cache_read: 200_000, cache_write: 20_000 };
+    let read = || tool("Read", json!({"file_path": "README.md"})).costs_cached(cached);
     let place = Place::new(script![
-        tool("Read", json!({"file_path": "README.md"})).costs_cached(cached).on_first("task a"),
+        read().on_first("task a"),
+        read().on_first("task a"),
         text("never").on_first("task a"),
         text("b").costs(30_000, 0).on_first("task b"),
         text("never").on_first("task c"),
     ]);
-    settings(&place, "[background_agents]\nper_agent_budget = 43000\nglobal_budget = 73000\n");
+    settings(&place, "[background_agents]\nper_agent_budget = 43000\nglobal_budget = 75000\n");
     let mut editor = Editor::open(&place);
     editor.command("/bg task a");
     let row = editor.until_status(0, "budget_exceeded");
     assert_eq!(
-        (&row["tokens"], of(&place, "task a").len()),
-        (&json!(42_000), 1),
-        "cache reads and writes count"
+        (&row["tokens"], &row["cached"], of(&place, "task a").len()),
+        (&json!(44_000), &json!(400_000), 2),
+        "what is read from the cache does not count, what is written does"
     );
     wait_until("people are told", || editor.notices().len() == 2);
     let (status, title, _) = editor.notices().remove(1);
     assert_eq!(status, "budget_exceeded");
-    assert!(title.starts_with("background agent 0 budget exceeded: 42,000 tokens, "), "{title}");
+    let begin = "background agent 0 budget exceeded: 44,000 tokens · 400,000 cached, ";
+    assert!(title.starts_with(begin), "{title}");
+    assert!(title.contains("`/bg raise 0`") && title.contains("`per_agent_budget`"), "{title}");
     editor.command("/bg task b");
     editor.until_status(1, "completed");
-    // 72,000 of 73,000 are spent, also when the list is empty: nothing is asked of the model for the third.
+    // 74,000 of 75,000 are spent, also when the list is empty: nothing is asked of the model for the third.
     editor.command("/bg clear");
     editor.command("/bg task c");
     let row = editor.until_status(2, "budget_exceeded");
     assert_eq!((&row["tokens"], of(&place, "task c").len()), (&json!(0), 0));
+    editor.quit();
+}
+
+#[test]
+fn b10_a_provider_that_says_nothing_of_a_cache_counts_everything() {
+    let place = Place::new(script![
+        tool("Read", json!({"file_path": "README.md"})).costs(22_000, 0).on_first("task a"),
+        text("never").on_first("task a"),
+    ]);
+    settings(&place, "[background_agents]\nper_agent_budget = 43000\n");
+    let mut editor = Editor::open(&place);
+    editor.command("/bg task a");
+    let row = editor.until_status(0, "budget_exceeded");
+    assert_eq!((&row["tokens"], &row["cached"], of(&place, "task a").len()), (&json!(22_000), &json!(0), 1));
+    editor.quit();
+}
+
+#[test]
+fn b10_an_agent_whose_budget_is_raised_goes_on_where_it_stopped() {
+    let place = Place::new(script![
+        tool("Read", json!({"file_path": "README.md"})).costs(30_000, 0).on_first("task a"),
+        text("a at last").costs(40_000, 0).on_first("task a"),
+        text("b").on_first("task b"),
+    ]);
+    settings(&place, "[background_agents]\nper_agent_budget = 31000\nglobal_budget = 31000\n");
+    let mut editor = Editor::open(&place);
+    assert_eq!(editor.command("/bg raise 0"), "there is no background agent 0; `/bg list` shows them");
+    editor.command("/bg task a");
+    editor.until_status(0, "budget_exceeded");
+    assert_eq!(of(&place, "task a").len(), 1);
+    let raised = editor.command("/bg raise 0 45000");
+    assert!(raised.ends_with("Background agent 0 goes on with 45,000 tokens more."), "{raised}");
+    let row = editor.until_status(0, "completed");
+    assert_eq!(row["tokens"], json!(70_000), "nothing of it counts twice");
+    let last = of(&place, "task a").pop().unwrap().body["messages"].to_string();
+    assert!(last.contains("README.md") && last.contains("Go on where you stopped"), "{last}");
+    wait_until("its end is told", || editor.notices().iter().any(|it| it.2.contains("a at last")));
+    let refused = editor.command("/bg raise 0");
+    assert_eq!(refused, "background agent 0 has ended already: completed");
+    // Only as much as was granted was added for all.
+    editor.command("/bg clear");
+    editor.command("/bg task b");
+    editor.until_status(1, "completed");
     editor.quit();
 }
 
