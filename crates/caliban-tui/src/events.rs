@@ -79,6 +79,8 @@ pub enum AgentEvent {
     },
     /// A prompt of ours is answered: its turn has ended.
     PromptEnded(Result<PromptDone, FailureEvent>),
+    /// The background agents are in the fleet, or some of them are not.
+    AgentsKept(Result<(), FailureEvent>),
     /// The session that was looked for, or that there is none.
     FoundSession(Result<String, String>),
     /// A prompt of ours was not taken. With its text.
@@ -146,6 +148,8 @@ pub struct FailureEvent {
 pub enum ScreenEffect {
     /// Say this to the agent.
     Prompt(String),
+    /// Hand all background agents that are at work to the fleet.
+    KeepAgents,
     /// Interrupt the turn.
     Cancel,
     /// Change the permission mode.

@@ -20,6 +20,9 @@ use crate::{
     events::{AgentEvent, FailureEvent, PromptDone},
 };
 
+/// What hands all background agents to the fleet.
+const KEEP_ALL: &str = "/bg keep all";
+
 /// Which session is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChoice {
@@ -118,6 +121,15 @@ impl Link {
                 Err(error) if error.is_gone() => AgentEvent::NotSent(text, failure(&error)),
                 Err(error) => AgentEvent::PromptEnded(Err(failure(&error))),
             })
+        });
+    }
+
+    pub(super) fn keep_agents(&mut self) {
+        let Some(session) = self.session.clone() else { return };
+        let client = self.client.clone();
+        self.spawn(async move {
+            let answer = client.prompt(&session, vec![ContentBlock::from(KEEP_ALL)]).await;
+            RequestResult::Event(AgentEvent::AgentsKept(answer.map(drop).map_err(|error| failure(&error))))
         });
     }
 

@@ -325,6 +325,7 @@ impl Runner {
         for effect in self.state.update(event, now) {
             match effect {
                 ScreenEffect::Prompt(text) => self.link.prompt(text),
+                ScreenEffect::KeepAgents => self.link.keep_agents(),
                 ScreenEffect::Cancel => self.link.cancel(),
                 ScreenEffect::SetMode(mode) => self.link.set_mode(mode),
                 ScreenEffect::Answer(number, reply) => self.link.answer(number, reply),

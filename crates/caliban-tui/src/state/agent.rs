@@ -72,10 +72,11 @@ impl ScreenState {
             }
             AgentEvent::Update(update) => match other_session(&update) {
                 Some((session, draft, text)) => {
-                    self.start_over();
-                    self.told_when_open = Some(text);
-                    self.composer.put_before(crate::composer::Draft::of(&draft));
-                    return vec![ScreenEffect::Load(session)];
+                    if self.agents_at_work() > 0 {
+                        // The other session is there, also for who stays.
+                        self.notice(Weight::Info, &text, &format!("/resume {session} goes there"));
+                    }
+                    return self.leave_for(Destination::Other { session, draft, text }, now);
                 }
                 None => {
                     self.session_update(update, now);
@@ -135,10 +136,13 @@ impl ScreenState {
                     }
                     Err(failure) => self.fail(&failure),
                 }
-                if self.keeping_for.is_some() {
-                    return self.go_on_leaving(true, now);
-                }
                 return self.turn_over(now);
+            }
+            AgentEvent::AgentsKept(result) => {
+                if let Err(failure) = result {
+                    self.fail(&failure);
+                }
+                return self.go_on_leaving(true, now);
             }
             AgentEvent::NotSent(text, failure) => {
                 self.turn.answered();

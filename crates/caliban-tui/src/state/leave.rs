@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Popup, PopupKind, ScreenState};
+use crate::composer::Draft;
 use crate::events::{BackgroundStatus, ScreenEffect};
 
 /// What the question about background agents is answered with.
@@ -24,6 +25,15 @@ pub(crate) enum Destination {
     New,
     /// This session.
     Load(String),
+    /// A session that was made of this one.
+    Other {
+        /// It.
+        session: String,
+        /// What stands in the composer there.
+        draft: String,
+        /// What is said there.
+        text: String,
+    },
     /// Out of the screen.
     Quit,
 }
@@ -86,8 +96,7 @@ impl ScreenState {
     fn keep_agents(&mut self, destination: Destination, now: Instant) -> Vec<ScreenEffect> {
         self.keeping_for = Some(destination);
         self.say("handing them to the fleet …", now);
-        self.turn.prompted(now);
-        vec![ScreenEffect::Prompt("/bg keep all".to_owned())]
+        vec![ScreenEffect::KeepAgents]
     }
 
     /// Something has changed among the background agents, or the fleet has answered: whether one can leave now. Whoever
@@ -115,7 +124,7 @@ impl ScreenState {
         }
     }
 
-    fn agents_at_work(&self) -> usize {
+    pub(super) fn agents_at_work(&self) -> usize {
         if self.facts.attached.is_some() {
             return 0;
         }
@@ -130,7 +139,12 @@ impl ScreenState {
         self.start_over();
         vec![match destination {
             Destination::Load(session) => ScreenEffect::Load(session),
-            _ => ScreenEffect::New,
+            Destination::Other { session, draft, text } => {
+                self.told_when_open = Some(text);
+                self.composer.put_before(Draft::of(&draft));
+                ScreenEffect::Load(session)
+            }
+            Destination::New | Destination::Quit => ScreenEffect::New,
         }]
     }
 }

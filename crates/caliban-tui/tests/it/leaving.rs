@@ -9,7 +9,7 @@ use caliban_tui::{
 use crossterm::event::KeyCode;
 use serde_json::json;
 
-use crate::world::{World, prompts};
+use crate::world::World;
 
 const SIZE: (u16, u16) = (100, 30);
 
@@ -54,10 +54,13 @@ fn b06_agents_that_are_kept_go_to_the_fleet_before_their_session_is_left() {
     let mut world = at_work();
     world.says("/quit");
     let kept = world.key(KeyCode::Char('k'));
-    assert_eq!(prompts(&kept), ["/bg keep all"]);
+    assert_eq!(kept, [ScreenEffect::KeepAgents]);
+    // Another prompt has ended meanwhile: nothing is known of the agents yet.
+    world.turn_ends();
+    assert!(!world.screen().contains("keep them"), "{}", world.screen());
     // Not taken: it stays, and the question comes again.
     let refused = FailureEvent { message: "the fleet did not take it".into(), hint: None };
-    assert_eq!(world.agent(AgentEvent::PromptEnded(Err(refused))), []);
+    assert_eq!(world.agent(AgentEvent::AgentsKept(Err(refused))), []);
     assert!(world.screen().contains("keep them"), "{}", world.screen());
     world.key(KeyCode::Char('k'));
     assert_eq!(world.background(&[(1, false)]), [ScreenEffect::Quit]);
@@ -68,9 +71,31 @@ fn b06_agents_that_are_kept_go_to_the_fleet_before_their_session_is_left() {
         let effects = world.says("/new");
         match expected {
             Some(expected) => assert_eq!(effects, [expected]),
-            None => assert_eq!(prompts(&effects), ["/bg keep all"]),
+            None => assert_eq!(effects, [ScreenEffect::KeepAgents]),
         }
     }
+}
+
+#[test]
+fn b01_a_session_that_was_made_of_this_one_ends_no_agents_without_a_question() {
+    let other = || {
+        let made = json!({"load": {"session": "s-2", "draft": "again"}});
+        let meta = Meta::from_iter([("caliban".to_owned(), made)]);
+        let text = ContentBlock::from("you are in a copy of the session");
+        SessionUpdate::AgentMessageChunk(ContentChunk::new(text).meta(meta))
+    };
+    let mut world = at_work();
+    assert_eq!(world.agent(AgentEvent::Update(other())), []);
+    let screen = world.screen();
+    assert!(screen.contains("keep them") && screen.contains("/resume s-2 goes there"), "{screen}");
+    assert_eq!(world.key(KeyCode::Char('s')), []);
+    world.agent(AgentEvent::Update(other()));
+    assert_eq!(world.key(KeyCode::Char('k')), [ScreenEffect::KeepAgents]);
+    assert_eq!(world.background(&[(1, false)]), [ScreenEffect::Load("s-2".into())]);
+    assert!(world.screen().contains("> again"), "{}", world.screen());
+    // Nobody is asked where nothing would end.
+    let mut world = World::new(SIZE);
+    assert_eq!(world.agent(AgentEvent::Update(other())), [ScreenEffect::Load("s-2".into())]);
 }
 
 #[test]

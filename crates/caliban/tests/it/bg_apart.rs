@@ -1,12 +1,15 @@
 //! Background agents of a session that work in worktrees, write what others write, or go on in the fleet.
 
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
-use testkit::{StepExt as _, script, text, tool, wait_until};
+use testkit::{StepExt as _, Tmux, script, text, tool, wait_until};
 
 use crate::{
     bg::{Editor, of, settings},
+    commands::says,
     fleet::{Fleet, bash, write},
     place::Place,
+    screen::{pid, start},
 };
 
 #[test]
@@ -43,6 +46,49 @@ fn a_kept_background_agent_goes_on_in_the_fleet_with_its_conversation() {
     editor.quit();
     assert_eq!(fleet.state(&id), "done");
     fleet.run(["daemon", "stop"]).ok();
+}
+
+#[test]
+fn b06_in_a_terminal_agents_that_are_kept_go_on_when_the_screen_is_left() {
+    let fleet = Fleet::new(script![
+        text("finished in the fleet").on("You are an agent of the fleet"),
+        bash("echo begun > begun; sleep 1000").on_first("the side task"),
+    ]);
+    settings(&fleet.place, "");
+    let tmux = Tmux::start(&fleet.place.env, 100, 30);
+    start(&tmux, &fleet.place, "");
+    says(&tmux, "/bg the side task");
+    wait_until("its command runs", || fleet.place.repo.join("begun").exists());
+    says(&tmux, "/quit");
+    tmux.wait_for_text("keep them: they go on in the fleet");
+    tmux.send_keys(&["s"]);
+    tmux.wait_for("the question is gone", |screen| !screen.contains("keep them"));
+    assert_eq!(fleet.rows().len(), 0, "staying changes nothing");
+    says(&tmux, "/quit");
+    tmux.wait_for_text("keep them: they go on in the fleet");
+    tmux.send_keys(&["k"]);
+    tmux.wait_for_text("left with 0");
+    let id = fleet.rows()[0]["id"].as_str().unwrap().to_owned();
+    fleet.wait_for(&id, "done");
+    assert_eq!(fleet.row(&id)["last_text"], "finished in the fleet");
+    fleet.run(["daemon", "stop"]).ok();
+}
+
+#[test]
+fn b11_a_terminal_that_hangs_up_ends_them() {
+    let place = Place::new(script![bash("echo begun > begun; sleep 1000").on_first("the side task")]);
+    settings(&place, "");
+    let tmux = Tmux::start(&place.env, 100, 30);
+    start(&tmux, &place, "");
+    says(&tmux, "/bg the side task");
+    wait_until("its command runs", || place.repo.join("begun").exists());
+    kill_process(pid(&place), Signal::HUP).unwrap();
+    tmux.wait_for_text("left with 130");
+    let sleeps = || place.env.processes().iter().any(|(_, line)| line.contains("sleep 1000"));
+    assert!(!sleeps(), "nothing is left of it when the screen is");
+    let records = place.transcript();
+    let last = records.iter().rfind(|record| record["event"] == "background").unwrap();
+    assert_eq!(last["status"], "killed");
 }
 
 #[test]
