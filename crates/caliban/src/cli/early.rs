@@ -149,8 +149,7 @@ pub(super) fn foreign_flag(flag: &str) -> Option<Failure> {
     Some(Failure::usage(format!("there is no flag {flag}")).hint(*instead))
 }
 
-/// What to say about a word that stands where a command does and is none, but nearly. `rest` is behind it. One word alone
-/// could be a prompt, so only one slip makes it a command.
+/// What to say about a word that stands where a command does and is none, but nearly. `rest` is behind it.
 pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Option<Failure> {
     let is_word = word.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
     if !is_word
@@ -174,13 +173,30 @@ pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Opti
     if let Some((_, instead)) = FOREIGN_COMMANDS.iter().find(|(name, _)| *name == word && is_alone) {
         return says(instead);
     }
-    let mut commands = commands.iter().copied();
+    // Words of other tools are too many to be guessed from a syllable.
+    let others = ALIASES.iter().chain(&FOREIGN_COMMANDS).map(|(name, _)| *name).chain(["help"]);
+    let candidates = commands.iter().copied().chain(others.filter(|name| name.len() > 3));
     let close = match rest.is_empty() {
-        true => commands.find(|command| strsim::damerau_levenshtein(word, command) == 1),
-        false => close_match(word, commands),
+        true => close_to_prompt(word, candidates),
+        false => close_match(word, candidates),
     }?;
+    if let Some((_, instead)) = FOREIGN_COMMANDS.iter().find(|(name, _)| *name == close) {
+        return says(instead);
+    }
     let line: Vec<String> = std::iter::once(close).chain(rest.iter().copied()).map(quoted).collect();
     says(&format!("did you mean `caliban {}`?", line.join(" ")))
+}
+
+/// The command that one word alone nearly is. The word could be a prompt, so a short one may have one slip, and a longer one
+/// with several begins as the command does.
+fn close_to_prompt<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = if word.len() < 5 { 1 } else { (word.len() / 3).max(1) };
+    let begins_alike = |candidate: &str| candidate.as_bytes().first() == word.as_bytes().first();
+    candidates
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(slips, candidate)| *slips <= most && (*slips == 1 || begins_alike(candidate)))
+        .min_by_key(|(slips, candidate)| (*slips, candidate.len().abs_diff(word.len())))
+        .map(|(_, candidate)| candidate)
 }
 
 /// A prompt that nobody has put into quotes.

@@ -262,11 +262,26 @@ fn a_word_that_is_nearly_a_command_is_no_prompt() {
     for word in ["update", "review", "mcp", "exec", "logout", "version"] {
         assert!(wrong(&[word]).hint.is_some_and(|hint| hint.contains("caliban")), "{word}");
     }
+    for (word, hint) in [
+        ("logni", "keys come from the environment"),
+        ("updat", "caliban is updated by"),
+        ("stauts", "did you mean `caliban status`?"),
+        ("dcotro", "did you mean `caliban doctor`?"),
+        ("hlep", "did you mean `caliban help`?"),
+        ("reveiw", "git diff | caliban -p"),
+    ] {
+        assert!(wrong(&[word]).hint.is_some_and(|said| said.starts_with(hint)), "{word}");
+    }
     // Words of their own, and what is said to be a prompt.
     for line in
         [&["hello"][..], &["fix"], &["-p", "docter"], &["--", "docter"], &["docter!"], &["fix the docter"]]
     {
         parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+    }
+    for word in
+        ["refactor", "improve", "explain", "summarize", "continue", "commit", "tests", "lint", "cleanup"]
+    {
+        parsed(&[word]).unwrap_or_else(|error| panic!("{word}: {error}"));
     }
 }
 
