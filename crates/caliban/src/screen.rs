@@ -193,7 +193,7 @@ pub(crate) fn tells_ground(environment: &Environment, ui: &Ui) -> bool {
 }
 
 /// How this terminal tells the person something. In tmux it rings: what it does not know it does not pass on.
-fn notice(environment: &Environment, wanted: UiNotify) -> NoticeKind {
+pub(crate) fn notice(environment: &Environment, wanted: UiNotify) -> NoticeKind {
     match wanted {
         UiNotify::Auto => {}
         UiNotify::Bell => return NoticeKind::Bell,

@@ -1,6 +1,9 @@
 //! The rows of the agent view: their order, which one is chosen, and which part of the list is on the screen.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use super::{AgentKey, FleetEffect, FleetRow, FleetState, Focus};
 use caliban_core::status_word::StatusGroup;
@@ -70,7 +73,7 @@ impl FleetState {
         let rows = self.shown();
         let at = place(&rows, self.chosen.as_ref()).unwrap_or(0);
         let after = rows.iter().skip(at + 1).chain(rows.iter().take(at + 1));
-        let next = after.filter(|row| row.group() == StatusGroup::NeedsYou).map(|row| row.key.clone()).next();
+        let next = after.filter(|row| row.needs_you()).map(|row| row.key.clone()).next();
         match next {
             Some(key) => self.chosen = Some(key),
             None => self.say("nobody needs you", now),
@@ -83,6 +86,7 @@ impl FleetState {
         let place_before = place(&before, self.chosen.as_ref());
         let line_before = place_before.and_then(|at| line_of(&lines(&before), at));
         self.is_ready = true;
+        let ring = self.asked_since(&rows);
         self.rows = rows;
         let known: BTreeSet<&AgentKey> = self.rows.iter().map(|row| &row.key).collect();
         self.marked.retain(|key| known.contains(key));
@@ -97,7 +101,20 @@ impl FleetState {
         }
         let has_moved_on = chosen != self.chosen;
         self.chosen = chosen;
-        self.after_rows(has_moved_on, now)
+        ring.into_iter().chain(self.after_rows(has_moved_on, now)).collect()
+    }
+
+    /// Rings when agents of the list have begun to ask something.
+    fn asked_since(&self, rows: &[FleetRow]) -> Option<FleetEffect> {
+        let known: BTreeMap<&AgentKey, &[String]> =
+            self.rows.iter().map(|row| (&row.key, row.asks.as_slice())).collect();
+        let has_news = |row: &&FleetRow| {
+            let before = known.get(&row.key);
+            before.is_some_and(|before| row.asks.iter().any(|ask| !before.contains(ask)))
+        };
+        let asking = rows.iter().filter(has_news).map(|row| format!("{}: {}", row.name(), row.doing));
+        let asking: Vec<String> = asking.collect();
+        (!asking.is_empty()).then(|| FleetEffect::Ring(asking.join(", ")))
     }
 
     /// What is open on the screen follows the rows.

@@ -69,6 +69,11 @@ impl FleetRow {
         self.group() == StatusGroup::NeedsYou || self.status.has_failed()
     }
 
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.key.id)
+    }
+
     pub(crate) fn group(&self) -> StatusGroup {
         self.status.group()
     }
@@ -182,6 +187,8 @@ pub enum FleetEffect {
     Show(FleetScope),
     /// Draw everything anew.
     Repaint,
+    /// Ring: this is asked.
+    Ring(String),
     /// Leave.
     Quit,
 }

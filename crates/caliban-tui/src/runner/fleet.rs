@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::{
     frame_pace::until,
     input::{Happened, TerminalInput},
+    machine::NoticeKind,
     painter::Painter,
     signals::Signals,
     terminal::{self, Modes},
@@ -31,12 +32,13 @@ pub enum FleetLeft {
 }
 
 /// Shows the agents until the person leaves or the terminal is needed for something else. News come in by `news`; what
-/// else is to be done goes out by `orders`; the terminal is asked for its ground if it may be. The terminal is as before when this returns.
+/// else is to be done goes out by `orders`; the terminal is asked for its ground if it may be, and rings as `notice` says. The terminal is as before when this returns.
 pub async fn run_fleet(
     state: &mut FleetState,
     news: &mut UnboundedReceiver<FleetEvent>,
     orders: &UnboundedSender<FleetEffect>,
     tells_ground: bool,
+    notice: NoticeKind,
 ) -> io::Result<FleetLeft> {
     let size = crossterm::terminal::size()?;
     state.update(FleetEvent::Resize(size.0, size.1), Instant::now());
@@ -78,6 +80,7 @@ pub async fn run_fleet(
                 FleetEffect::Attach(key) => return Ok(FleetLeft::Attach(key)),
                 FleetEffect::Merge(key) => return Ok(FleetLeft::Merge(key)),
                 FleetEffect::Repaint => painter.repaint(),
+                FleetEffect::Ring(text) => terminal::write(notice.sequence(&text).as_bytes())?,
                 // Without a receiver nobody carries it out; the screen is about to be left then.
                 order => drop(orders.send(order)),
             }

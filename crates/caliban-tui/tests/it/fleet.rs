@@ -110,7 +110,7 @@ fn fleet() -> Vec<FleetRow> {
         row("a2", StatusGroup::NeedsYou, "running", "asks: Bash git push --force"),
         row("a3", StatusGroup::Finished, "done", "all tests pass"),
         row("a4", StatusGroup::Queued, "spawning", "queued behind 2"),
-        row("a5", StatusGroup::NeedsYou, "idle", "waits for your message"),
+        row("a5", StatusGroup::NeedsYou, "running", "waits for your verdict"),
     ]
 }
 
@@ -179,6 +179,30 @@ fn keys_are_about_the_chosen_agent() {
     view.key(KeyCode::End);
     assert_eq!(view.keys("r"), [FleetEffect::Resume(vec![key("a3")])]);
     assert_eq!(view.key(KeyCode::Enter), [FleetEffect::Peek(key("a3"))], "what an ended one did is read");
+}
+
+#[test]
+fn the_next_in_need_is_also_one_that_has_failed() {
+    let mut view = View::new((80, 24));
+    view.rows(vec![
+        row("a1", StatusGroup::Working, "running", "Bash: cargo test"),
+        row("a2", StatusGroup::Finished, "done", "all tests pass"),
+        row("a3", StatusGroup::Finished, "failed", "no key"),
+    ]);
+    view.keys("n");
+    assert_eq!(view.key(KeyCode::Enter), [FleetEffect::Peek(key("a3"))]);
+}
+
+#[test]
+fn a_question_rings_once_and_only_when_it_is_new() {
+    let mut view = View::new((80, 24));
+    let quiet = row("a1", StatusGroup::Working, "running", "Bash: cargo test");
+    let asks = row("a1", StatusGroup::NeedsYou, "running", "asks: Bash git push --force");
+    let known = row("a2", StatusGroup::NeedsYou, "running", "asks: Write a.txt");
+    assert_eq!(view.rows(vec![quiet, known.clone()]), [], "those that were asked before do not ring");
+    let rung = view.rows(vec![asks.clone(), known.clone()]);
+    assert_eq!(rung, [FleetEffect::Ring("parser: asks: Bash git push --force".into())]);
+    assert_eq!(view.rows(vec![asks, known]), []);
 }
 
 #[test]

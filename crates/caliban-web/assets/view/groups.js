@@ -40,9 +40,9 @@ export function neighbour(order, selected, step) {
   return order[Math.min(order.length - 1, Math.max(0, at + step))];
 }
 
-/** The next agent that needs you after the selected one, wrapping around. @param {Group[]} groups @param {string} selected */
+/** The next agent that needs you after the selected one, wrapping around: it asks, or it has failed. @param {Group[]} groups @param {string} selected */
 export function nextNeedy(groups, selected) {
-  const needy = groups.find((group) => group.id === "needs_you")?.rows.map((row) => row.key) ?? [];
+  const needy = groups.flatMap((group) => group.rows.filter((row) => row.needs_you).map((row) => row.key));
   if (needy.length === 0) return "";
   return needy[(needy.indexOf(selected) + 1) % needy.length];
 }

@@ -23,10 +23,12 @@ test("the selection follows the id when rows move", () => {
 });
 
 test("n goes round those who need you", () => {
-  const groups = arrange(rows, { filter: "", repo: "" });
+  const asking = rows.map((row) => ({ ...row, needs_you: row.group === "needs_you" }));
+  const groups = arrange([...asking, row("s/6", "finished", "2026-01-01T09:00:00Z", { status: "failed", needs_you: true })], { filter: "", repo: "" });
   assert.equal(nextNeedy(groups, ""), "r/3");
   assert.equal(nextNeedy(groups, "r/3"), "r/2");
-  assert.equal(nextNeedy(groups, "r/2"), "r/3");
+  assert.equal(nextNeedy(groups, "r/2"), "s/6", "one that has failed needs you, too");
+  assert.equal(nextNeedy(groups, "s/6"), "r/3");
   assert.equal(nextNeedy([], "r/2"), "");
 });
 

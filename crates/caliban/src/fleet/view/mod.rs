@@ -136,8 +136,10 @@ async fn show<'a>(
 ) -> Result<FleetLeft> {
     let (news, mut told) = mpsc::unbounded_channel();
     let (orders, mut ordered) = mpsc::unbounded_channel();
-    let tells_ground = screen::tells_ground(fleet.environment, &screen::ui(fleet.environment, &fleet.cwd));
-    let screen = caliban_tui::run_fleet(state, &mut told, &orders, tells_ground);
+    let ui = screen::ui(fleet.environment, &fleet.cwd);
+    let tells_ground = screen::tells_ground(fleet.environment, &ui);
+    let notice = screen::notice(fleet.environment, ui.notify);
+    let screen = caliban_tui::run_fleet(state, &mut told, &orders, tells_ground, notice);
     tokio::pin!(screen);
     let follow = follow::follow(fleet, board, &news);
     tokio::pin!(follow);

@@ -56,6 +56,7 @@ pub(super) async fn carry_out(fleet: &Fleet<'_>, board: &FleetBoard, order: Flee
         FleetEffect::Attach(_)
         | FleetEffect::Merge(_)
         | FleetEffect::Show(_)
+        | FleetEffect::Ring(_)
         | FleetEffect::Repaint
         | FleetEffect::Quit => return Vec::new(),
     };
