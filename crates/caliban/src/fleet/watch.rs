@@ -204,27 +204,42 @@ pub(super) async fn running(fleet: &Fleet<'_>) -> Option<Client> {
 /// created says nothing after the clock was set (r15).
 #[derive(Debug, Default)]
 struct Rows {
-    numbered: BTreeMap<u64, AgentRow>,
+    numbered: BTreeMap<u64, HeardRow>,
     numbers: BTreeMap<AgentId, u64>,
     next: u64,
 }
 
+/// An agent, and when it was told: its age grows from there, whatever the clock does (r15).
+#[derive(Debug)]
+struct HeardRow {
+    row: AgentRow,
+    at: Instant,
+}
+
+impl HeardRow {
+    /// The agent with the age that it has by now.
+    fn aged(&self) -> AgentRow {
+        let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        AgentRow { age_ms: self.row.age_ms.saturating_add(since), ..self.row.clone() }
+    }
+}
+
 impl Rows {
     fn get(&self, id: AgentId) -> Option<&AgentRow> {
-        self.numbered.get(self.numbers.get(&id)?)
+        self.numbered.get(self.numbers.get(&id)?).map(|heard| &heard.row)
     }
 
     fn insert(&mut self, row: AgentRow) {
         let number = *self.numbers.entry(row.id).or_insert(self.next);
         self.next = self.next.max(number + 1);
-        self.numbered.insert(number, row);
+        self.numbered.insert(number, HeardRow { row, at: Instant::now() });
     }
 
     fn remove(&mut self, id: AgentId) -> Option<AgentRow> {
-        self.numbered.remove(&self.numbers.remove(&id)?)
+        self.numbered.remove(&self.numbers.remove(&id)?).map(|heard| heard.row)
     }
 
-    fn in_order(&self) -> impl Iterator<Item = &AgentRow> {
+    fn in_order(&self) -> impl Iterator<Item = &HeardRow> {
         self.numbered.values()
     }
 }
@@ -243,12 +258,12 @@ struct WatchView {
 impl WatchView {
     /// All agents as they are now.
     fn all(&mut self, fresh: Rows, out: &mut dyn Write) -> Result<()> {
-        let known = self.rows.in_order().map(|row| row.id);
+        let known = self.rows.in_order().map(|heard| heard.row.id);
         let gone: Vec<AgentId> = known.filter(|id| fresh.get(*id).is_none()).collect();
         for id in gone {
             self.removed(id, out)?;
         }
-        for row in fresh.numbered.into_values() {
+        for HeardRow { row, .. } in fresh.numbered.into_values() {
             if self.rows.get(row.id).is_none_or(|known| !same(known, &row)) {
                 self.changed(row, out)?;
             }
@@ -257,8 +272,11 @@ impl WatchView {
     }
 
     fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<()> {
-        approval_numbers::shown(&self.base, std::slice::from_ref(&row));
         let known = self.rows.get(row.id);
+        if known.is_some_and(|known| is_older(&row, known)) {
+            return Ok(());
+        }
+        approval_numbers::shown(&self.base, std::slice::from_ref(&row));
         let shown = ShownAgent::new(&row, caliban_contract::wall_ms());
         if self.json {
             json_line(&shown, out)?;
@@ -300,10 +318,7 @@ impl WatchView {
     fn draw(&mut self, out: &mut dyn Write) -> Result<()> {
         let (columns, height) = size().unwrap_or((80, 24));
         let now = caliban_contract::wall_ms();
-        let mut rows: Vec<AgentRow> = self.rows.in_order().cloned().collect();
-        for row in &mut rows {
-            row.age_ms = now.saturating_sub(row.created_at);
-        }
+        let mut rows: Vec<AgentRow> = self.rows.in_order().map(HeardRow::aged).collect();
         let mut lines = if rows.is_empty() { table(&rows, now, Some(columns)) } else { Vec::new() };
         if !rows.is_empty() {
             let need = need(&rows, Some(columns));
@@ -359,6 +374,15 @@ pub(super) fn control(sequence: &str, out: &mut dyn Write) -> std::io::Result<()
     let mut terminal = std::io::stdout();
     terminal.write_all(sequence.as_bytes())?;
     terminal.flush()
+}
+
+/// Whether a row tells of an agent at work whose end is known: a daemon that came after another, or told all anew, may
+/// begin with what it knew before. One that was started again has another run, or news since its end.
+fn is_older(row: &AgentRow, known: &AgentRow) -> bool {
+    row::has_ended(known.state)
+        && !row::has_ended(row.state)
+        && row.runs <= known.runs
+        && row.updated_at <= known.updated_at
 }
 
 /// Whether nothing but the age differs.
@@ -452,10 +476,22 @@ mod tests {
         assert!(rows.remove(row(9, 0).id).is_some());
         rows.insert(row(3, 500));
         let order = |rows: &[AgentRow]| rows.iter().map(|row| row.created_at).collect::<Vec<_>>();
-        let mut shown: Vec<AgentRow> = rows.in_order().cloned().collect();
+        let mut shown: Vec<AgentRow> = rows.in_order().map(|heard| heard.row.clone()).collect();
         assert_eq!(order(&shown), [2_000, 1_000, 500]);
         // The oldest is hidden first, by the same order.
         assert_eq!((hide(&mut shown, 2), order(&shown)), (2, vec![500]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r15_an_age_grows_with_time_and_not_with_the_clock() {
+        let mut rows = Rows::default();
+        // Created in the future, by a clock that was set back since.
+        let row = crate::fleet::tests::row(State::Running);
+        rows.insert(AgentRow { created_at: u64::MAX, age_ms: 60_000, ..row });
+        let age = |rows: &Rows| rows.in_order().map(|heard| heard.aged().age_ms).collect::<Vec<_>>();
+        assert_eq!(age(&rows), [60_000]);
+        tokio::time::advance(std::time::Duration::from_secs(7)).await;
+        assert_eq!(age(&rows), [67_000]);
     }
 
     #[test]
@@ -470,17 +506,25 @@ mod tests {
             base,
         };
         let mut out = Vec::new();
-        let running = crate::fleet::tests::row(State::Running);
+        let running = AgentRow { runs: 1, ..crate::fleet::tests::row(State::Running) };
         let mut all = Rows::default();
         all.insert(running.clone());
         view.all(all, &mut out).unwrap();
-        view.changed(AgentRow { turns: 2, ..running }, &mut out).unwrap();
-        let done = AgentRow { ending: Some(Ending::Finished), ..crate::fleet::tests::row(State::Done) };
+        view.changed(AgentRow { turns: 2, ..running.clone() }, &mut out).unwrap();
+        let done =
+            AgentRow { ending: Some(Ending::Finished), runs: 1, ..crate::fleet::tests::row(State::Done) };
         view.changed(done, &mut out).unwrap();
+        // Another daemon begins with what it knew before the end.
+        let mut old = Rows::default();
+        old.insert(running.clone());
+        view.all(old, &mut out).unwrap();
+        // It is started again.
+        view.changed(AgentRow { runs: 2, ..running }, &mut out).unwrap();
         view.all(Rows::default(), &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "  a3f8b2c1  running  at work\n  a3f8b2c1  done  finished\n  a3f8b2c1  removed\n"
+            "  a3f8b2c1  running  at work\n  a3f8b2c1  done  finished\n  a3f8b2c1  running  at work\n  a3f8b2c1  \
+             removed\n"
         );
     }
 }
