@@ -43,7 +43,8 @@ use crate::{
     last_writers::Writers,
     mentions,
     no_progress::Guard,
-    past_spending, pictures,
+    past_spending::SessionSpending,
+    pictures,
     prompt::{self, Instructions},
     session_file,
     transcript::{self, Durability, Transcript, TranscriptError, TranscriptPosition},
@@ -680,17 +681,11 @@ enum Booked {
 
 /// Books what the conversation and those below it have spent in earlier processes.
 fn book_the_past(kit: &Kit, conversation: &Conversation, records: &[Record]) {
-    past_spending::book(&conversation.spent(), &kit.purse, kit.shared.billing);
-    let mut worked_ms = transcript::worked_ms(records);
+    let spent = SessionSpending::of(&kit.wanted.directory, conversation);
     // Where the session can have background agents, their own account has what they spent.
-    let kinds =
-        [Some(past_spending::SUB_AGENTS), kit.background.is_none().then_some(past_spending::BACKGROUND)];
-    for helpers in kinds.into_iter().flatten().map(|kind| past_spending::below(&kit.wanted.directory, kind)) {
-        helpers.book(&kit.purse, kit.shared.billing);
-        // One clock for the whole family: the latest time that anybody wrote down.
-        worked_ms = worked_ms.max(helpers.worked_ms);
-    }
-    kit.purse.carry_over_time(worked_ms);
+    let has_background = kit.background.is_some();
+    spent.book(&kit.purse, kit.shared.billing, has_background);
+    kit.purse.carry_over_time(transcript::worked_ms(records).max(spent.worked_ms(has_background)));
 }
 
 /// Goes where the agent stood when it was last at work; what the model must be told when that cannot be.

@@ -40,18 +40,53 @@ impl HelperSpending {
     }
 }
 
-/// Books tokens of an earlier process, each model at its own price.
-pub(crate) fn book(by_model: &ByModel, purse: &Purse, billing: Billing) {
-    for (model, usage) in by_model {
-        purse.carry_over(*usage, price::of(model, billing).map(|price| price.cost(*usage)));
+/// What a session has spent, as its records say. Every sum of a session comes from here: what lists show, its file, and what
+/// a purse is told of earlier processes.
+#[derive(Debug)]
+pub struct SessionSpending {
+    own: ByModel,
+    sub_agents: HelperSpending,
+    background: HelperSpending,
+}
+
+impl SessionSpending {
+    /// Of the session in this directory, with this conversation.
+    pub fn of(directory: &Path, conversation: &Conversation) -> Self {
+        Self {
+            own: conversation.spent(),
+            sub_agents: below(directory, SUB_AGENTS),
+            background: below(directory, BACKGROUND),
+        }
+    }
+
+    /// All tokens, its sub-agents' and background agents' included.
+    pub fn usage(&self) -> Usage {
+        let all = [&self.own, &self.sub_agents.by_model, &self.background.by_model];
+        all.into_iter().flat_map(ByModel::values).copied().sum()
+    }
+
+    /// Books all of it, each model at its own price; without what background agents spent where they have an account of
+    /// their own.
+    pub(crate) fn book(&self, purse: &Purse, billing: Billing, has_background: bool) {
+        book(&self.own, purse, billing);
+        self.sub_agents.book(purse, billing);
+        if !has_background {
+            self.background.book(purse, billing);
+        }
+    }
+
+    /// How long its helpers had worked: one clock for the whole family, the latest time that anybody wrote down.
+    pub(crate) fn worked_ms(&self, has_background: bool) -> u64 {
+        let background = if has_background { 0 } else { self.background.worked_ms };
+        self.sub_agents.worked_ms.max(background)
     }
 }
 
-/// The tokens that all helpers of the session in this directory have used.
-pub fn usage_below(directory: &Path) -> Usage {
-    let mut spent = below(directory, SUB_AGENTS);
-    spent.add(below(directory, BACKGROUND));
-    spent.by_model.into_values().sum()
+/// Books tokens of an earlier process, each model at its own price.
+fn book(by_model: &ByModel, purse: &Purse, billing: Billing) {
+    for (model, usage) in by_model {
+        purse.carry_over(*usage, price::of(model, billing).map(|price| price.cost(*usage)));
+    }
 }
 
 /// What the helpers of one kind have spent, with their own helpers.

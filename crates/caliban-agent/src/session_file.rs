@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     conversation::Conversation,
     event::{Event, Outcome, Record},
-    past_spending,
+    past_spending::SessionSpending,
     transcript::{self, TranscriptError},
 };
 
@@ -97,8 +97,7 @@ impl SessionFile {
 /// Renders the file anew, when a turn has ended. All of it comes from the transcript on disk, so it is redacted like that.
 pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
-    let Some(mut file) = render(&records) else { return Ok(()) };
-    file.usage += past_spending::usage_below(directory);
+    let Some(file) = render(directory, &records) else { return Ok(()) };
     let path = directory.join(FILE_NAME);
     let io = |source| TranscriptError::Io { path: path.clone(), source };
     let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;
@@ -109,12 +108,13 @@ pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     fs::rename(&beside, &path).map_err(io)
 }
 
-fn render(records: &[Record]) -> Option<SessionFile> {
+fn render(directory: &Path, records: &[Record]) -> Option<SessionFile> {
     let created = records.first()?.at;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let (updated, outcome, micro_usd) = records.iter().rev().find_map(|record| match &record.event {
         Event::TurnEnded { outcome, micro_usd, .. } => Some((record.at, outcome.clone(), *micro_usd)),
         _ => None,
     })?;
-    SessionFile::of(&conversation, created, LastTurn { updated, outcome, micro_usd })
+    let file = SessionFile::of(&conversation, created, LastTurn { updated, outcome, micro_usd })?;
+    Some(SessionFile { usage: SessionSpending::of(directory, &conversation).usage(), ..file })
 }

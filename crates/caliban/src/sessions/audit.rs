@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use caliban_agent::event::{CallVerdict, Decision, Event, Record};
+use caliban_agent::{
+    conversation::Conversation,
+    event::{CallVerdict, Decision, Event, Record},
+};
 use caliban_core::{fence::Profile, inert};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,12 +29,15 @@ struct AuditRow {
 }
 
 pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Result<()> {
-    let rows = rows(&super::records(found)?);
+    let records = super::records(found)?;
+    let rows = rows(&records);
     if json {
         return json_line(&rows, out);
     }
+    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+    let spent = super::spent_line(found, &conversation, &records);
     if rows.is_empty() {
-        writeln!(out, "No tool calls.")?;
+        writeln!(out, "No tool calls.\n{spent}")?;
         return Ok(());
     }
     writeln!(
@@ -60,6 +66,7 @@ pub(super) fn audit(found: &FoundSession, json: bool, out: &mut dyn Write) -> Re
             caliban_agent::describe(&row.input),
         )?;
     }
+    writeln!(out, "{spent}")?;
     Ok(())
 }
 

@@ -11,7 +11,8 @@ mod show;
 use caliban_agent::{
     conversation::Conversation,
     event::{Event, Record},
-    past_spending, transcript,
+    past_spending::SessionSpending,
+    transcript,
 };
 use caliban_core::usage::Usage;
 
@@ -65,7 +66,29 @@ fn records(found: &FoundSession) -> Result<Vec<Record>> {
 
 /// What the session has spent, its sub-agents and background agents included: its money and its budget count them, too.
 fn usage(found: &FoundSession, conversation: &Conversation) -> Usage {
-    conversation.usage() + past_spending::usage_below(&found.directory)
+    SessionSpending::of(&found.directory, conversation).usage()
+}
+
+/// What the session has spent, in a line.
+fn spent_line(found: &FoundSession, conversation: &Conversation, records: &[Record]) -> String {
+    let usage = usage(found, conversation);
+    format!(
+        "spent    {} turns, {} tokens in, {} out, {} from cache, {} to cache, {}",
+        conversation.replies(),
+        usage.input,
+        usage.output,
+        usage.cache_read,
+        usage.cache_write,
+        dollars(micro_usd(records))
+    )
+}
+
+/// What it has cost by the end of its last turn.
+fn micro_usd(records: &[Record]) -> Option<u64> {
+    records.iter().rev().find_map(|record| match &record.event {
+        Event::TurnEnded { micro_usd, .. } => Some(*micro_usd),
+        _ => None,
+    })?
 }
 
 /// The first thing that the user asked for, in one line.

@@ -15,7 +15,6 @@ pub(super) fn show(found: &FoundSession, json: bool, out: &mut dyn Write) -> Res
     let records = super::records(found)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header();
-    let (usage, micro_usd) = (super::usage(found, &conversation), micro_usd(&records));
     if json {
         let value = json!({
             "id": found.id.to_string(),
@@ -26,8 +25,8 @@ pub(super) fn show(found: &FoundSession, json: bool, out: &mut dyn Write) -> Res
             "created": records.first().map(|record| record.at),
             "changed": records.last().map(|record| record.at),
             "turns": conversation.replies(),
-            "usage": usage,
-            "micro_usd": micro_usd,
+            "usage": super::usage(found, &conversation),
+            "micro_usd": super::micro_usd(&records),
             "todos": conversation.todos(),
             "messages": conversation.messages(),
         });
@@ -40,28 +39,12 @@ pub(super) fn show(found: &FoundSession, json: bool, out: &mut dyn Write) -> Res
         writeln!(out, "model    {} ({})", inert::line(&header.model), header.provider)?;
     }
     writeln!(out, "state    {}", super::ending(&records))?;
-    writeln!(
-        out,
-        "spent    {} turns, {} tokens in, {} out, {} from cache, {} to cache, {}",
-        conversation.replies(),
-        usage.input,
-        usage.output,
-        usage.cache_read,
-        usage.cache_write,
-        super::dollars(micro_usd)
-    )?;
+    writeln!(out, "{}", super::spent_line(found, &conversation, &records))?;
     for message in asked_and_answered(&records) {
         writeln!(out)?;
         writeln!(out, "{}", message)?;
     }
     Ok(())
-}
-
-fn micro_usd(records: &[Record]) -> Option<u64> {
-    records.iter().rev().find_map(|record| match &record.event {
-        Event::TurnEnded { micro_usd, .. } => Some(*micro_usd),
-        _ => None,
-    })?
 }
 
 /// Each prompt as it was typed, and the last text before the next one.

@@ -505,6 +505,51 @@ fn b06_b09_after_a_resume_numbers_go_on_and_what_was_spent_counts() {
 }
 
 #[test]
+fn b09_every_place_that_shows_what_a_session_has_spent_shows_one_sum() {
+    let cached = StepUsage { input: 1_000, output: 500, cache_read: 20_000, cache_write: 300 };
+    let place = Place::new(script![
+        text("side").costs_cached(cached).on_first("the side task"),
+        text("main").costs_cached(cached).on_first("the main task").forever(),
+    ]);
+    settings(&place, "");
+    let mut editor = Editor::open(&place);
+    let main = editor.prompt("the main task");
+    editor.answer(main);
+    editor.command("/bg the side task");
+    editor.until_status(0, "completed");
+    // The footer, `/cost` and an editor have it from here.
+    let footer = |editor: &Editor| {
+        let messages = editor.messages();
+        let updates = messages.iter().map(|message| &message["params"]["update"]);
+        updates.filter_map(|update| update["_meta"]["caliban"]["tokens"].as_u64()).next_back()
+    };
+    wait_until("the footer has the sum", || footer(&editor) == Some(43_600));
+    let status = editor.command("/status");
+    assert!(status.contains("tokens: 2600 in, 1000 out, 40000 from the cache"), "{status}");
+    let again = editor.prompt("the main task");
+    editor.answer(again);
+    wait_until("the footer has the sum", || footer(&editor) == Some(65_400));
+    editor.quit();
+    let id = place.session_id();
+    let line = "spent    2 turns, 3000 tokens in, 1500 out, 60000 from cache, 900 to cache, ";
+    for verb in ["show", "audit"] {
+        let shown = place.verb(["sessions", verb, &id]).ok().stdout;
+        assert!(shown.lines().any(|shown| shown.starts_with(line)), "{verb}: {shown}");
+    }
+    let sum = json!({"input": 3_000, "output": 1_500, "cache_read": 60_000, "cache_write": 900});
+    let shown: Value = place.verb(["sessions", "show", &id, "--json"]).ok().json();
+    let file: Value = serde_json::from_str(&place.env.read(place.session().join("session.json"))).unwrap();
+    assert_eq!((&shown["usage"], &file["usage"]), (&sum, &sum));
+    // What a later process carries over.
+    let mut editor = Editor::open(&place);
+    editor.call("session/load", json!({"sessionId": id, "cwd": place.repo, "mcpServers": []}));
+    editor.in_session(&id);
+    let status = editor.command("/status");
+    assert!(status.contains("tokens: 3900 in, 1500 out, 60000 from the cache"), "{status}");
+    editor.quit();
+}
+
+#[test]
 fn b09_what_background_agents_spent_counts_at_their_own_price_also_when_a_command_goes_on_with_the_session() {
     let script = script![
         text("side").costs(1_000, 100).on_first("the side task"),

@@ -148,7 +148,10 @@ fn audit_lists_every_call_with_its_decision() {
     let place = worked();
     let id = place.session_id();
     let audit = place.verb(["sessions", "audit", &id]).ok();
-    let audit = without_column(&without_column(&audit.stdout, 45, 53), 0, 19);
+    let (audit, spent) = audit.stdout.trim_end().rsplit_once('\n').unwrap();
+    let shown = place.verb(["sessions", "show", &id]).ok().stdout;
+    assert!(spent.starts_with("spent    ") && shown.lines().any(|line| line == spent), "{spent}\n{shown}");
+    let audit = without_column(&without_column(&format!("{audit}\n"), 45, 53), 0, 19);
     assert_eq!(
         audit,
         "TIME                 DECISION   RESULT             MS  EXIT  TOOL          CALL  (why)\n\
