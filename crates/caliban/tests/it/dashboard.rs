@@ -400,6 +400,27 @@ fn reading_starts_no_daemon_and_its_fleet_is_shown_as_it_was_left() {
 }
 
 #[test]
+fn an_order_starts_the_daemon_that_is_not_there() {
+    let fleet = Fleet::new(script![
+        text("done").on_first("the task"),
+        text("new").on_first("a new one"),
+        text("again")
+    ]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    let agents = path.rsplit_once('/').unwrap().0.to_owned();
+    fleet.run(["daemon", "stop"]).ok();
+    let made = dashboard.post(&agents, &json!({"prompt": "a new one"}));
+    assert_eq!(made.status, 201, "{}", made.body);
+    fleet.run(["daemon", "stop"]).ok();
+    let said = dashboard.post(&format!("{path}/send"), &json!({"text": "and now?"}));
+    assert!(said.status < 300, "{} {}", said.status, said.body);
+    assert_eq!(fleet.run(["daemon", "status"]).code, 0);
+}
+
+#[test]
 fn a_signed_in_browser_stays_so_when_the_server_is_started_again() {
     let fleet = Fleet::new(script![]);
     let mut dashboard = Dashboard::start(&fleet);
