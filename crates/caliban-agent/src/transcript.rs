@@ -38,6 +38,8 @@ const NO_THREAD_TRIES: u32 = 300;
 const NO_THREAD_PAUSE: Duration = Duration::from_millis(100);
 /// A file that was changed this long after its last record says so was changed by somebody else.
 const CHANGED_LATER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+/// So much of a torn record is looked at.
+const TORN_BYTES: u64 = 4096;
 
 /// Why a transcript cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -142,7 +144,7 @@ impl Transcript {
         let path = directory.join(FILE_NAME);
         let mut file = open_file(&path, false)?;
         let (records, length) = read_records(&mut file, &path)?;
-        let was_cut = was_cut(&file, &records, length);
+        let was_cut = was_cut(&mut file, &records, length).map_err(|source| io_error(&path, source))?;
         file.set_len(length).map_err(|source| io_error(&path, source))?;
         file.seek(SeekFrom::Start(length)).map_err(|source| io_error(&path, source))?;
         for record in &records {
@@ -455,13 +457,23 @@ fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), Tran
     Ok((records, length))
 }
 
-/// Whether a file was changed after its last record was written, other than by a record that was torn.
-fn was_cut(file: &File, records: &[Record], length: u64) -> bool {
-    let Some(last) = records.last() else { return false };
-    let Ok(found) = file.metadata() else { return false };
-    let changed = found.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
-    let later = changed.map(|changed| changed.duration_since(last.at));
-    found.len() == length && later.is_some_and(|later| later > CHANGED_LATER)
+/// Whether a file was changed after its last record was written: after the torn one where there is one, which a process that
+/// was killed has left and a knife as well.
+fn was_cut(file: &mut File, records: &[Record], length: u64) -> io::Result<bool> {
+    let Some(last) = records.last() else { return Ok(false) };
+    let Ok(changed) = file.metadata()?.modified().map(Timestamp::try_from) else { return Ok(false) };
+    file.seek(SeekFrom::Start(length))?;
+    let mut torn = Vec::new();
+    file.take(TORN_BYTES).read_to_end(&mut torn)?;
+    let written = written_at(&torn).unwrap_or(last.at);
+    Ok(changed.is_ok_and(|changed| changed.duration_since(written) > CHANGED_LATER))
+}
+
+/// When a torn record was written, if so much of it is there.
+fn written_at(torn: &[u8]) -> Option<Timestamp> {
+    let text = String::from_utf8_lossy(torn);
+    let (_, rest) = text.split_once("\"at\":\"")?;
+    rest.split_once('"')?.0.parse().ok()
 }
 
 fn at_end(reader: &mut BufReader<&mut File>, path: &Path) -> Result<bool, TranscriptError> {

@@ -164,3 +164,45 @@ async fn r02_what_a_cut_record_does_not_tell_is_not_run_again() {
     let told = std::fs::read_to_string(&file).unwrap();
     assert!(told.contains("its end is missing"), "{told}");
 }
+
+/// However the record is cut or thinned out: a step with effects that has run does not run again.
+#[tokio::test]
+async fn r02_no_step_runs_twice_wherever_the_record_was_cut() {
+    let staged = |name: &str| json!({"name": "Staged", "input": {"name": name, "write": name}});
+    let mut world = World::new(json!({"steps": [
+        {"text": "first", "tool_calls": [staged("one"), staged("two")]},
+        {"tool_calls": [staged("three")]},
+        {"repeat": true, "text": "done"},
+    ]}));
+    let unattended = |world: &World| {
+        let kit = world.kit();
+        kit.policy.write().unwrap().mode = Mode::Unattended;
+        kit
+    };
+    let mut agent = Agent::new(unattended(&world)).await.unwrap();
+    prompt(&mut agent, "go").await;
+    agent.close().await;
+    // A model that has been told does not ask for it again.
+    world.follow(json!({"steps": [{"repeat": true, "text": "looked"}]}));
+    let before = world.stage.log();
+    assert_eq!(before.len(), 6, "{before:?}");
+    let file = world.session().join(transcript::FILE_NAME);
+    let whole = std::fs::read(&file).unwrap();
+    let mut ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').map(|at| at + 1).collect();
+    ends.insert(0, 0);
+    let without = ends.windows(2).map(|line| [&whole[..line[0]], &whole[line[1]..]].concat());
+    // Between two lines, and within each: before its time can be read, behind it, in the middle, without its end.
+    let within =
+        |line: &[usize]| [0, 3, 60, (line[1] - line[0]) / 2, line[1] - line[0] - 1].map(|at| line[0] + at);
+    let cuts = ends[1..].windows(2).flat_map(within).map(|at| whole[..at].to_vec());
+    for damaged in without.chain(cuts) {
+        std::fs::write(&file, &damaged).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        // One from whose middle a line was taken is refused whole.
+        let Ok(mut agent) = Agent::resume(unattended(&world)).await else { continue };
+        agent.go_on(&CancellationToken::new()).await;
+        agent.close().await;
+        assert_eq!(world.stage.log(), before, "{}", String::from_utf8_lossy(&damaged));
+    }
+}

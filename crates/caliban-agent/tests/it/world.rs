@@ -62,6 +62,12 @@ impl World {
         }
     }
 
+    /// From now on another model answers.
+    pub(crate) fn follow(&mut self, script: Value) {
+        let script: Script = serde_json::from_value(script).unwrap();
+        self.provider = Arc::new(Scripted::new(script, RetryPolicy::default()));
+    }
+
     pub(crate) fn root(&self) -> PathBuf {
         self.directory.path().join("work").canonicalize().unwrap()
     }
@@ -163,15 +169,15 @@ impl Spawner for Fleet {
     }
 
     fn spawn<'a>(&'a self, work: caliban_core::spec::SpawnSpec) -> BoxFuture<'a, Result<String, String>> {
+        if self.1.load(Ordering::Relaxed) {
+            return Box::pin(async { Err("the disk is full".to_owned()) });
+        }
         self.0.lock().unwrap().push(work);
         Box::pin(async { Ok("a1b2c3d4".to_owned()) })
     }
 }
 
 /// What the staged tool has done, and which of its calls may end.
-        if self.1.load(Ordering::Relaxed) {
-            return Box::pin(async { Err("the disk is full".to_owned()) });
-        }
 #[derive(Clone)]
 pub(crate) struct Stage {
     log: watch::Sender<Vec<String>>,
