@@ -150,13 +150,13 @@ async fn spawn(fleet: &Fleet<'_>, task: &SpawnTask<'_>, json: bool, out: &mut dy
     let in_own_directory = spawned.branch.is_none()
         && task.task.isolation.is_none()
         && loaded.settings.fleet.isolation == FleetIsolation::Worktree;
-    let code = show(&spawned, json, out)?;
     if in_own_directory {
         say(&format!(
             "it works in your own directory, {}: there is no git repo with a commit to make a worktree from",
             spawned.directory.display()
         ));
     }
+    let code = show(&spawned, json, out)?;
     match dirty {
         0 => {}
         1 => say("1 uncommitted change is not in it"),

@@ -265,3 +265,31 @@ fn an_agent_without_a_label_is_listed_with_its_task() {
     let list = fleet.run(["agents", "list"]).ok().stdout;
     assert!(list.contains(&format!("{id}  find the bug in the parser  done")), "{list}");
 }
+
+/// A directory outside git, and a repo without a commit: no worktree can be made, and that is said before anything is done.
+#[test]
+fn an_agent_that_works_in_your_own_directory_says_so_before_its_id() {
+    let fleet = Fleet::new(script![text("done").forever()]);
+    let env = &fleet.place.env;
+    for (name, is_repo) in [("plain", false), ("empty", true)] {
+        let dir = env.work().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        if is_repo {
+            env.git(&dir, &["init", "-q"]);
+        }
+        let caliban = env.cmd("caliban").get_program().to_owned();
+        let mut shell = env.program("sh");
+        shell.args(["-c", "exec \"$0\" --bg 'the task' \"$@\" 2>&1"]).arg(caliban);
+        shell.args(fleet.place.server.args(fleet.place.protocol)).current_dir(&dir);
+        let said = shell.output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        let said = String::from_utf8(said.stdout).unwrap();
+        let dir_line = said.lines().position(|line| line.contains("it works in your own directory"));
+        let rows: serde_json::Value = env.run_in(&dir, ["agents", "list", "--json"]).ok().json();
+        let id = rows[0]["id"].as_str().unwrap();
+        let id_line = said.lines().position(|line| line.contains(id));
+        assert!(dir_line.is_some() && dir_line < id_line, "{said}");
+        env.run_in(&dir, ["agents", "wait", id]).ok();
+        env.run_in(&dir, ["daemon", "stop"]).ok();
+    }
+}

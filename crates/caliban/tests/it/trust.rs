@@ -53,6 +53,15 @@ fn a15_trust_shows_what_it_means_and_no_control_character() {
 }
 
 #[test]
+fn a15_a_directory_that_is_not_there_cannot_be_trusted() {
+    let env = Env::new();
+    let refused = env.run(["trust", "/nope"]).expect_code(1);
+    assert!(refused.stderr.starts_with("error: ") && refused.stderr.contains("/nope"), "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    assert!(!env.run(["trust", "list"]).stdout.contains("/nope"));
+}
+
+#[test]
 fn list_and_remove_work_on_what_was_trusted() {
     let env = Env::new();
     let (one, two) = (env.repo(), env.repo());
