@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use caliban_store::broker::{Agent, Broker, BrokerError, IdPrefix, SessionId};
+use caliban_store::broker::{Agent, AgentId, Broker, BrokerError, IdPrefix, SessionId};
 
 use crate::args::Cli;
 use crate::failure::{Failure, shown};
@@ -67,20 +67,28 @@ impl VerbContext {
     }
 
     /// An agent as typed: an id, the beginning of one, a number, or the name of exactly one active agent of the session.
-    /// `unknown` makes the error for anything else.
+    /// What can be an id of an agent is one, so that nobody takes another's place by a name; a name may look like an id that
+    /// nobody has (`dead`). `unknown` makes the error for anything else.
     pub(crate) async fn agent_named(
         &mut self,
         session: SessionId,
         given: &str,
         unknown: impl FnOnce(String) -> Failure,
     ) -> Result<IdPrefix, Failure> {
-        let error = match IdPrefix::parse(given) {
-            Ok(prefix) => return Ok(prefix),
-            Err(error) => error,
-        };
+        let parsed = IdPrefix::parse(given);
+        if let (Some(_), Ok(whole)) = (AgentId::parse(given), &parsed) {
+            return Ok(whole.clone());
+        }
         // Whether the session exists is found out by the verb.
         let agents = self.broker().await?.agents(session).await.unwrap_or_default();
         let named: Vec<&Agent> = agents.iter().filter(|agent| agent.name == given.trim()).collect();
+        let error = match (parsed, &named[..]) {
+            (Ok(prefix), [one]) if !agents.iter().any(|agent| prefix.means(agent)) => {
+                return Ok(IdPrefix::from(one.id));
+            }
+            (Ok(prefix), _) => return Ok(prefix),
+            (Err(error), _) => error,
+        };
         match named[..] {
             [] => {
                 let close = agents

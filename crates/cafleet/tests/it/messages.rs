@@ -116,6 +116,13 @@ fn m06_a_name_works_wherever_an_id_does_when_it_is_unique() {
     // A slip gets a suggestion.
     let mistyped = send("bbo");
     assert!(mistyped.code == 1 && mistyped.err.contains("did you mean bob (<bob8>)?"), "{mistyped:?}");
+    // Names that look like the beginning of an id.
+    for name in ["dead", "cafe1"] {
+        run(&world, &["agent", "register", "--name", name, "--description", "hexadecimal"]);
+        assert_eq!(send(name).code, 0, "{name}");
+        let polled = run(&world, &["message", "poll", "--agent-id", name]);
+        assert!(polled.out.contains("hello"), "{name}: {polled:?}");
+    }
     let stranger = send("reviewer");
     assert!(stranger.err.contains("Invalid destination format") && !stranger.err.contains("did you mean"));
     // Of two with one name, neither is meant.

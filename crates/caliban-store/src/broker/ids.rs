@@ -117,7 +117,8 @@ impl IdPrefix {
     }
 
     /// Whether it can mean this agent.
-    pub(crate) fn means(&self, agent: &Agent) -> bool {
+    #[must_use]
+    pub fn means(&self, agent: &Agent) -> bool {
         self.low.as_ref().is_some_and(|low| agent.id.to_string().starts_with(low))
             || (self.number.is_some() && self.number == agent.number)
     }
