@@ -76,6 +76,57 @@ fn r11_an_agent_whose_ledger_has_no_room_waits_as_its_transcript_does() {
 }
 
 #[test]
+fn r11_four_agents_with_worktrees_wait_while_the_data_disk_is_full() {
+    // More than what is left in the last page of a file.
+    let answer = format!("{} the end", "many words ".repeat(3000));
+    let fleet = Fleet::new(script![text(answer).forever()]);
+    let Some(small) = SmallDisk::mount(fleet.place.env.data(), "16m") else { return };
+    fleet.place.server.hold();
+    let ids: Vec<String> = (0..4).map(|n| fleet.bg(&format!("task {n}"), [])).collect();
+    fleet.place.server.wait_for_requests(4);
+    let filler = small.fill();
+    fleet.place.server.release();
+    for id in &ids {
+        wait_until("it says that the disk is full", || {
+            let row = fleet.row(id);
+            assert_ne!(row["state"], "failed", "{row}");
+            row["doing"].as_str().unwrap_or_default().starts_with("disk full: waiting for room")
+        });
+    }
+    std::fs::remove_file(filler).unwrap();
+    for id in &ids {
+        fleet.run(["agents", "wait", id]).ok();
+        assert_eq!(fleet.state(id), "done");
+    }
+}
+
+/// It waits for its worktree: nobody has heard the message yet, and that is said at once.
+#[test]
+fn r05_a_message_to_an_agent_that_waits_for_its_worktree_is_answered() {
+    let Some((fleet, small)) = small_repo(script![text("all done").forever()]) else { return };
+    fleet.settings("[fleet]\nmax_running = 1\n");
+    fleet.place.server.hold();
+    let first = fleet.bg("the first task", []);
+    fleet.place.server.wait_for_requests(1);
+    let waiting = fleet.bg("the second task", []);
+    let filler = small.fill();
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &first]).ok();
+    wait_until("it waits for room", || {
+        fleet.row(&waiting)["doing"].as_str().unwrap().starts_with("disk full: waiting for room")
+    });
+    let said = fleet.run(["agents", "send", &waiting, "hello"]);
+    assert!(!format!("{}{}", said.stdout, said.stderr).trim().is_empty(), "what will happen to it is said");
+    std::fs::remove_file(filler).unwrap();
+    fleet.run(["agents", "wait", &waiting]).ok();
+    let transcript = fleet
+        .place
+        .env
+        .read(std::path::Path::new(fleet.row(&waiting)["dir"].as_str().unwrap()).join("transcript.jsonl"));
+    assert_eq!(transcript.contains("hello"), said.code == 0, "{}{}\n{transcript}", said.stdout, said.stderr);
+}
+
+#[test]
 fn r05_a_message_to_a_stopped_agent_is_refused_in_words() {
     let fleet = Fleet::new(script![text("all done")]);
     fleet.place.server.hold();
