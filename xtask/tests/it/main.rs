@@ -12,3 +12,5 @@ mod made_mutants;
 mod pages;
 #[cfg(test)]
 mod twins;
+#[cfg(test)]
+mod words;
