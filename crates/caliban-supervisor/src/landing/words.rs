@@ -254,13 +254,25 @@ pub fn forecast(forecast: &MergeForecast, is_squash: bool) -> Vec<String> {
         lines.push(format!("not committed yet, committed first: {}", listed(&forecast.uncommitted)));
     }
     if forecast.can_land() {
-        let is_one = is_squash || (!forecast.uncommitted.is_empty() && forecast.commits == 0);
-        let message = if is_one { &forecast.message } else { &forecast.merge_message };
         lines.push("suggested message:".to_owned());
         let shown = |line: &str| format!("  {}", inert::line(line));
-        lines.extend(message.trim_end().lines().map(|line| shown(line).trim_end().to_owned()));
+        lines.extend(
+            suggested(forecast, is_squash).trim_end().lines().map(|line| shown(line).trim_end().to_owned()),
+        );
     }
     lines
+}
+
+/// Whether the work lands as one commit.
+#[must_use]
+pub fn is_one_commit(forecast: &MergeForecast, is_squash: bool) -> bool {
+    is_squash || (!forecast.uncommitted.is_empty() && forecast.commits == 0)
+}
+
+/// The message that is suggested for it.
+#[must_use]
+pub fn suggested(forecast: &MergeForecast, is_squash: bool) -> &str {
+    if is_one_commit(forecast, is_squash) { &forecast.message } else { &forecast.merge_message }
 }
 
 /// What is worth knowing while work lands.

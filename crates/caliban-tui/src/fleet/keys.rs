@@ -31,6 +31,9 @@ impl FleetState {
             Focus::Dispatch => self.dispatch.paste(text),
             Focus::Peek(peek) => peek.reply.paste(text),
             Focus::Filter => self.filter.push_str(text.lines().next().unwrap_or_default()),
+            Focus::Page(ScrolledText { lands: Some(landing), .. }) if landing.is_edited => {
+                landing.message.paste(text);
+            }
             // A paste is never a command, and answers nothing.
             Focus::List | Focus::Confirm(..) | Focus::Asking(_) | Focus::Page(_) => {}
         }
@@ -245,6 +248,16 @@ impl FleetState {
         let area = view::areas(self).panel;
         let (height, width) = (usize::from(area.height).saturating_sub(2).max(1), usize::from(area.width));
         let Focus::Page(page) = &mut self.focus else { return Vec::new() };
+        if let Some(landing) = page.lands.as_mut().filter(|landing| landing.is_edited) {
+            match key.code {
+                KeyCode::Enter if is_newline(key) => landing.message.insert("\n"),
+                KeyCode::Enter | KeyCode::Esc => landing.is_edited = false,
+                _ => drop(landing.message.key(key)),
+            }
+            // A `y` that is still typed for the message lands nothing.
+            landing.from = now + crate::asks::QUIET;
+            return Vec::new();
+        }
         let fits = view::fitting_lines(page, width, height);
         let by = isize::try_from(height).unwrap_or(10);
         match key.code {
@@ -255,9 +268,10 @@ impl FleetState {
             KeyCode::Home => page.scroll(isize::MIN, fits),
             KeyCode::End => page.scroll(isize::MAX, fits),
             KeyCode::Char('y') if is_plain(key) => match page.lands.take() {
-                Some((lands, from)) if now >= from => {
+                Some(landing) if now >= landing.from => {
+                    let message = landing.own_message();
                     self.focus = Focus::List;
-                    return vec![FleetEffect::Merge(lands)];
+                    return vec![FleetEffect::Merge(landing.key, message)];
                 }
                 Some(early) => {
                     page.lands = Some(early);
@@ -265,6 +279,11 @@ impl FleetState {
                 }
                 None => {}
             },
+            KeyCode::Char('e') if is_plain(key) => {
+                if let Some(landing) = &mut page.lands {
+                    landing.is_edited = true;
+                }
+            }
             KeyCode::Esc | KeyCode::Char('q' | '?' | 'd' | 'm') | KeyCode::Enter => self.focus = Focus::List,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.focus = Focus::List,
             _ => {}

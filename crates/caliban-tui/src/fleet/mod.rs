@@ -113,6 +113,8 @@ pub struct Forecast {
     pub lines: Vec<String>,
     /// Whether it can land as it is.
     pub can_land: bool,
+    /// The message that is suggested for it.
+    pub message: String,
 }
 
 /// Which agents are shown.
@@ -173,8 +175,8 @@ pub enum FleetEffect {
     Diff(AgentKey),
     /// Say what landing this agent's work would do.
     Foretell(AgentKey),
-    /// Land this agent's work.
-    Merge(AgentKey),
+    /// Land this agent's work, with this message in place of the suggested one.
+    Merge(AgentKey, Option<String>),
     /// End these agents.
     Stop(Vec<AgentKey>),
     /// Let these agents go on.
@@ -185,10 +187,10 @@ pub enum FleetEffect {
     Dispatch(String),
     /// Show other agents.
     Show(FleetScope),
-    /// Draw everything anew.
-    Repaint,
     /// Ring: this is asked.
     Ring(String),
+    /// Draw everything anew.
+    Repaint,
     /// Leave.
     Quit,
 }

@@ -3,7 +3,12 @@
 use std::time::Instant;
 
 use super::{AgentKey, Forecast};
-use crate::{asks::QUIET, sanitise, theme::TextRole};
+use crate::{
+    asks::QUIET,
+    composer::{Composer, Draft},
+    sanitise,
+    theme::TextRole,
+};
 
 /// The line before the content of a binary file, which nobody reads.
 const BINARY: &str = "GIT binary patch";
@@ -35,8 +40,35 @@ pub(super) struct ScrolledText {
     pub(super) title: String,
     pub(super) lines: Vec<(TextRole, String)>,
     pub(super) scroll: usize,
-    /// The agent whose work lands with a `y`, and from when on: what was typed before the page was read lands nothing.
-    pub(super) lands: Option<(AgentKey, Instant)>,
+    /// What lands with a `y`.
+    pub(super) lands: Option<Landing>,
+}
+
+/// An agent's work that is about to land.
+#[derive(Debug)]
+pub(super) struct Landing {
+    pub(super) key: AgentKey,
+    /// From when on: what was typed before the page was read lands nothing.
+    pub(super) from: Instant,
+    /// The message, which begins as it was suggested.
+    pub(super) message: Composer,
+    suggested: String,
+    /// Whether the message has the keys.
+    pub(super) is_edited: bool,
+}
+
+impl Landing {
+    fn new(forecast: Forecast, now: Instant) -> Self {
+        let mut message = Composer::default();
+        message.set(Draft::of(&forecast.message));
+        Self { key: forecast.key, from: now + QUIET, message, suggested: forecast.message, is_edited: false }
+    }
+
+    /// The message, when it is not the suggested one any more.
+    pub(super) fn own_message(&self) -> Option<String> {
+        let message = self.message.text().trim();
+        (!message.is_empty() && message != self.suggested.trim()).then(|| message.to_owned())
+    }
 }
 
 impl ScrolledText {
@@ -69,7 +101,7 @@ impl ScrolledText {
     pub(super) fn merge(forecast: Forecast, now: Instant) -> Self {
         let lines = forecast.lines.iter().map(|line| (TextRole::Text, sanitise::line(line))).collect();
         let title = format!("landing the work of {}", forecast.key.id);
-        let lands = forecast.can_land.then(|| (forecast.key, now + QUIET));
+        let lands = forecast.can_land.then(|| Landing::new(forecast, now));
         Self { title, lines, scroll: 0, lands }
     }
 

@@ -121,10 +121,7 @@ impl FleetState {
             Focus::Asking(asking) => {
                 dialog::draw(&asking.asks, (self.typed, now), self.theme, areas.panel, buffer)
             }
-            Focus::Page(page) => {
-                self.draw_page(page, areas.panel, buffer);
-                None
-            }
+            Focus::Page(page) => self.draw_page(page, areas.panel, buffer),
             Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(..) => None,
         };
         let in_dispatch = self.draw_dispatch(areas.dispatch, buffer);
@@ -265,7 +262,8 @@ impl FleetState {
         Some(self.draw_typed(&peek.reply, "> ", hint, reply, buffer))
     }
 
-    fn draw_page(&self, page: &ScrolledText, area: Rect, buffer: &mut Buffer) {
+    /// Where the cursor is when the message of a merge has the keys.
+    fn draw_page(&self, page: &ScrolledText, area: Rect, buffer: &mut Buffer) -> Option<Position> {
         rule(buffer, area, area.y, &page.title, self.theme.style(TextRole::Accent));
         let text = Rect::new(area.x, area.y + 1, area.width, area.height.saturating_sub(2));
         let rows = page
@@ -276,12 +274,23 @@ impl FleetState {
         for (row, y) in rows.zip(text.y..text.bottom()) {
             put(buffer, text, y, &row.line);
         }
-        let keys = match &page.lands {
-            Some(_) => "y lands it   Esc back",
-            None => "↑ ↓ PgUp PgDn   Esc back",
-        };
         let bottom = area.bottom().saturating_sub(1);
+        let keys = match &page.lands {
+            Some(landing) if landing.is_edited => {
+                let line = Rect { y: bottom, height: 1, ..area };
+                return Some(self.draw_typed(&landing.message, "message: ", "Enter keeps it", line, buffer));
+            }
+            Some(landing) => match landing.own_message() {
+                Some(message) => {
+                    format!("y lands it with: {}   e edits that   Esc back", sanitise::line(&message))
+                }
+                None => "y lands it   e edits the message   Esc back".to_owned(),
+            },
+            None => "↑ ↓ PgUp PgDn   Esc back".to_owned(),
+        };
+        let keys = cut(&keys, area.width.into());
         put(buffer, area, bottom, &Line::styled(keys, self.theme.style(TextRole::Dim)));
+        None
     }
 
     /// The line that starts a new agent; where the cursor is when it has the keys.

@@ -27,8 +27,8 @@ pub enum FleetLeft {
     Panic,
     /// The conversation of this agent is to be opened.
     Attach(AgentKey),
-    /// This agent's work is to land; git may want the terminal for that.
-    Merge(AgentKey),
+    /// This agent's work is to land, with this message in place of the suggested one; git may want the terminal for that.
+    Merge(AgentKey, Option<String>),
 }
 
 /// Shows the agents until the person leaves or the terminal is needed for something else. News come in by `news`; what
@@ -78,7 +78,7 @@ pub async fn run_fleet(
             match effect {
                 FleetEffect::Quit => return Ok(FleetLeft::Person),
                 FleetEffect::Attach(key) => return Ok(FleetLeft::Attach(key)),
-                FleetEffect::Merge(key) => return Ok(FleetLeft::Merge(key)),
+                FleetEffect::Merge(key, message) => return Ok(FleetLeft::Merge(key, message)),
                 FleetEffect::Repaint => painter.repaint(),
                 FleetEffect::Ring(text) => terminal::write(notice.sequence(&text).as_bytes())?,
                 // Without a receiver nobody carries it out; the screen is about to be left then.

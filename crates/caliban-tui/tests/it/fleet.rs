@@ -384,23 +384,38 @@ fn work_lands_only_after_what_would_happen_was_shown() {
     let mut view = View::of_fleet((80, 24));
     view.keys("m");
     let conflicts = vec!["conflicts in src/lib.rs: it cannot land as it is".to_owned()];
-    view.update(FleetEvent::Foretold(Forecast { key: key("a2"), lines: conflicts, can_land: false }));
+    view.update(FleetEvent::Foretold(Forecast {
+        key: key("a2"),
+        lines: conflicts,
+        can_land: false,
+        message: String::new(),
+    }));
     assert!(view.screen().contains("conflicts in src/lib.rs"), "{}", view.screen());
     assert_eq!(view.keys("y"), [], "what cannot land is not tried");
     view.key(KeyCode::Esc);
     view.keys("m");
     let lines = vec!["it lands without conflicts".to_owned()];
-    view.update(FleetEvent::Foretold(Forecast { key: key("a2"), lines, can_land: true }));
+    view.update(FleetEvent::Foretold(Forecast {
+        key: key("a2"),
+        lines,
+        can_land: true,
+        message: "Fix it".into(),
+    }));
     assert_eq!(view.keys("y"), [], "typed before it could be read");
     view.wait(Duration::from_secs(2));
-    assert_eq!(view.keys("y"), [FleetEffect::Merge(key("a2"))]);
+    assert_eq!(view.keys("y"), [FleetEffect::Merge(key("a2"), None)]);
     // Whoever looks at another agent by then lands nothing of this one.
     view.keys("m");
     view.key(KeyCode::Down);
     let lines = vec!["it lands without conflicts".to_owned()];
-    view.update(FleetEvent::Foretold(Forecast { key: key("a2"), lines, can_land: true }));
+    view.update(FleetEvent::Foretold(Forecast {
+        key: key("a2"),
+        lines,
+        can_land: true,
+        message: "Fix it".into(),
+    }));
     view.wait(Duration::from_secs(2));
-    assert!(!view.keys("y").contains(&FleetEffect::Merge(key("a2"))));
+    assert!(!view.keys("y").contains(&FleetEffect::Merge(key("a2"), None)));
 }
 
 #[test]
@@ -453,4 +468,30 @@ fn two_hundred_agents_scroll_with_the_choice() {
     assert!(screen.contains("›  b150") && !screen.contains("b001"), "{screen}");
     view.key(KeyCode::End);
     assert!(view.chosen().1.contains("b199"));
+}
+
+#[test]
+fn an_error_does_not_stay_under_a_later_success() {
+    let mut view = View::of_fleet((80, 24));
+    view.update(FleetEvent::Told("the daemon did not answer".into()));
+    assert!(view.screen().contains("the daemon did not answer"), "{}", view.screen());
+    assert_eq!(view.keys("d"), [FleetEffect::Diff(key("a2"))]);
+    assert!(!view.screen().contains("the daemon did not answer"), "{}", view.screen());
+}
+
+#[test]
+fn the_message_of_a_merge_is_edited_where_it_is_confirmed() {
+    let mut view = View::of_fleet((80, 24));
+    view.keys("m");
+    let lines = vec!["it merges into main without conflicts".to_owned()];
+    let message = "Fix it".to_owned();
+    view.update(FleetEvent::Foretold(Forecast { key: key("a2"), lines, can_land: true, message }));
+    view.wait(Duration::from_secs(2));
+    assert_eq!(view.keys("e, yes"), [], "what is typed is text");
+    assert!(view.screen().contains("message: Fix it, yes"), "{}", view.screen());
+    view.key(KeyCode::Enter);
+    assert_eq!(view.keys("y"), [], "typed on");
+    assert!(view.screen().contains("y lands it with: Fix it, yes"), "{}", view.screen());
+    view.wait(Duration::from_secs(2));
+    assert_eq!(view.keys("y"), [FleetEffect::Merge(key("a2"), Some("Fix it, yes".into()))]);
 }

@@ -51,10 +51,24 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
     }
 }
 
-/// Lands an agent's work for the agent view; what it left uncommitted is committed first.
-pub(super) async fn from_view(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<String> {
+/// Lands an agent's work for the agent view, with this message in place of the suggested one; what it left uncommitted is
+/// committed first.
+pub(super) async fn from_view(
+    fleet: &Fleet<'_>,
+    agent: &AgentRow,
+    message: Option<String>,
+) -> Result<String> {
+    let is_one = match message {
+        Some(_) => words::is_one_commit(
+            &forecast_for_view(fleet, agent).await.map_err(|refused| *refused.words)?,
+            false,
+        ),
+        None => false,
+    };
+    // One message is for one commit: that of the work, or that of the merge.
+    let (commit, message) = if is_one { (message, None) } else { (None, message) };
     let agent = IdArg { id: agent.id.to_string() };
-    let args = MergeArgs { agent, commit: Some(None), ..MergeArgs::default() };
+    let args = MergeArgs { agent, commit: Some(commit), message, ..MergeArgs::default() };
     let mut out = Vec::new();
     merge(fleet, &args, &mut out).await?;
     Ok(String::from_utf8_lossy(&out).trim().to_owned())

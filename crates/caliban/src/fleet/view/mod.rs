@@ -71,7 +71,7 @@ pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code> {
             FleetLeft::Signal => break Code::Interrupted,
             FleetLeft::Panic => break Code::Failed,
             FleetLeft::Attach(key) => Box::pin(open(fleet, key)),
-            FleetLeft::Merge(key) => Box::pin(orders::land(fleet, &board, key)),
+            FleetLeft::Merge(key, message) => Box::pin(orders::land(fleet, &board, key, message)),
         };
         // What one agent refuses is no reason to leave the others.
         match beside(opened, &mut under_way, &mut state).await {

@@ -54,7 +54,7 @@ pub(super) async fn carry_out(fleet: &Fleet<'_>, board: &FleetBoard, order: Flee
         FleetEffect::Respawn(keys) => each(fleet, keys, anew).await,
         // The screen itself does these.
         FleetEffect::Attach(_)
-        | FleetEffect::Merge(_)
+        | FleetEffect::Merge(..)
         | FleetEffect::Show(_)
         | FleetEffect::Ring(_)
         | FleetEffect::Repaint
@@ -258,23 +258,25 @@ async fn foretell(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Resul
             if !forecast.conflicts.is_empty() {
                 lines.push("say it to the agent (p), or merge by hand with git".to_owned());
             }
-            if forecast.can_land() {
-                let flag = if forecast.uncommitted.is_empty() { "-m" } else { "--commit" };
-                lines.push(format!("another message: caliban agents merge {} {flag} \"…\"", key.id));
-            }
-            Forecast { key, lines, can_land: forecast.can_land() }
+            let message = words::suggested(&forecast, false).to_owned();
+            Forecast { key, lines, can_land: forecast.can_land(), message }
         }
         Err(refused) => {
             let lines = std::iter::once(refused.words.message.clone()).chain(refused.words.hint.clone());
-            Forecast { key, lines: lines.collect(), can_land: false }
+            Forecast { key, lines: lines.collect(), can_land: false, message: String::new() }
         }
     }))
 }
 
 /// Lands an agent's work while the screen is away: hooks and passphrases of git have the terminal.
-pub(super) async fn land(fleet: &Fleet<'_>, board: &FleetBoard, key: AgentKey) -> Result<Code> {
+pub(super) async fn land(
+    fleet: &Fleet<'_>,
+    board: &FleetBoard,
+    key: AgentKey,
+    message: Option<String>,
+) -> Result<Code> {
     let row = board.row(&key)?;
-    let told = merge::from_view(&fleet_of(fleet, &key)?, &row).await?;
+    let told = merge::from_view(&fleet_of(fleet, &key)?, &row, message).await?;
     // The view shows it when it has the terminal again.
     crate::report::note(&told);
     Ok(Code::Done)
