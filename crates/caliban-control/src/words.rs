@@ -9,7 +9,7 @@ use caliban_core::{
     inert,
     lifecycle::{Ending, State, WaitingFor},
     priority::Priority,
-    status_word::{StatusFacts, StatusGroup, StatusWord},
+    status_word::{StatusFacts, StatusWord},
     wait::QueuedFor,
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -61,9 +61,14 @@ pub fn status(row: &AgentRow) -> StatusWord {
     })
 }
 
+/// The state and, in parentheses, what it does not say: `running (asks)`.
+pub fn state(row: &AgentRow) -> String {
+    status(row).in_list(row.state)
+}
+
 /// Whether a person has to look at it: it asks, or it has failed. One that is idle or asleep waits for nobody.
 pub fn needs_you(row: &AgentRow) -> bool {
-    status(row).group() == StatusGroup::NeedsYou || matches!(row.state, State::Failed | State::Crashed)
+    status(row).needs_you()
 }
 
 /// The label, else the first line of what it was asked to do.

@@ -43,11 +43,9 @@ impl BackgroundStatus {
 impl fmt::Display for BackgroundStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Running => "running",
+            // The task is done; its session goes on.
             Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Killed => "killed",
-            Self::BudgetExceeded => "budget exceeded",
+            Self::Running | Self::Failed | Self::Killed | Self::BudgetExceeded => self.status().words(),
         })
     }
 }

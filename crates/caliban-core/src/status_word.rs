@@ -138,6 +138,23 @@ impl StatusWord {
         }
     }
 
+    /// As a person reads it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Budget => "budget exceeded",
+            other => other.word(),
+        }
+    }
+
+    /// As a list shows an agent in this state: the state's word, and in parentheses what it does not say.
+    pub fn in_list(self, state: State) -> String {
+        match (state, self) {
+            (State::Spawning, Self::Running) => state.to_string(),
+            _ if self.words() == state.word() => state.to_string(),
+            _ => format!("{state} ({})", self.words()),
+        }
+    }
+
     /// The status that is written so.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.word() == word)
@@ -185,6 +202,11 @@ impl StatusWord {
     pub const fn has_failed(self) -> bool {
         matches!(self, Self::Failed | Self::Budget | Self::Crashed)
     }
+
+    /// Whether a person has to look at it: it asks, or it has failed. One that is idle or asleep waits for nobody.
+    pub const fn needs_you(self) -> bool {
+        matches!(self, Self::Asks) || self.has_failed()
+    }
 }
 
 impl StatusGroup {
@@ -211,5 +233,30 @@ mod tests {
             assert_eq!(word.icon().chars().count(), 1);
         }
         assert_eq!(StatusWord::parse("spawning"), None);
+    }
+
+    #[test]
+    fn f07_a_list_says_the_state_first_and_then_what_it_does_not_say() {
+        let cases = [
+            (StatusWord::Queued, State::Spawning, "spawning (queued)"),
+            (StatusWord::Running, State::Spawning, "spawning"),
+            (StatusWord::Running, State::Running, "running"),
+            (StatusWord::Asks, State::Running, "running (asks)"),
+            (StatusWord::Limited, State::Running, "running (limited)"),
+            (StatusWord::Idle, State::Idle, "idle"),
+            (StatusWord::Asleep, State::Idle, "idle (asleep)"),
+            (StatusWord::Budget, State::Failed, "failed (budget exceeded)"),
+            (StatusWord::Killed, State::Killed, "killed"),
+        ];
+        for (status, state, shown) in cases {
+            assert_eq!(status.in_list(state), shown);
+        }
+    }
+
+    #[test]
+    fn who_asks_or_has_failed_needs_a_person() {
+        let needy = StatusWord::ALL.into_iter().filter(|word| word.needs_you());
+        let expected = [StatusWord::Asks, StatusWord::Failed, StatusWord::Budget, StatusWord::Crashed];
+        assert_eq!(needy.collect::<Vec<_>>(), expected);
     }
 }

@@ -66,7 +66,7 @@ pub struct FleetRow {
 impl FleetRow {
     /// Whether a person has to look at it: it asks, or it has failed.
     pub(crate) fn needs_you(&self) -> bool {
-        self.group() == StatusGroup::NeedsYou || self.status.has_failed()
+        self.status.needs_you()
     }
 
     /// What it is called.

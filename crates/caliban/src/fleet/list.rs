@@ -197,7 +197,7 @@ fn cells(row: &AgentRow) -> [String; COLUMNS] {
     [
         row.id.to_string(),
         named(row),
-        row.state.to_string(),
+        row::state(row),
         row.turns.to_string(),
         row::tokens(row.usage.total()),
         row::cost(row),
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn the_list_marks_who_needs_a_person() {
         assert_eq!(
-            plain(Some(93)),
+            plain(Some(100)),
             [
-                "  ID        LABEL  STATE    TURNS  TOKENS  COST  AGE  BRANCH            DOING",
-                "! a3f8b2c1  auth   running      3       0     -   1m  caliban/a3f8b2c1  asks: Bash make ins…",
-                "  a3f8b2c1  task   done         0       0     -   0s  -                 finished",
+                "  ID        LABEL  STATE           TURNS  TOKENS  COST  AGE  BRANCH            DOING",
+                "! a3f8b2c1  auth   running (asks)      3       0     -   1m  caliban/a3f8b2c1  asks: Bash make ins…",
+                "  a3f8b2c1  task   done                0       0     -   0s  -                 finished",
                 "1 agent needs you: caliban approvals lists what it asks",
             ]
         );
@@ -280,9 +280,9 @@ mod tests {
         assert_eq!(
             plain(Some(40)),
             [
-                "  ID        STATE    DOING",
-                "! a3f8b2c1  running  asks: Bash make i…",
-                "  a3f8b2c1  done     finished",
+                "  ID        STATE           DOING",
+                "! a3f8b2c1  running (asks)  asks: Bash …",
+                "  a3f8b2c1  done            finished",
                 "1 agent needs you: caliban approvals l…",
             ]
         );

@@ -282,10 +282,10 @@ impl WatchView {
             json_line(&shown, out)?;
         } else if !self.in_place {
             let mark = if shown.needs_you { "! " } else { "  " };
-            let line = format!("{mark}{}  {}  {}", row::name(&row), row.state, shown.doing);
-            let before = known.map(|known| (known.state, ShownAgent::new(known, 0).doing));
+            let line = format!("{mark}{}  {}  {}", row::name(&row), row::state(&row), shown.doing);
+            let before = known.map(|known| (row::state(known), ShownAgent::new(known, 0).doing));
             // Turns and tokens change all the time; as lines they would bury the rest.
-            if before.is_none_or(|before| before != (row.state, shown.doing.clone())) {
+            if before.is_none_or(|before| before != (row::state(&row), shown.doing.clone())) {
                 writeln!(out, "{line}")?;
                 out.flush()?;
             }
