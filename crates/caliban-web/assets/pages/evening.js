@@ -5,13 +5,12 @@ import { theme } from "../base/prefs.js";
 import { go } from "../base/router.js";
 import { listen } from "../base/store.js";
 import { clock, day, span } from "../base/format.js";
-import { arrows, axis, FOLD_PX, GLYPHS, lanes, stretches, ticks, TONES } from "../view/evening.js";
+import { arrows, axis, FOLD_PX, lanes, legend, stretches, ticks } from "../view/evening.js";
 import { Choice, Empty, Failure, Loading } from "../parts/bits.js";
 import { colour } from "../parts/plot.js";
 
 const LANE = 26;
 const HEAD = 26;
-const LEGEND = ["running", "asks", "limited", "queued", "done", "failed"];
 
 export default function Evening() {
   const [data, setData] = useState(/** @type {any} */ (null));
@@ -45,7 +44,7 @@ export default function Evening() {
   if (!data) return html`<div class="page">${head}<${Loading} /></div>`;
   if (all.length === 0) return html`<div class="page">${head}<${Empty} title="Nobody was at work in this time." /></div>`;
   return html`<div class="page">${head}
-    <p class="legend">${LEGEND.map((status) => html`<span key=${status} class=${TONES[/** @type {keyof TONES} */ (status)]}>${GLYPHS[/** @type {keyof GLYPHS} */ (status)]} ${status}</span>`)}<span class="fg2">⇢ waits for, started by</span><span class="wait">→ message</span></p>
+    <p class="legend">${legend(all).map(({ status, glyph, tone }) => html`<span key=${status} class=${tone}>${glyph} ${status}</span>`)}<span class="fg2">⇢ waits for, started by</span><span class="wait">→ message</span></p>
     ${asTable === "plot" ? html`<div class="card panel"><${Canvas} all=${all} messages=${data.messages ?? []} /></div>` : null}
     <div class=${asTable === "plot" ? "sr" : "card panel table"}><table><caption class="sr">What each agent did</caption><thead><tr><th>agent</th><th>repo</th><th>began</th><th class="num">worked</th><th class="num">waited for you</th><th>waited for</th><th>ended</th></tr></thead><tbody>${all.map((lane) => html`<tr key=${lane.key}><td><a href=${`/agent/${lane.key}`}><b>${lane.name}</b></a></td><td class="dim">${lane.repo}</td><td>${day(lane.spans[0].from)}</td><td class="num">${span(lane.agent.worked_ms ?? 0)}</td><td class="num">${lane.agent.waited_ms > 0 ? html`<span class="attn">${span(lane.agent.waited_ms)}</span>` : "–"}</td><td class="dim">${(lane.agent.after ?? []).map((/** @type {string} */ id) => all.find((other) => other.key.endsWith(`/${id}`))?.name ?? id).join(", ") || "–"}</td><td>${lane.agent.ended ?? "goes on"}</td></tr>`)}</tbody></table></div>
   </div>`;
@@ -87,7 +86,7 @@ function Canvas({ all, messages }) {
       const found = find(event);
       if (found) go(`/agent/${found.lane.key}`);
     }}></canvas>
-    ${tip?.hit && html`<div class="tip" style=${{ left: `${Math.min(tip.x + 12, width - 220)}px`, top: `${tip.y + 14}px` }}><b>${tip.lane.name}</b> <span class=${TONES[/** @type {keyof TONES} */ (tip.hit.status)]}>${tip.hit.status}</span><br /><span class="dim">${clock(tip.hit.from)} – ${clock(tip.hit.to)}, ${span(tip.hit.to - tip.hit.from)}</span></div>`}
+    ${tip?.hit && html`<div class="tip" style=${{ left: `${Math.min(tip.x + 12, width - 220)}px`, top: `${tip.y + 14}px` }}><b>${tip.lane.name}</b> <span class=${tip.hit.tone}>${tip.hit.status}</span><br /><span class="dim">${clock(tip.hit.from)} – ${clock(tip.hit.to)}, ${span(tip.hit.to - tip.hit.from)}</span></div>`}
   </div>`;
 }
 
@@ -125,7 +124,7 @@ function paint(canvas, all, messages, line, { width, names, tail }) {
     c.fillStyle = tint.fg;
     c.fillText(fitText(c, lane.name, names - 12), 2, y + LANE / 2);
     for (const it of lane.spans) {
-      const tone = tint[TONES[/** @type {keyof TONES} */ (it.status)] ?? "fg3"];
+      const tone = tint[it.tone] ?? tint.fg3;
       const [from, to] = [names + line.x(it.from), names + line.x(it.to)];
       const isThin = it.status === "queued" || it.status === "asleep" || it.status === "waits";
       c.fillStyle = tone;
@@ -137,7 +136,7 @@ function paint(canvas, all, messages, line, { width, names, tail }) {
         if (to - from > 16 && it.status !== "running") {
           c.fillStyle = tint.on;
           c.font = `700 11px ${font}`;
-          c.fillText(GLYPHS[/** @type {keyof GLYPHS} */ (it.status)] ?? "", from + 5, y + LANE / 2 + 0.5);
+          c.fillText(it.glyph, from + 5, y + LANE / 2 + 0.5);
         }
       }
     }
@@ -150,10 +149,10 @@ function paint(canvas, all, messages, line, { width, names, tail }) {
     }
     // Spans end with the agent; its end is drawn after the last one.
     const last = lane.spans[lane.spans.length - 1];
-    if (lane.agent.ended && last) {
-      c.fillStyle = tint[TONES[/** @type {keyof TONES} */ (lane.agent.ended)] ?? "fg3"];
+    if (lane.agent.end && last) {
+      c.fillStyle = tint[lane.agent.end.tone] ?? tint.fg3;
       c.font = `700 12px ${font}`;
-      c.fillText(GLYPHS[/** @type {keyof GLYPHS} */ (lane.agent.ended)] ?? "", names + line.x(last.to) + 3, y + LANE / 2);
+      c.fillText(lane.agent.end.glyph, names + line.x(last.to) + 3, y + LANE / 2);
     }
   });
   const tones = { parent: tint.fg3, after: tint.fg2, message: tint.wait };

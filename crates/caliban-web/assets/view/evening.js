@@ -10,10 +10,10 @@ export const FOLD_PX = 34;
 /** Whether a span scales the axis: waiting in the queue, for example, is drawn but does not. @param {string} status */
 const counts = (status) => !["queued", "asleep", "done", "failed", "killed", "crashed", "budget", "waits"].includes(status);
 
-/** @param {any} data @param {number} now @returns {{ key: string, name: string, repo: string, spans: { from: number, to: number, status: string }[], agent: any }[]} */
+/** @param {any} data @param {number} now @returns {{ key: string, name: string, repo: string, spans: { from: number, to: number, status: string, glyph: string, tone: string }[], agent: any }[]} */
 export function lanes(data, now) {
   return data.agents
-    .map((/** @type {any} */ agent) => ({ key: agent.key, name: agent.name, repo: agent.repo_name, agent, spans: agent.spans.map((/** @type {any} */ span) => ({ status: span.status, from: Date.parse(span.from), to: span.to === null ? now : Date.parse(span.to) })) }))
+    .map((/** @type {any} */ agent) => ({ key: agent.key, name: agent.name, repo: agent.repo_name, agent, spans: agent.spans.map((/** @type {any} */ span) => ({ ...span, from: Date.parse(span.from), to: span.to === null ? now : Date.parse(span.to) })) }))
     .sort((/** @type {any} */ one, /** @type {any} */ other) => (one.spans[0]?.from ?? 0) - (other.spans[0]?.from ?? 0));
 }
 
@@ -101,5 +101,10 @@ export function ticks(line, apart) {
   return found;
 }
 
-export const TONES = { asks: "attn", waits: "attn", running: "run", limited: "wait", queued: "fg3", asleep: "fg3", done: "ok", failed: "bad", crashed: "bad", budget: "bad", killed: "fg3" };
-export const GLYPHS = { asks: "!", waits: "?", running: "▶", limited: "◷", queued: "○", asleep: "☾", done: "✓", failed: "✗", crashed: "†", budget: "$", killed: "✗" };
+/** @typedef {{ status: string, glyph: string, tone: string }} Look */
+
+/** How each status looks that occurs in these lanes, in the order of their occurrence. @param {ReturnType<typeof lanes>} all @returns {Look[]} */
+export function legend(all) {
+  const looks = all.flatMap((lane) => [...lane.spans, ...(lane.agent.end ? [lane.agent.end] : [])]);
+  return [...new Map(looks.map(({ status, glyph, tone }) => [status, { status, glyph, tone }])).values()];
+}

@@ -12,6 +12,7 @@ pub(crate) use asks::{FleetQuestion, asks, lines_of};
 pub(crate) use events::events;
 pub(crate) use follow::follow;
 pub(crate) use hub::{Hub, RepoView};
+pub(crate) use shown::StatusLook;
 pub(crate) use spent_today::follow as follow_today;
 
 use std::sync::Arc;

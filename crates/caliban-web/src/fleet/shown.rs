@@ -4,7 +4,8 @@ use caliban_control::protocol::AgentRow;
 use caliban_control::{plain, words};
 use caliban_core::inert;
 use caliban_core::lifecycle::WaitingFor;
-use caliban_core::status_word::{StatusGroup, StatusTone};
+use caliban_core::status_word::{StatusGroup, StatusTone, StatusWord};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::hub::Repo;
@@ -22,9 +23,24 @@ const fn class(tone: StatusTone) -> &'static str {
     }
 }
 
+/// How a status looks on a page.
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusLook {
+    status: &'static str,
+    glyph: &'static str,
+    tone: &'static str,
+}
+
+impl StatusLook {
+    pub(crate) const fn of(status: StatusWord) -> Self {
+        Self { status: status.word(), glyph: status.icon(), tone: class(status.tone()) }
+    }
+}
+
 /// The agent as JSON. `since` is the time of its last state change; `label` looks up the labels of the repo's agents.
 pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &words::Labels<'_>) -> Value {
     let how = words::status(row);
+    let look = StatusLook::of(how);
     let mut value = serde_json::to_value(words::ShownAgent::new(row, now)).unwrap_or_default();
     let Some(fields) = value.as_object_mut() else { return value };
     let until = match &row.waiting_for {
@@ -49,9 +65,9 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
         "name": words::title(row).unwrap_or_else(|| row.id.to_string()),
         "label": own,
         "group": how.group().name(),
-        "status": how.word(),
-        "glyph": how.icon(),
-        "tone": class(how.tone()),
+        "status": look.status,
+        "glyph": look.glyph,
+        "tone": look.tone,
         "doing": doing,
         "since": time::text(since),
         "until": until,

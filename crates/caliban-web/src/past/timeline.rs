@@ -13,12 +13,13 @@ use caliban_core::ids::AgentId;
 use caliban_core::spec::SpawnSpec;
 use caliban_store::broker::{Of, Owner, TaskKind};
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::activity::{Doing, Fold};
 use crate::app::App;
 use crate::error::Problem;
+use crate::fleet::StatusLook;
 use crate::input::QueryString;
 use crate::time;
 use caliban_core::status_word::{StatusGroup, StatusWord};
@@ -69,6 +70,7 @@ pub(crate) async fn timeline(
                     let of = spans.iter().filter(|span| status.contains(&span.status));
                     of.map(|span| span.to.unwrap_or(now).saturating_sub(span.from)).sum()
                 };
+                let ended = words::has_ended(row.state).then(|| words::status(&row));
                 json!({
                     "key": key,
                     "id": row.id,
@@ -78,10 +80,15 @@ pub(crate) async fn timeline(
                     "worked_ms": sum([StatusWord::Running, StatusWord::Limited]),
                     "parent": row.parent,
                     "after": after(&row),
-                    "ended": words::has_ended(row.state).then(|| words::status(&row).word()),
+                    "ended": ended.map(StatusWord::word),
+                    "end": ended.map(StatusLook::of),
                     "spans": spans
                         .iter()
-                        .map(|span| json!({"from": time::text(span.from), "to": span.to.map(time::text), "status": span.status.word()}))
+                        .map(|span| ShownSpan {
+                            from: time::text(span.from),
+                            to: span.to.map(time::text),
+                            look: StatusLook::of(span.status),
+                        })
                         .collect::<Vec<_>>(),
                 })
             })
@@ -171,6 +178,15 @@ struct TimeSpan {
     /// `None` while it goes on.
     to: Option<u64>,
     status: StatusWord,
+}
+
+/// A span as the page gets it.
+#[derive(Debug, Serialize)]
+struct ShownSpan {
+    from: String,
+    to: Option<String>,
+    #[serde(flatten)]
+    look: StatusLook,
 }
 
 /// An idle agent waits for a message.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { browser } from "../../assets/base/format.js";
-import { arrows, axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
+import { arrows, axis, FOLD_PX, lanes, legend, stretches } from "../../assets/view/evening.js";
 import { bars, everyDay, dayWords } from "../../assets/view/spend.js";
 import { address, stateOf, tally } from "../../assets/view/broker.js";
 import { ago, money, span, took, tokens } from "../../assets/base/format.js";
@@ -19,6 +19,13 @@ test("idle gaps are folded, and the queue does not scale the axis", () => {
   const line = axis(parts, 200 + FOLD_PX);
   assert.deepEqual([line.x(Date.parse(at(-300))), line.x(Date.parse(at(0))), Math.round(line.x(Date.parse(at(10)))), Math.round(line.x(Date.parse(at(120)))), Math.round(line.x(now))], [0, 0, 100, 100 + FOLD_PX, 200 + FOLD_PX]);
   assert.equal(line.gaps[0].ms, 110 * 60_000);
+});
+
+test("the legend has each status once, with the looks that the server gives it", () => {
+  const look = (status) => ({ status, glyph: status[0], tone: `tone of ${status}` });
+  const spans = ["running", "asks", "running"].map((status) => ({ ...look(status), from: at(0), to: at(1) }));
+  const all = lanes({ agents: [{ key: "r/1", name: "auth", repo_name: "api", spans, end: look("budget") }, { key: "r/2", name: "sql", repo_name: "api", spans: [], end: null }] }, 0);
+  assert.deepEqual(legend(all), ["running", "asks", "budget"].map(look));
 });
 
 test("an unknown price is a dash and never 0", () => {
