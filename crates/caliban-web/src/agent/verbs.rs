@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::daemon;
 use crate::app::App;
 use crate::error::Problem;
+use crate::fleet::check_shown_whole;
 use crate::input::{JsonBody, QueryString};
 use crate::once::Named;
 use crate::program;
@@ -23,13 +24,14 @@ use crate::program;
 type AgentPath = Path<(String, String)>;
 type JsonResult = Result<Json<Value>, Problem>;
 
-/// Allows exactly one call.
+/// Allows exactly one call, which a page shows whole.
 pub(crate) async fn approve(
     State(app): State<Arc<App>>,
     Path((repo, id)): AgentPath,
     JsonBody(request): JsonBody<ApproveRequest>,
 ) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?);
+    check_shown_whole(client.show(&id).await?, &request.ask, &request.digest).await?;
     Ok(Json(json!(client.approve(&id, &request).await?)))
 }
 

@@ -227,7 +227,7 @@ impl Hub {
             .values()
             .flat_map(|fleet| fleet.agents.values().flat_map(|known| fleet.asks(&known.row)))
             .collect();
-        asks.sort_by_key(|ask| ask.opened_at);
+        asks.sort_by_key(|question| question.ask.opened_at);
         asks
     }
 
@@ -333,11 +333,11 @@ impl Hub {
             self.push(state, "agent", said);
         }
         let key = format!("{hash}/{id}");
-        for ask in old_asks.iter().filter(|old| !new_asks.iter().any(|new| new.is_same(old))) {
-            self.push_json(state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
+        for closed in old_asks.iter().filter(|old| !new_asks.iter().any(|new| new.is_same(old))) {
+            self.push_json(state, "ask_closed", &json!({"key": key, "ask": closed.ask.id, "by": null}));
         }
-        for ask in new_asks.iter().filter(|new| !old_asks.iter().any(|old| old.is_same(new))) {
-            self.push_json(state, "ask", &ask.json());
+        for opened in new_asks.iter().filter(|new| !old_asks.iter().any(|old| old.is_same(new))) {
+            self.push_json(state, "ask", &opened.json());
         }
     }
 

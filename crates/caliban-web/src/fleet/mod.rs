@@ -8,7 +8,7 @@ mod live;
 mod shown;
 mod spent_today;
 
-pub(crate) use asks::{FleetQuestion, asks, lines_of};
+pub(crate) use asks::{FleetQuestion, asks, check_shown_whole, lines_of};
 pub(crate) use events::events;
 pub(crate) use follow::follow;
 pub(crate) use hub::{Hub, RepoView};

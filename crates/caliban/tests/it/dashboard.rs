@@ -532,7 +532,7 @@ fn a_long_call_is_shown_whole_before_it_is_answered() {
 }
 
 /// The questions of the page, once there are so many.
-fn asks_of_page(dashboard: &Dashboard, count: usize) -> Vec<Value> {
+pub(crate) fn asks_of_page(dashboard: &Dashboard, count: usize) -> Vec<Value> {
     let mut asks = Vec::new();
     wait_until("the questions are there", || {
         asks = dashboard.get("/api/v1/asks").json()["asks"].as_array().cloned().unwrap_or_default();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use testkit::{Browser, BrowserTab, StepExt, script, script::Script, text, wait_until};
 
-use crate::dashboard::{Dashboard, Stream};
+use crate::dashboard::{Dashboard, Stream, asks_of_page};
 use crate::fleet::{Fleet, bash, write};
 
 /// The transcript of an agent that has ended, to which records can be added as if it had worked on.
@@ -355,4 +355,25 @@ fn a_server_that_starts_tells_everything_at_once_and_a_daemon_that_restarts_tell
     let mut again = Stream::open(&dashboard, "", Some(&id));
     let (name, _, agent) = again.next(&all);
     assert_eq!((name.as_str(), &agent["id"]), ("agent", &json!(third)), "{agent:#}");
+}
+
+#[test]
+fn a16_a_call_that_no_page_shows_whole_is_not_allowed_over_http() {
+    let fleet = Fleet::new(script![
+        write("/elsewhere/long.txt", &"x".repeat(300_000)).on_first("the task"),
+        text("done").on_first("the task"),
+    ]);
+    let dashboard = Dashboard::start(&fleet);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let path = dashboard.agent(&id);
+    let ask = asks_of_page(&dashboard, 1).remove(0);
+    assert_eq!(ask["is_cut"], true);
+    let answer = json!({"ask": ask["id"], "digest": ask["digest"]});
+    assert_eq!(dashboard.post(&format!("{path}/approve"), &answer).code(), (409, "not_shown".to_owned()));
+    assert_eq!(fleet.row(&id)["asks"][0]["id"], ask["id"], "it is still open");
+    assert_eq!(dashboard.post(&format!("{path}/deny"), &answer).status, 200);
+    fleet.run(["agents", "wait", &id]).ok();
+    let last = fleet.place.server.model_requests().pop().unwrap().body.to_string();
+    assert!(last.contains("the user rejected this call"), "{last}");
 }
