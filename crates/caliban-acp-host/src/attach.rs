@@ -23,7 +23,7 @@ use caliban_acp::{
 };
 use caliban_agent::{
     background::Background,
-    event::{Answer, Ask, Author, Event, Outcome},
+    event::{Answer, Ask, Author, Event, GivenAnswer, Outcome},
     feed::{Cursor, Feed, FeedEntry},
 };
 use caliban_core::{BoxFuture, message::Message};
@@ -40,7 +40,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     commands, config,
     host::{Clients, EndedTurn, ModelSettings, SessionHost, Speech, TakenPrompt, Ticket, Unsaid, Utterance},
-    permission::{self, Choice},
+    permission,
     render::{Abilities, ClientUpdate, EntryTime, Renderer},
     turn_end::{self, TurnEnded},
 };
@@ -56,6 +56,8 @@ pub(crate) struct AttachedClient {
     pub(crate) abilities: Abilities,
     /// Whether it answers questions.
     pub(crate) is_asked: bool,
+    /// The program, for people.
+    pub(crate) name: Option<String>,
 }
 
 /// How a client comes to a session.
@@ -149,7 +151,7 @@ enum Tell {
 
 impl Attachment {
     pub(crate) fn start(host: SessionHost, client: AttachedClient, arrival: Arrival) -> Self {
-        let AttachedClient { peer, abilities, is_asked } = client;
+        let AttachedClient { peer, abilities, is_asked, name } = client;
         let (tell, told) = mpsc::unbounded_channel();
         let mine = Mine::new();
         let walk = Walk {
@@ -172,6 +174,7 @@ impl Attachment {
             host: host.clone(),
             peer,
             is_asked,
+            name,
         };
         let task = tokio::spawn(async move {
             // An error means that the client is gone; its connection ends with it.
@@ -250,6 +253,7 @@ struct Walk {
     host: SessionHost,
     peer: Peer,
     is_asked: bool,
+    name: Option<String>,
     feed: Feed,
     cursor: Cursor,
     renderer: Renderer,
@@ -582,7 +586,7 @@ impl Walk {
         let Ok(mut pending) = pending else { return Err(Closed) };
         let withdraw = CancellationToken::new();
         self.asked.insert(id.to_owned(), withdraw.clone());
-        let clients = self.host.clients();
+        let (clients, by) = (self.host.clients(), self.name.clone());
         self.questions.spawn(async move {
             let answer = tokio::select! {
                 answer = &mut pending => answer,
@@ -598,14 +602,14 @@ impl Walk {
             }
             let choice = permission::choice(&ask, answer.as_ref().map(|raw| raw.get()).map_err(Clone::clone));
             let answer = match (choice, clients) {
-                (Choice::Decided(answer), _) => answer,
-                (Choice::Undecided(why), Clients::One) => Answer::No(Some(why)),
-                (Choice::Undecided(why), Clients::Many) => {
+                (Ok(answer), _) => answer,
+                (Err(why), Clients::One) => Answer::No(Some(why)),
+                (Err(why), Clients::Many) => {
                     tracing::info!(ask = ask.id, why, "a client left a question open");
                     return;
                 }
             };
-            if !asks.answer_exactly(&ask, answer) {
+            if !asks.answer_exactly(&ask, GivenAnswer { answer, by }) {
                 tracing::debug!(ask = ask.id, "an answer came too late");
             }
         });

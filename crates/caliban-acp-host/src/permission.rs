@@ -15,9 +15,9 @@ use caliban_acp::{
     },
 };
 use caliban_agent::event::{Answer, Ask};
+use caliban_contract::records::AskRecord;
 use caliban_core::{
-    call_text::{self, Excerpt},
-    hex, inert,
+    call_text, hex, inert,
     kept_rules::{KeepFor, KeptRules},
     redact::Redactor,
 };
@@ -30,39 +30,31 @@ use crate::{render::fields_of, tools};
 /// Of a digest, so many bytes are kept.
 const DIGEST_BYTES: usize = 16;
 
-/// What a client has decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Choice {
-    Decided(Answer),
-    /// It cannot or will not.
-    Undecided(String),
-}
-
-/// A call that waits, as lists show it: without secrets.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListedAsk {
-    /// In one line; a long one is cut, with a mark.
-    pub what: String,
-    /// With all its arguments, in lines.
-    pub call: Excerpt,
-    /// Stands for the exact call, every byte of it, secrets included. It tells nothing about them.
-    pub digest: String,
-}
-
-impl ListedAsk {
-    /// `key` is nobody's but the agent's: the digest cannot be guessed at.
-    pub(crate) fn new(ask: &Ask, redactor: &Redactor, key: &[u8]) -> Self {
-        let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
-        // The arguments first: a secret that is cut in two, or indented, is none to a redactor.
-        let input = redacted(&ask.input, redactor);
-        let preview = ask.preview.as_deref().map(|lines| redactor.redact(lines));
-        let call = call_text::excerpt(&call_text::asked_call(&ask.name, &input, preview.as_deref()));
-        let texts = [
-            inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&input))).into_owned(),
-            format!("{}{}", inert::line(&who), call.text),
-        ];
-        let [what, text] = texts.map(|text| redactor.redact(&text).into_owned());
-        Self { what, call: Excerpt { text, ..call }, digest: digest(ask, key) }
+/// A call that waits, as lists show it: without secrets. `key` is nobody's but the agent's: the digest cannot be guessed at.
+pub(crate) fn listed(ask: &Ask, redactor: &Redactor, key: &[u8]) -> AskRecord {
+    let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
+    // The arguments first: a secret that is cut in two, or indented, is none to a redactor.
+    let input = redacted(&ask.input, redactor);
+    let preview = ask.preview.as_deref().map(|lines| redactor.redact(lines));
+    let call = call_text::excerpt(&call_text::asked_call(&ask.name, &input, preview.as_deref()));
+    let texts = [
+        inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&input))).into_owned(),
+        format!("{}{}", inert::line(&who), call.text),
+    ];
+    let [what, text] = texts.map(|text| redactor.redact(&text).into_owned());
+    AskRecord {
+        id: ask.id.clone(),
+        by: ask.agent.as_deref().map(|agent| inert::line(agent).into_owned()),
+        name: ask.name.clone(),
+        what,
+        call: text,
+        hidden: Some(call.hidden),
+        digest: digest(ask, key),
+        why: Some(inert::line(&ask.why).into_owned()),
+        suggestions: ask.suggestions.clone(),
+        outside: ask.outside.clone(),
+        expires_at: ask.expires_at.and_then(|end| u64::try_from(end.as_millisecond()).ok()),
+        ..AskRecord::default()
     }
 }
 
@@ -77,7 +69,7 @@ fn redacted(input: &Value, redactor: &Redactor) -> Value {
     }
 }
 
-fn digest(ask: &Ask, key: &[u8]) -> String {
+pub(crate) fn digest(ask: &Ask, key: &[u8]) -> String {
     let mut hash = Sha256::new();
     let input = ask.input.to_string();
     for part in [key, ask.id.as_bytes(), ask.name.as_bytes(), input.as_bytes()] {
@@ -92,7 +84,7 @@ fn digest(ask: &Ask, key: &[u8]) -> String {
 pub(crate) fn question(
     session: &str,
     ask: &Ask,
-    listed: &ListedAsk,
+    listed: &AskRecord,
     root: &Path,
 ) -> RequestPermissionRequest {
     let mut call = tools::call(&ask.id, &ask.name, &ask.input, root);
@@ -129,43 +121,66 @@ fn always(ask: &Ask) -> impl Iterator<Item = (&'static str, KeptRules)> + '_ {
 }
 
 /// The rules as the person wants them: those of the option, or others in their place.
-fn kept(offered: KeptRules, meta: Option<&caliban_acp::v1::Meta>) -> Choice {
-    let Some(wanted) = extension::field(meta, KEEP) else { return Choice::Decided(Answer::Keep(offered)) };
-    let wanted: KeptRules = match KeptRules::deserialize(wanted) {
-        Ok(wanted) => wanted,
-        Err(error) => return Choice::Undecided(format!("the client's rules cannot be understood: {error}")),
-    };
-    let wrong = wanted.rules.iter().find_map(|rule| rule.parse::<caliban_permissions::Rule>().err());
-    match wrong {
-        Some(error) => Choice::Undecided(error.to_string()),
-        None if wanted.rules.is_empty() => Choice::Undecided("the client names no rule".to_owned()),
-        None => Choice::Decided(Answer::Keep(wanted)),
-    }
+fn kept(offered: KeptRules, meta: Option<&caliban_acp::v1::Meta>) -> Result<KeptRules, String> {
+    let Some(wanted) = extension::field(meta, KEEP) else { return Ok(offered) };
+    let wanted = KeptRules::deserialize(wanted)
+        .map_err(|error| format!("the client's rules cannot be understood: {error}"))?;
+    check_rules(&wanted.rules).map(|()| wanted)
 }
 
-/// What the client's answer means. Only an option that was offered counts.
-pub(crate) fn choice(ask: &Ask, answer: Result<&str, CallError>) -> Choice {
-    let text = match answer {
-        Ok(text) => text,
-        Err(error) => return Choice::Undecided(format!("the client could not ask: {error}")),
+fn check_rules(rules: &[String]) -> Result<(), String> {
+    if rules.is_empty() {
+        return Err("the client names no rule".to_owned());
+    }
+    let wrong = rules.iter().find_map(|rule| rule.parse::<caliban_permissions::Rule>().err());
+    wrong.map_or(Ok(()), |error| Err(error.to_string()))
+}
+
+/// A person's answer as the agent takes it, or why it makes no sense. A list shows the offered rules without their secrets;
+/// the agent has them whole.
+pub(crate) fn understood(ask: &Ask, answer: Answer, redactor: &Redactor) -> Result<Answer, String> {
+    let offered = match &answer {
+        Answer::Once | Answer::No(_) => return Ok(answer),
+        Answer::Always => &ask.suggestions,
+        Answer::AlwaysOutside => &ask.outside,
+        Answer::Keep(_) if ask.suggestions.is_empty() => &ask.outside,
+        Answer::Keep(_) => &ask.suggestions,
     };
-    let response: RequestPermissionResponse = match serde_json::from_str(text) {
-        Ok(response) => response,
-        Err(error) => return Choice::Undecided(format!("the client's answer cannot be understood: {error}")),
+    if offered.is_empty() {
+        return Err("there is no rule that would allow this call always".to_owned());
+    }
+    let Answer::Keep(KeptRules { rules, keep }) = answer else { return Ok(answer) };
+    let all = || ask.suggestions.iter().chain(&ask.outside);
+    let whole = |shown: String| match all().find(|rule| **rule == shown || redactor.redact(rule) == shown) {
+        Some(rule) => rule.clone(),
+        None => shown,
     };
+    let rules: Vec<String> = rules.into_iter().map(whole).collect();
+    // What the question offers may be about a tool that only the agent knows.
+    let new: Vec<String> =
+        rules.iter().filter(|rule| !all().any(|offered| offered == *rule)).cloned().collect();
+    if rules.is_empty() || !new.is_empty() {
+        check_rules(&new)?;
+    }
+    Ok(Answer::Keep(KeptRules { rules, keep }))
+}
+
+/// What the client's answer means, or why it decides nothing. Only an option that was offered counts.
+pub(crate) fn choice(ask: &Ask, answer: Result<&str, CallError>) -> Result<Answer, String> {
+    let text = answer.map_err(|error| format!("the client could not ask: {error}"))?;
+    let response: RequestPermissionResponse = serde_json::from_str(text)
+        .map_err(|error| format!("the client's answer cannot be understood: {error}"))?;
     match response.outcome {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
-            ALLOW_ONCE => Choice::Decided(Answer::Once),
-            REJECT_ONCE => Choice::Decided(Answer::No(reason(selected.meta.as_ref()))),
+            ALLOW_ONCE => Ok(Answer::Once),
+            REJECT_ONCE => Ok(Answer::No(reason(selected.meta.as_ref()))),
             other => match always(ask).find(|(option, _)| *option == other) {
-                Some((_, offered)) => kept(offered, selected.meta.as_ref()),
-                None => Choice::Undecided(format!("the client chose {other:?}, which was not offered")),
+                Some((_, offered)) => kept(offered, selected.meta.as_ref()).map(Answer::Keep),
+                None => Err(format!("the client chose {other:?}, which was not offered")),
             },
         },
-        RequestPermissionOutcome::Cancelled => {
-            Choice::Undecided("the client cancelled the question".to_owned())
-        }
-        _ => Choice::Undecided("the client gave an answer of an unknown kind".to_owned()),
+        RequestPermissionOutcome::Cancelled => Err("the client cancelled the question".to_owned()),
+        _ => Err("the client gave an answer of an unknown kind".to_owned()),
     }
 }
 
@@ -198,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_question_shows_the_exact_call_and_only_what_can_be_chosen() {
-        let listed = ListedAsk { what: "Bash make".into(), digest: "d".into(), ..ListedAsk::default() };
+        let listed = AskRecord { what: "Bash make".into(), digest: "d".into(), ..AskRecord::default() };
         let question = serde_json::to_value(question("s", &ask(&[]), &listed, Path::new("/w"))).unwrap();
         assert_eq!(
             question,
@@ -223,9 +238,7 @@ mod tests {
     #[test]
     fn a16_only_an_offered_option_is_an_answer() {
         let always = ask(&["Bash(make)"]);
-        let kept = |keep, rule: &str| {
-            Choice::Decided(Answer::Keep(KeptRules { rules: vec![rule.to_owned()], keep }))
-        };
+        let kept = |keep, rule: &str| Ok(Answer::Keep(KeptRules { rules: vec![rule.to_owned()], keep }));
         for (option, keep, rule) in [
             ("allow_always", KeepFor::Session, "Bash(make)"),
             ("allow_always_repo", KeepFor::Repo, "Bash(make)"),
@@ -245,10 +258,10 @@ mod tests {
         for wrong in
             [json!({"rules": ["Bash("]}), json!({"rules": []}), json!({"rules": ["Bash"], "for": "x"})]
         {
-            assert!(matches!(with(wrong), Choice::Undecided(_)));
+            assert!(matches!(with(wrong), Err(_)));
         }
-        assert_eq!(choice(&always, Ok(&selected("allow_once"))), Choice::Decided(Answer::Once));
-        assert_eq!(choice(&always, Ok(&selected("reject_once"))), Choice::Decided(Answer::No(None)));
+        assert_eq!(choice(&always, Ok(&selected("allow_once"))), Ok(Answer::Once));
+        assert_eq!(choice(&always, Ok(&selected("reject_once"))), Ok(Answer::No(None)));
         for (ask, answer) in [
             (ask(&[]), Ok(selected("allow_always"))),
             (ask(&[]), Ok(selected("allow_always_outside"))),
@@ -258,7 +271,7 @@ mod tests {
             (ask(&[]), Err(CallError::Closed)),
         ] {
             let got = choice(&ask, answer.as_deref().map_err(Clone::clone));
-            assert!(matches!(got, Choice::Undecided(_)), "{answer:?}: {got:?}");
+            assert!(matches!(got, Err(_)), "{answer:?}: {got:?}");
         }
     }
 
@@ -267,16 +280,16 @@ mod tests {
         let redactor = Redactor::new([("TOKEN".to_owned(), "canary-value".to_owned())]);
         let of = |command: &str, key: &[u8]| {
             let ask = Ask { input: json!({"command": command}), ..ask(&[]) };
-            ListedAsk::new(&ask, &redactor, key)
+            listed(&ask, &redactor, key)
         };
         let long = format!("echo {}", "x".repeat(10_000));
         let (one, other) = (of(&format!("{long} a"), b"k"), of(&format!("{long} b"), b"k"));
         assert_eq!(one.what, other.what);
         assert_ne!(one.digest, other.digest);
-        assert!(one.call.text.ends_with(" a") && one.call.hidden > 0, "{:?}", one.call);
+        assert!(one.call.ends_with(" a") && one.hidden > Some(0), "{one:?}");
         let (one, other) = (of("echo canary-value", b"k"), of("echo canary-value", b"l"));
         assert_eq!(
-            (one.what.as_str(), one.call.text.as_str()),
+            (one.what.as_str(), one.call.as_str()),
             ("Bash echo [redacted:TOKEN]", "Bash echo [redacted:TOKEN]")
         );
         assert_ne!(one.digest, other.digest);
@@ -289,7 +302,32 @@ mod tests {
         let answer = json!({"outcome": {
             "outcome": "selected", "optionId": "reject_once", "_meta": {"caliban": {"reason": "use make check"}},
         }});
-        let expected = Choice::Decided(Answer::No(Some("use make check".into())));
+        let expected = Ok(Answer::No(Some("use make check".into())));
         assert_eq!(choice(&ask(&[]), Ok(&answer.to_string())), expected);
+    }
+
+    #[test]
+    fn a16_an_answer_from_a_list_has_the_rules_of_the_question_whole() {
+        let redactor = Redactor::new([("TOKEN".to_owned(), "canary-value".to_owned())]);
+        let asked = ask(&["Bash(make canary-value)"]);
+        let of = |ask: &Ask, rules: &[&str]| {
+            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+            let answer = Answer::Keep(KeptRules::new(KeepFor::Repo, &rules));
+            understood(ask, answer, &redactor).map(|answer| ask.rules(&answer).to_vec())
+        };
+        let whole = Ok(vec!["Bash(make canary-value)".to_owned()]);
+        assert_eq!(of(&asked, &["Bash(make [redacted:TOKEN])"]), whole);
+        assert_eq!(of(&asked, &["Bash(make canary-value)"]), whole);
+        assert_eq!(of(&asked, &["Bash(make *)"]), Ok(vec!["Bash(make *)".to_owned()]));
+        // No rule, a wrong one, and one where none was offered.
+        assert!(
+            [of(&asked, &[]), of(&asked, &["Bash("]), of(&ask(&[]), &["Bash(make)"])]
+                .iter()
+                .all(Result::is_err)
+        );
+        let plain = |answer| understood(&ask(&[]), answer, &redactor);
+        assert_eq!(plain(Answer::Once), Ok(Answer::Once));
+        assert_eq!(plain(Answer::No(None)), Ok(Answer::No(None)));
+        assert!(plain(Answer::Always).is_err());
     }
 }

@@ -24,12 +24,15 @@ use caliban_acp::{
 use caliban_acp::{
     connection::{ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
-        BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SECRETS, SEND, SecretsRequest, SendParams,
-        SessionRequest, field, meta,
+        ANSWER, AnswerRequest, BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SECRETS, SEND, SecretsRequest,
+        SendParams, SessionRequest, TAKES_ANSWERS, field, meta, metas,
     },
 };
 use caliban_agent::fork;
-use caliban_core::message::{Block, Message};
+use caliban_core::{
+    ask::GivenAnswer,
+    message::{Block, Message},
+};
 use caliban_permissions::Mode;
 use serde_json::{Value, json};
 use tokio::{
@@ -61,8 +64,8 @@ pub struct ServeOptions {
     pub initialize_within: Option<Duration>,
     /// The version that clients are told.
     pub version: String,
-    /// What the client may decide.
-    pub say: Say,
+    /// Who the client is.
+    pub caller: Caller,
     /// What a process may decide that the client speaks for. Only for a client that is believed: without this, whom it
     /// says to speak for does not matter.
     pub judge: Option<Judge>,
@@ -80,9 +83,18 @@ impl std::fmt::Debug for Learn {
     }
 }
 
-/// Says what a process may decide.
+/// Who a client is, or whom it speaks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// What it may decide.
+    pub say: Say,
+    /// The program, for people: `caliban (pid 4711)`.
+    pub name: Option<String>,
+}
+
+/// Says who a process is.
 #[derive(Clone)]
-pub struct Judge(pub Arc<dyn Fn(Behalf) -> Say + Send + Sync>);
+pub struct Judge(pub Arc<dyn Fn(Behalf) -> Caller + Send + Sync>);
 
 impl std::fmt::Debug for Judge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -118,12 +130,23 @@ impl Say {
     }
 }
 
+impl Caller {
+    /// A person's program of which nothing more is known.
+    pub const PERSON: Self = Self { say: Say::Full, name: None };
+
+    /// Who decides nothing, and why.
+    pub fn nobody(who: impl Into<String>) -> Self {
+        Self { say: Say::None(who.into()), name: None }
+    }
+}
+
 impl ServeOptions {
     /// For clients that come over a socket.
     pub fn socket(version: impl Into<String>) -> Self {
         let initialize_within = Some(INITIALIZE_WITHIN);
         let limits = ConnectionLimits::default();
-        Self { limits, initialize_within, version: version.into(), say: Say::Full, judge: None, learn: None }
+        let caller = Caller::PERSON;
+        Self { limits, initialize_within, version: version.into(), caller, judge: None, learn: None }
     }
 
     /// For the one client that started us, or lives in the same process: it may take its time.
@@ -144,8 +167,8 @@ pub async fn serve(
     let result = match introduction(&mut inbox, &sessions, &mut options).await {
         Ok(Some(abilities)) => {
             inbox.set_line_limit(options.limits.line);
-            let ServeOptions { say, learn, .. } = options;
-            let server = AcpServer { sessions, abilities, say, learn, attached: Arc::default() };
+            let ServeOptions { caller, learn, .. } = options;
+            let server = AcpServer { sessions, abilities, caller, learn, attached: Arc::default() };
             server.run(&mut inbox).await
         }
         Ok(None) => Ok(()),
@@ -176,9 +199,9 @@ async fn introduction(
                         let judged = options.judge.as_ref().zip(serde_json::from_value(behalf).ok());
                         // Who speaks for another and is not the daemon that we know has no say, whoever it is: an agent
                         // could have taken the daemon's lock away.
-                        options.say = match judged {
+                        options.caller = match judged {
                             Some((Judge(judge), behalf)) => judge(behalf),
-                            None => Say::None("a process that speaks for another".to_owned()),
+                            None => Caller::nobody("a process that speaks for another"),
                         };
                     }
                     responder.answer(Ok(welcome(sessions, options))).await?;
@@ -221,9 +244,9 @@ fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
     let welcome = InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .agent_info(Implementation::new("caliban", options.version.clone()).title("Caliban"));
-    match options.say.refusal() {
-        None => welcome,
-        Some(why) => welcome.meta(meta(NO_SAY, json!(why))),
+    match options.caller.say.refusal() {
+        None => welcome.meta(meta(TAKES_ANSWERS, json!(true))),
+        Some(why) => welcome.meta(metas([(TAKES_ANSWERS, json!(true)), (NO_SAY, json!(why))])),
     }
 }
 
@@ -244,7 +267,7 @@ macro_rules! place_of {
 struct AcpServer {
     sessions: Arc<Sessions>,
     abilities: Abilities,
-    say: Say,
+    caller: Caller,
     learn: Option<Learn>,
     attached: Arc<Mutex<HashMap<String, Attachment>>>,
 }
@@ -270,7 +293,7 @@ impl AcpServer {
     fn notification(&self, method: &str, params: &Params) {
         // A notification has no answer: the cancel of a client that decides nothing is dropped (a11).
         if method == AGENT_METHOD_NAMES.session_cancel
-            && self.say == Say::Full
+            && self.caller.say == Say::Full
             && let Ok(cancel) = params.parse::<CancelNotification>()
             && let Some(attachment) = self.attached().get(&*cancel.session_id.0)
         {
@@ -330,7 +353,7 @@ impl AcpServer {
             answer(handlers, responder, ready(Ok(json!(AuthenticateResponse::new()))));
         } else if method == SEND {
             let request = params.parse::<SendParams>().map(|mut request| {
-                if let Some(heading) = self.say.heading() {
+                if let Some(heading) = self.caller.say.heading() {
                     request.text = format!("{heading}\n\n{}", request.text);
                 }
                 request
@@ -349,12 +372,16 @@ impl AcpServer {
         } else if method == SECRETS {
             let told = params.parse::<SecretsRequest>().map(|request| {
                 // An agent's process teaches nothing: it could hide what was done from whoever reads the transcript.
-                if let (Say::Full, Some(Learn(learn))) = (&self.say, &self.learn) {
+                if let (Say::Full, Some(Learn(learn))) = (&self.caller.say, &self.learn) {
                     learn(request);
                 }
                 json!({})
             });
             answer(handlers, responder, ready(told));
+        } else if method == ANSWER {
+            // Given before the next line is read: a client that hangs up then has answered.
+            let given = params.parse::<AnswerRequest>().and_then(|request| self.answer_ask(request));
+            answer(handlers, responder, async move { given?.await.map(|given| json!(given)) });
         } else if method == PROMPTS {
             let points = params.parse::<SessionRequest>().and_then(|request| {
                 let attached = self.attached();
@@ -369,6 +396,19 @@ impl AcpServer {
         } else {
             refuse(handlers, responder, Error::method_not_found().data(method.to_owned()));
         }
+    }
+
+    /// A person's answer to a call that waits. No session has to be loaded for it.
+    fn answer_ask(
+        &self,
+        request: AnswerRequest,
+    ) -> Result<impl Future<Output = Result<GivenAnswer, Error>> + use<>, Error> {
+        if let Some(why) = self.caller.say.refusal() {
+            return Err(Error::new(Error::invalid_request().code.into(), why));
+        }
+        let host = self.sessions.find(&request.session_id);
+        let host = host.ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
+        host.answer(request, self.caller.name.clone())
     }
 
     /// Says something without waiting for the end of the turn; it is on the disk when this is answered. No session has
@@ -441,8 +481,9 @@ impl AcpServer {
             if attached.get(&id).is_some_and(Attachment::is_waiting) {
                 Some(responder)
             } else {
-                let client =
-                    AttachedClient { peer, abilities: self.abilities, is_asked: self.say == Say::Full };
+                let Caller { say, name } = self.caller.clone();
+                let is_asked = say == Say::Full;
+                let client = AttachedClient { peer, abilities: self.abilities, is_asked, name };
                 attached.insert(id, Attachment::start(host, client, arrival(responder)));
                 None
             }
@@ -469,14 +510,14 @@ impl AcpServer {
         };
         let Some(command) = SlashCommand::of(&message, attachment.host().commands()) else {
             let mut message = message;
-            match self.say.heading() {
+            match self.caller.say.heading() {
                 // Only a person's words bring files along.
                 None => drop(message.blocks.splice(0..0, attachment.host().mentioned(&typed))),
                 Some(heading) => message.blocks.insert(0, Block::Text { text: heading }),
             }
             let host = attachment.host();
             let Some(commands) =
-                host.commands().filter(|_| self.say.heading().is_none() && names_resources(&typed))
+                host.commands().filter(|_| self.caller.say.heading().is_none() && names_resources(&typed))
             else {
                 handlers.spawn(attachment.prompt(message, responder));
                 return;
@@ -492,7 +533,7 @@ impl AcpServer {
             });
             return;
         };
-        if let Some(why) = self.say.refusal().filter(|_| command.changes_session()) {
+        if let Some(why) = self.caller.say.refusal().filter(|_| command.changes_session()) {
             return refuse(handlers, responder, Error::new(Error::invalid_request().code.into(), why));
         }
         let (server, host) = (self.clone(), attachment.host().clone());
@@ -538,7 +579,7 @@ impl AcpServer {
 
     /// A session that this client is at, when it may change it.
     fn changeable(&self, id: &caliban_acp::v1::SessionId) -> Result<SessionHost, Error> {
-        if let Some(why) = self.say.refusal() {
+        if let Some(why) = self.caller.say.refusal() {
             return Err(Error::new(Error::invalid_request().code.into(), why));
         }
         let attached = self.attached();

@@ -225,8 +225,12 @@ impl Sessions {
         host
     }
 
-    fn find(&self, id: &str) -> Option<SessionHost> {
-        self.open().get(id).cloned()
+    /// A session that is open.
+    pub(crate) fn find(&self, id: &str) -> Option<SessionHost> {
+        match &self.source {
+            SessionSource::One(host) => Some(host.clone()).filter(|host| host.id() == id),
+            SessionSource::Factory(_) => self.open().get(id).cloned(),
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<String, SessionHost>> {

@@ -17,7 +17,7 @@ use agent_client_protocol_schema::{
         SetSessionModeRequest,
     },
 };
-use caliban_core::kept_rules::KeptRules;
+use caliban_core::ask::{Answer, GivenAnswer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::{CallError, Closed, ConnError, ConnectionLimits, Inbox, Incoming, Params, Peer, Responder},
     extension::{
-        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, HEARD, KEEP, NO_SAY, PROMPTS,
-        SessionRequest, TURN_ENDED, TurnEndedNotice, choice, meta,
+        self, ANSWER, AnswerRequest, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, HEARD, KEEP,
+        NO_SAY, PROMPTS, SessionRequest, TAKES_ANSWERS, TURN_ENDED, TurnEndedNotice, choice, meta,
     },
 };
 
@@ -79,6 +79,7 @@ pub struct AcpClient {
 /// What comes from the agent. The connection ends when this is dropped.
 pub struct AcpEvents {
     inbox: Inbox,
+    takes_answers: bool,
 }
 
 /// Something that the agent tells or asks.
@@ -104,17 +105,8 @@ pub struct Question {
     /// What is asked.
     pub request: RequestPermissionRequest,
     responder: Responder,
-}
-
-/// What a person says to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AskReply {
-    /// This call may run.
-    AllowOnce,
-    /// This call and what these rules cover.
-    Keep(KeptRules),
-    /// No; with a reason for the model.
-    Reject(Option<String>),
+    /// Takes the answer as a request of ours; none for an agent of an earlier build.
+    door: Option<Peer>,
 }
 
 impl AcpClient {
@@ -135,7 +127,7 @@ impl AcpClient {
         behalf: Option<Behalf>,
     ) -> Result<(Self, AcpEvents), ClientError> {
         let limits = ConnectionLimits { write_timeout: None, ..ConnectionLimits::default() };
-        let mut events = AcpEvents { inbox: Inbox::open(reader, writer, limits) };
+        let mut events = AcpEvents { inbox: Inbox::open(reader, writer, limits), takes_answers: false };
         let peer = events.inbox.peer().clone();
         let session = ClientSessionCapabilities::new().notices(NoticeCapabilities::new());
         let request = InitializeRequest::new(ProtocolVersion::V1)
@@ -147,12 +139,24 @@ impl AcpClient {
         if agent.protocol_version != ProtocolVersion::V1 {
             return Err(ClientError::Version(agent.protocol_version.as_u16()));
         }
-        Ok((Self { peer, agent }, events))
+        let client = Self { peer, agent };
+        events.takes_answers = client.takes_answers();
+        Ok((client, events))
     }
 
     /// Why the agent asks this client nothing and takes no decision from it; none when it does.
     pub fn no_say(&self) -> Option<&str> {
         extension::field(self.agent.meta.as_ref(), NO_SAY)?.as_str()
+    }
+
+    /// Whether the agent takes [`ANSWER`].
+    pub fn takes_answers(&self) -> bool {
+        extension::field(self.agent.meta.as_ref(), TAKES_ANSWERS).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// Answers a call that waits; what is recorded, and whose answer it is.
+    pub async fn answer(&self, request: &AnswerRequest) -> Result<GivenAnswer, ClientError> {
+        Ok(self.peer.call(ANSWER, request).await?)
     }
 
     /// A new session.
@@ -243,7 +247,8 @@ impl AcpEvents {
                     let known = method == CLIENT_METHOD_NAMES.session_request_permission;
                     let error = match known.then(|| params.parse::<RequestPermissionRequest>()) {
                         Some(Ok(request)) => {
-                            return Ok(Some(ClientEvent::Permission(Question { request, responder })));
+                            let door = self.takes_answers.then(|| self.inbox.peer().clone());
+                            return Ok(Some(ClientEvent::Permission(Question { request, responder, door })));
                         }
                         Some(Err(error)) => error,
                         None => Error::method_not_found().data(method),
@@ -284,21 +289,45 @@ impl AcpEvents {
 }
 
 impl Question {
-    /// Answers; the first answer of all clients counts.
-    pub async fn answer(self, reply: AskReply) -> Result<(), Closed> {
-        let always = if self.offers_always() { choice::ALLOW_ALWAYS } else { choice::ALLOW_ALWAYS_OUTSIDE };
-        let selected = SelectedPermissionOutcome::new(match reply {
-            AskReply::AllowOnce => choice::ALLOW_ONCE,
-            AskReply::Keep(_) => always,
-            AskReply::Reject(_) => choice::REJECT_ONCE,
-        });
-        let selected = match reply {
-            AskReply::Keep(kept) => selected.meta(meta(KEEP, json!(kept))),
-            AskReply::Reject(Some(reason)) => selected.meta(meta("reason", json!(reason))),
-            AskReply::AllowOnce | AskReply::Reject(None) => selected,
+    /// Answers; the first answer of all clients counts. Returns when the answer is on its way.
+    pub async fn answer(self, answer: Answer) -> Result<(), Closed> {
+        let (Some(door), Some(digest)) = (&self.door, self.digest()) else {
+            return self.choose(answer).await;
         };
+        let request = AnswerRequest {
+            session_id: self.request.session_id.to_string(),
+            ask: self.request.tool_call.tool_call_id.to_string(),
+            digest: digest.to_owned(),
+            answer,
+        };
+        let Ok(recorded) = door.request(ANSWER, &request).await else { return Err(Closed) };
+        // Until it is recorded nothing is said to the question: that would be an answer, too.
+        tokio::spawn(async move {
+            let _recorded = recorded.await;
+            drop(self);
+        });
+        Ok(())
+    }
+
+    /// Answers with one of the options: the way of the protocol, which agents of earlier builds know alone.
+    async fn choose(self, answer: Answer) -> Result<(), Closed> {
+        let outside = choice::ALLOW_ALWAYS_OUTSIDE;
+        let always = if self.offers_always() { choice::ALLOW_ALWAYS } else { outside };
+        let (option, more) = match answer {
+            Answer::Once => (choice::ALLOW_ONCE, None),
+            Answer::Always => (always, None),
+            Answer::AlwaysOutside => (outside, None),
+            Answer::Keep(kept) => (always, Some(meta(KEEP, json!(kept)))),
+            Answer::No(reason) => (choice::REJECT_ONCE, reason.map(|reason| meta("reason", json!(reason)))),
+        };
+        let selected = SelectedPermissionOutcome::new(option).meta(more);
         let outcome = RequestPermissionOutcome::Selected(selected);
         self.responder.answer(Ok(RequestPermissionResponse::new(outcome))).await
+    }
+
+    /// Stands for the exact call, where the agent says so.
+    pub fn digest(&self) -> Option<&str> {
+        extension::field(self.request.tool_call.meta.as_ref(), "ask")?.get("digest")?.as_str()
     }
 
     /// Whether "always" can be chosen.

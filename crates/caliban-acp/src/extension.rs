@@ -1,12 +1,17 @@
 //! What we add to the protocol: methods that begin with `_caliban/`, and the key `caliban` of `_meta`.
 
 use agent_client_protocol_schema::v1::{Error, Meta, SessionUpdate};
-use caliban_core::{background::BackgroundRow, turn::TurnOutcome, usage::Usage, wait::Wait};
+use caliban_core::{ask::Answer, background::BackgroundRow, turn::TurnOutcome, usage::Usage, wait::Wait};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// The client says something to the agent and does not wait for the end of the turn. See [`SendParams`].
 pub const SEND: &str = "_caliban/send";
+/// A person answers a call that waits, whether or not the client is at the session. See [`AnswerRequest`]. The result is a
+/// [`GivenAnswer`](caliban_core::ask::GivenAnswer): what is recorded, which is somebody else's answer when that was first.
+pub const ANSWER: &str = "_caliban/answer";
+/// In the `_meta` of the answer to `initialize`: the agent takes [`ANSWER`].
+pub const TAKES_ANSWERS: &str = "takesAnswers";
 /// Tells clients that did not begin a turn that it has ended. See [`TurnEndedNotice`].
 pub const TURN_ENDED: &str = "_caliban/turn_ended";
 /// Tells that a session is closed. See [`SessionRequest`].
@@ -41,6 +46,8 @@ pub const BEHALF: &str = "behalf";
 pub const NO_SAY: &str = "noSay";
 /// In the `_meta` of an update: what the agent waits for.
 const WAIT: &str = "wait";
+/// In the `data` of an error: the call is not asked for (any more).
+const IS_NOT_ASKED: &str = "notAsked";
 /// In the `data` of an error: the session takes no more prompts.
 const IS_CLOSED: &str = "closed";
 
@@ -86,6 +93,20 @@ pub struct SendParams {
 pub struct SecretsRequest {
     /// Names of variables and their secrets: a variable may have several.
     pub secrets: Vec<(String, String)>,
+}
+
+/// The parameters of [`ANSWER`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnswerRequest {
+    /// The session.
+    pub session_id: String,
+    /// The question's id.
+    pub ask: String,
+    /// Stands for the exact call: the answer is to no other.
+    pub digest: String,
+    /// The answer. Its rules may be the offered ones as a list shows them, without their secrets.
+    pub answer: Answer,
 }
 
 /// What an agent is at.
@@ -152,7 +173,14 @@ pub struct BackgroundNotice {
 
 /// `_meta` with one field of ours.
 pub fn meta(name: &str, value: Value) -> Meta {
-    Meta::from_iter([("caliban".to_owned(), json!({name: value}))])
+    metas([(name, value)])
+}
+
+/// `_meta` with these fields of ours.
+pub fn metas<const N: usize>(fields: [(&str, Value); N]) -> Meta {
+    let fields: serde_json::Map<String, Value> =
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Meta::from_iter([("caliban".to_owned(), fields.into())])
 }
 
 /// A field of ours in a `_meta`.
@@ -182,5 +210,20 @@ pub fn closed_error(error: Error) -> Error {
 
 /// Whether an error says that the session takes no more prompts.
 pub fn is_closed_error(error: &Error) -> bool {
-    error.data.as_ref().and_then(|data| data.get(IS_CLOSED)?.as_bool()).unwrap_or(false)
+    is_marked(error, IS_CLOSED)
+}
+
+/// Says that a call is not asked for (any more).
+pub fn not_asked_error() -> Error {
+    let code = Error::invalid_request().code;
+    Error::new(code.into(), "this call is not asked for any more").data(json!({IS_NOT_ASKED: true}))
+}
+
+/// Whether an error says that a call is not asked for (any more).
+pub fn is_not_asked_error(error: &Error) -> bool {
+    is_marked(error, IS_NOT_ASKED)
+}
+
+fn is_marked(error: &Error, mark: &str) -> bool {
+    error.data.as_ref().and_then(|data| data.get(mark)?.as_bool()).unwrap_or(false)
 }

@@ -4,18 +4,18 @@
 //! again waits no longer than the one before would have.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{Answer, Ask, Event},
+    event::{Answer, Ask, Event, GivenAnswer},
     feed::{Feed, FeedEntry},
     transcript::{Durability, Transcript},
 };
@@ -23,10 +23,13 @@ use crate::{
 /// How often the clock is read while an ask waits for its end: the machine may sleep meanwhile, and its timers with it.
 const CLOCK_LOOK: Duration = Duration::from_secs(10);
 
+/// So many of those that are not open any more are known, for who answers late.
+const CLOSED_KEPT: usize = 16;
+
 /// The open asks of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Asks {
-    open: Arc<Mutex<BTreeMap<String, OpenAsk>>>,
+    book: Arc<Mutex<AskBook>>,
     /// The transcript of the agent, once it is made: where questions are recorded that no call of the model asks.
     home: Arc<OnceLock<Transcript>>,
     /// How long each of them waits; for ever when absent.
@@ -37,16 +40,48 @@ pub struct Asks {
     refused_outside: Arc<Mutex<BTreeSet<String>>>,
 }
 
-#[derive(Debug)]
-struct OpenAsk {
-    ask: Ask,
-    answer: oneshot::Sender<Answer>,
+#[derive(Debug, Default)]
+struct AskBook {
+    /// Where the answer of each open one goes.
+    open: BTreeMap<String, (Ask, oneshot::Sender<GivenAnswer>)>,
+    /// The open ones and those before them, the newest last.
+    known: VecDeque<KnownAsk>,
+}
+
+impl AskBook {
+    fn know(&mut self, ask: KnownAsk) {
+        self.known.push_back(ask);
+        // One that nobody holds any more has ended.
+        let is_over = |known: &KnownAsk| known.end.has_changed().is_err();
+        let closed = self.known.iter().filter(|known| is_over(known)).count();
+        let mut surplus = closed.saturating_sub(CLOSED_KEPT);
+        self.known.retain(|known| {
+            let is_forgotten = surplus > 0 && is_over(known);
+            surplus -= usize::from(is_forgotten);
+            !is_forgotten
+        });
+    }
+}
+
+/// An ask that is open, or was a moment ago.
+#[derive(Debug, Clone)]
+pub struct KnownAsk {
+    /// The ask.
+    pub ask: Ask,
+    end: watch::Receiver<Option<GivenAnswer>>,
+}
+
+impl KnownAsk {
+    /// Waits until an answer is recorded; what it was and whose. None when the ask is closed without one.
+    pub async fn recorded(mut self) -> Option<GivenAnswer> {
+        self.end.wait_for(Option::is_some).await.ok()?.clone()
+    }
 }
 
 /// What came of waiting for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Waited {
-    Answered(Answer),
+    Answered(GivenAnswer),
     /// The time is over; in words.
     TooLate(String),
     /// The turn is over, or nobody can answer any more.
@@ -61,22 +96,29 @@ impl Asks {
 
     /// All open asks.
     pub fn open(&self) -> Vec<Ask> {
-        self.lock().values().map(|open| open.ask.clone()).collect()
+        self.lock().open.values().map(|(ask, _)| ask.clone()).collect()
+    }
+
+    /// The one that is meant among those of this id, open or closed a moment ago; of several the newest.
+    pub fn find(&self, id: &str, is_meant: impl Fn(&Ask) -> bool) -> Option<KnownAsk> {
+        let book = self.lock();
+        book.known.iter().rev().find(|known| known.ask.id == id && is_meant(&known.ask)).cloned()
     }
 
     /// Answers one. `false` when it is not open (any more): somebody else was first, or it never was.
-    pub fn answer(&self, id: &str, answer: Answer) -> bool {
-        self.lock().remove(id).is_some_and(|open| open.answer.send(answer).is_ok())
+    pub fn answer(&self, id: &str, answer: impl Into<GivenAnswer>) -> bool {
+        let open = self.lock().open.remove(id);
+        open.is_some_and(|(_, to)| to.send(answer.into()).is_ok())
     }
 
     /// The same for who has seen the whole ask: another call that goes by the same id is not answered.
-    pub fn answer_exactly(&self, ask: &Ask, answer: Answer) -> bool {
-        let mut asks = self.lock();
-        if asks.get(&ask.id).is_none_or(|open| open.ask != *ask) {
+    pub fn answer_exactly(&self, ask: &Ask, answer: impl Into<GivenAnswer>) -> bool {
+        let mut book = self.lock();
+        if book.open.get(&ask.id).is_none_or(|(open, _)| open != ask) {
             return false;
         }
-        let open = asks.remove(&ask.id);
-        open.is_some_and(|open| open.answer.send(answer).is_ok())
+        let open = book.open.remove(&ask.id);
+        open.is_some_and(|(_, to)| to.send(answer.into()).is_ok())
     }
 
     /// Whether somebody has said that this call shall not run again outside of its fence.
@@ -112,8 +154,12 @@ impl Asks {
     pub(crate) fn park(&self, mut ask: Ask) -> Parked {
         ask.expires_at = self.end_of(&ask);
         let (answer, answered) = oneshot::channel();
-        self.lock().insert(ask.id.clone(), OpenAsk { ask: ask.clone(), answer });
-        Parked { asks: self.clone(), ask, answered }
+        let (end, seen) = watch::channel(None);
+        let mut book = self.lock();
+        book.open.insert(ask.id.clone(), (ask.clone(), answer));
+        book.know(KnownAsk { ask: ask.clone(), end: seen });
+        drop(book);
+        Parked { asks: self.clone(), ask, answered, end }
     }
 
     /// When an ask that opens now is over.
@@ -139,18 +185,20 @@ impl Asks {
         let ask = parked.ask().clone();
         let id = ask.id.clone();
         transcript.append(Event::AskOpened(ask), Durability::Synced).await.ok()?;
-        let (answer, given) = match parked.answer(cancel).await {
-            Waited::Answered(answer) => (answer.clone(), Some(answer)),
-            Waited::TooLate(why) => (Answer::No(Some(why)), None),
-            Waited::Cancelled => (Answer::No(None), None),
+        let (given, answer) = match parked.answer(cancel).await {
+            Waited::Answered(given) => (given.clone(), Some(given.answer)),
+            Waited::TooLate(why) => (Answer::No(Some(why)).into(), None),
+            Waited::Cancelled => (Answer::No(None).into(), None),
         };
         // An answer counts when it is recorded.
-        transcript.append(Event::AskAnswered { id, answer }, Durability::Synced).await.ok()?;
-        given
+        let answered = Event::AskAnswered { id, given: given.clone() };
+        transcript.append(answered, Durability::Synced).await.ok()?;
+        parked.recorded(given);
+        answer
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenAsk>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, AskBook> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,13 +226,19 @@ impl Drop for LiveAsk<'_> {
 pub(crate) struct Parked {
     asks: Asks,
     ask: Ask,
-    answered: oneshot::Receiver<Answer>,
+    answered: oneshot::Receiver<GivenAnswer>,
+    end: watch::Sender<Option<GivenAnswer>>,
 }
 
 impl Parked {
     /// The ask as it is shown and recorded.
     pub(crate) fn ask(&self) -> &Ask {
         &self.ask
+    }
+
+    /// What came of it is on the disk: whoever has answered is told.
+    pub(crate) fn recorded(&self, given: GivenAnswer) {
+        self.end.send_replace(Some(given));
     }
 
     /// Waits for its answer, or for its end.
@@ -201,7 +255,7 @@ impl Parked {
             }
         }
         // From here on nobody answers it; an answer that was given before counts.
-        self.asks.lock().remove(&self.ask.id);
+        self.asks.lock().open.remove(&self.ask.id);
         match self.answered.try_recv() {
             Ok(answer) => Waited::Answered(answer),
             Err(_) => Waited::TooLate(match self.asks.patience {
@@ -230,7 +284,7 @@ fn in_words(time: Duration) -> String {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        self.asks.lock().remove(&self.ask.id);
+        self.asks.lock().open.remove(&self.ask.id);
     }
 }
 
@@ -264,7 +318,7 @@ mod tests {
         let again = |asks: &Asks, command| asks.park(ask(command)).ask().expires_at > parked.ask().expires_at;
         now.remember([&opened]);
         assert!(again(&now, "rm -r /"));
-        now.remember([&opened, &Event::AskAnswered { id: "call_1".into(), answer: Answer::Once }]);
+        now.remember([&opened, &Event::AskAnswered { id: "call_1".into(), given: Answer::Once.into() }]);
         assert!(again(&now, "ls"));
         let ended = Event::TurnEnded {
             outcome: crate::event::Outcome::Cancelled,
@@ -286,7 +340,7 @@ mod tests {
         // What was answered before counts.
         let mut parked = asks.park(ask("ls"));
         assert!(asks.answer("call_1", Answer::Once));
-        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(Answer::Once));
+        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(Answer::Once.into()));
         let words = [1, 90, 1800, 7200].map(|seconds| in_words(Duration::from_secs(seconds)));
         assert_eq!(words, ["1 second", "90 seconds", "30 minutes", "2 hours"]);
     }
@@ -298,7 +352,33 @@ mod tests {
         assert!(!asks.answer_exactly(&ask("rm -r /"), Answer::Once));
         assert_eq!(asks.open(), [ask("ls")]);
         assert!(asks.answer_exactly(&ask("ls"), Answer::Once));
-        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(Answer::Once));
+        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(Answer::Once.into()));
         assert!(!asks.answer_exactly(&ask("ls"), Answer::Always), "once");
+    }
+
+    #[tokio::test]
+    async fn a16_who_answers_late_is_told_what_was_recorded_first_and_by_whom() {
+        let asks = Asks::default();
+        let mut parked = asks.park(ask("ls"));
+        let find = |command: &'static str| asks.find("call_1", move |known| *known == ask(command));
+        assert!(find("rm -r /").is_none());
+        let (early, given) =
+            (find("ls").unwrap(), GivenAnswer { answer: Answer::Once, by: Some("x".into()) });
+        assert!(asks.answer_exactly(&early.ask, given.clone()));
+        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(given.clone()));
+        assert!(!asks.answer("call_1", Answer::No(None)), "it is not open any more");
+        // What is not on the disk has not been said.
+        assert!(tokio::time::timeout(Duration::ZERO, early.clone().recorded()).await.is_err());
+        parked.recorded(given.clone());
+        drop(parked);
+        assert_eq!(
+            (early.recorded().await, find("ls").unwrap().recorded().await),
+            (Some(given.clone()), Some(given))
+        );
+        // One that is closed without an answer has none, and not all are known for ever.
+        drop(asks.park(ask("pwd")));
+        assert_eq!(find("pwd").unwrap().recorded().await, None);
+        (0..=CLOSED_KEPT).for_each(|_| drop(asks.park(ask("date"))));
+        assert!(find("ls").is_none());
     }
 }

@@ -188,8 +188,9 @@ impl Kit {
                 Event::AskOpened(ask) => {
                     asked.insert(&ask.id, ask);
                 }
-                Event::AskAnswered { id, answer } => {
-                    let rules = asked.get(id.as_str()).map(|ask| ask.rules(answer)).unwrap_or_default();
+                Event::AskAnswered { id, given } => {
+                    let rules =
+                        asked.get(id.as_str()).map(|ask| ask.rules(&given.answer)).unwrap_or_default();
                     self.allow_since(record.at, rules);
                 }
                 _ => {}
@@ -525,12 +526,14 @@ impl Runner<'_> {
         let answer_recorded = async {
             let waited = parked.answer(self.cancel).await;
             drop(resting);
-            let answer = match &waited {
-                Waited::Answered(answer) => answer.clone(),
-                Waited::TooLate(why) => Answer::No(Some(why.clone())),
+            let given = match &waited {
+                Waited::Answered(given) => given.clone(),
+                Waited::TooLate(why) => Answer::No(Some(why.clone())).into(),
                 Waited::Cancelled => return Ok::<_, TranscriptError>(waited),
             };
-            self.record(Event::AskAnswered { id, answer }, Durability::Synced).await?;
+            let answered = Event::AskAnswered { id, given: given.clone() };
+            self.record(answered, Durability::Synced).await?;
+            parked.recorded(given);
             Ok(waited)
         };
         // A slow hook keeps nobody's answer from being recorded; the call waits for both.
@@ -538,7 +541,7 @@ impl Runner<'_> {
         self.note(notified.warnings).await?;
         let why = question.why.clone();
         let answer = match answer? {
-            Waited::Answered(answer) => answer,
+            Waited::Answered(given) => given.answer,
             Waited::TooLate(late) => {
                 let decision = judged(CallVerdict::Unasked, format!("{why}, and {late}"));
                 return Ok(Judgement::MayNot(decision, question.rules()));

@@ -133,11 +133,11 @@ impl Spans {
             Event::AskOpened(ask) => {
                 self.asks.insert(ask.id.clone(), (now, ask.name.clone()));
             }
-            Event::AskAnswered { id, answer } => {
+            Event::AskAnswered { id, given } => {
                 let Some((begun, name)) = self.asks.remove(id) else { return Vec::new() };
                 let mut span = self.span("approve", &name, begun.at, now);
                 span.attributes.push(("gen_ai.tool.name", json!(name)));
-                span.attributes.push(("caliban.answer", json!(answer)));
+                span.attributes.push(("caliban.answer", json!(given.answer)));
                 return vec![span];
             }
             Event::TurnEnded { outcome, usage, micro_usd, turns } => {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::ask::{Answer, GivenAnswer};
 pub use crate::turn::TurnOutcome as Outcome;
 pub use head::{BlockHead, MessageHead, RecordHead};
 pub use kind::EventKind;
@@ -21,7 +22,6 @@ use crate::{
     background::BackgroundStatus,
     call_text,
     fence::Profile,
-    kept_rules::KeptRules,
     message::{Message, ResultPart, StopReason},
     usage::Usage,
 };
@@ -174,8 +174,9 @@ pub enum Event {
     AskAnswered {
         /// The ask's id.
         id: String,
-        /// What they said.
-        answer: Answer,
+        /// What they said, and who it was.
+        #[serde(flatten)]
+        given: GivenAnswer,
     },
     /// Old tool results no longer go to the model.
     ResultsCleared {
@@ -353,22 +354,6 @@ impl Ask {
     pub fn call(&self) -> String {
         call_text::asked_call(&self.name, &self.input, self.preview.as_deref())
     }
-}
-
-/// What a person says to an ask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// This call may run.
-    Once,
-    /// This call and, for the rest of the session, all that the suggested rules cover. Transcripts of before have it.
-    Always,
-    /// The same by the rules about outside of the fence.
-    AlwaysOutside,
-    /// This call and all that these rules cover: the ones that the person was shown, or made of them.
-    Keep(KeptRules),
-    /// No; with a reason for the model.
-    No(Option<String>),
 }
 
 impl Event {

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod address;
+pub mod ask;
 pub mod background;
 pub mod budget;
 pub mod calendar;

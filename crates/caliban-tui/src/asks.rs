@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_core::{call_text::TELLING, inert, kept_rules::KeptRules};
+use caliban_core::{ask::Answer, call_text::TELLING, inert};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Span;
 use serde_json::Value;
@@ -59,17 +59,6 @@ pub struct AskedQuestion {
     pub outside: Vec<String>,
 }
 
-/// What the person says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PersonReply {
-    /// This call may run.
-    Once,
-    /// This call and what these rules cover.
-    Keep(KeptRules),
-    /// No, with a reason for the model.
-    No(Option<String>),
-}
-
 /// A question that is open.
 #[derive(Debug)]
 pub(crate) struct PendingAsk {
@@ -100,7 +89,7 @@ pub(crate) enum Unready {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pressed {
     /// It answers the question.
-    Answer(PersonReply),
+    Answer(Answer),
     /// The person leaves the dialog.
     Back,
     /// It scrolled, or showed the next question.
@@ -245,7 +234,7 @@ impl Asks {
                 self.rotate();
                 Pressed::Moved
             }
-            (KeyCode::Char('y'), Ok(())) => Pressed::Answer(PersonReply::Once),
+            (KeyCode::Char('y'), Ok(())) => Pressed::Answer(Answer::Once),
             (KeyCode::Char(c @ ('a' | 'o')), Ok(())) => {
                 let rules = if c == 'a' { &open.asked.rules } else { &open.asked.outside };
                 if rules.is_empty() {
@@ -258,7 +247,7 @@ impl Asks {
             (KeyCode::Char('y' | 'a' | 'o'), Err(why)) => {
                 Pressed::Refused(why.words().to_owned(), why != Unready::EndUnseen)
             }
-            (KeyCode::Char('n'), _) if is_read => Pressed::Answer(PersonReply::No(None)),
+            (KeyCode::Char('n'), _) if is_read => Pressed::Answer(Answer::No(None)),
             // Any other letter begins an answer in words; Enter does for one that begins with a letter from above.
             (KeyCode::Char(c), _) if is_read && is_text(key) => {
                 open.reason = Some(c.to_string());
@@ -309,13 +298,13 @@ impl PendingAsk {
                 self.reason = None;
                 Pressed::Moved
             }
-            "n" | "no" => Pressed::Answer(PersonReply::No(None)),
+            "n" | "no" => Pressed::Answer(Answer::No(None)),
             // What was written here was typed with the question before one's eyes.
             "y" | "yes" => match self.may_allow(typed.filter(|typed| Some(*typed) < self.shown), now) {
-                Ok(()) => Pressed::Answer(PersonReply::Once),
+                Ok(()) => Pressed::Answer(Answer::Once),
                 Err(why) => Pressed::Refused(why.words().to_owned(), false),
             },
-            _ => Pressed::Answer(PersonReply::No(Some(words))),
+            _ => Pressed::Answer(Answer::No(Some(words))),
         }
     }
 

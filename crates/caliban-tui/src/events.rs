@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use caliban_acp::v1::{SessionInfo, SessionModeState, SessionUpdate};
 use crossterm::event::KeyEvent;
 
-use crate::{
-    asks::{AskedQuestion, PersonReply},
-    theme::Ground,
-};
+use crate::{asks::AskedQuestion, theme::Ground};
 
+use caliban_core::ask::Answer;
 pub use caliban_core::background::{BackgroundRow, BackgroundStatus};
 
 /// Something happened.
@@ -155,7 +153,7 @@ pub enum ScreenEffect {
     /// Change the permission mode.
     SetMode(String),
     /// Answer a question.
-    Answer(u64, PersonReply),
+    Answer(u64, Answer),
     /// Begin another session.
     New,
     /// Go on with another session.

@@ -4,12 +4,14 @@
 //! it. A prompt while a turn runs is steering and ends with that turn. A cancel ends everything that was said before it:
 //! what the agent has not heard is taken down in the conversation and not worked on. Knows nothing of connections.
 
+mod answering;
 mod hosted;
 mod runner;
 mod ticket;
 mod work_queue;
 
 use std::{
+    collections::BTreeSet,
     hash::{BuildHasher as _, Hasher as _},
     path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock, Weak, atomic::AtomicU64},
@@ -24,6 +26,7 @@ use caliban_agent::{
     handle::Handle,
     mentions,
 };
+use caliban_contract::records::AskRecord;
 use caliban_core::message::{Block, Effort, Message};
 use caliban_permissions::{Mode, Policy, SourcedRule};
 use tokio::{
@@ -41,7 +44,7 @@ use self::{
     work_queue::{HostBoard, Lined, NextWork, Prompt},
 };
 pub(crate) use self::{ticket::Speech, work_queue::Utterance};
-use crate::{commands::Commands, permission::ListedAsk};
+use crate::{commands::Commands, permission};
 
 /// How soon to look again whether a message that is on its way has arrived.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(20);
@@ -76,6 +79,8 @@ struct Owned {
     about: About,
     /// For digests of calls: new in every process, and known to nobody else.
     key: [u8; 16],
+    /// The digests of the questions that lists show.
+    listed: watch::Sender<BTreeSet<String>>,
     mode: watch::Sender<Mode>,
     clients: Clients,
     background: Option<Background>,
@@ -136,6 +141,7 @@ impl SessionHost {
                 runner,
                 about,
                 key: key(),
+                listed: watch::Sender::default(),
                 mode,
                 clients,
                 background,
@@ -453,8 +459,8 @@ impl SessionHost {
     }
 
     /// A call that waits for a person, as it may be written down: without secrets.
-    pub fn listed(&self, ask: &Ask) -> ListedAsk {
-        ListedAsk::new(ask, &self.0.about.redactor, &self.0.key)
+    pub fn listed(&self, ask: &Ask) -> AskRecord {
+        permission::listed(ask, &self.0.about.redactor, &self.0.key)
     }
 
     /// The state of things in a few lines.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails fails its test")]
 
+mod answers;
 mod conformance;
 mod foreign;
 mod host;

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use caliban_acp::{
-    client::AskReply,
-    v1::{StopReason, ToolCallContent, ToolCallStatus},
-};
+use caliban_acp::v1::{StopReason, ToolCallContent, ToolCallStatus};
 use caliban_acp_host::Sessions;
 use caliban_agent::Agent;
+use caliban_core::ask::Answer;
 use serde_json::{Value, json};
 
 use crate::world::{Watcher, World, calls};
@@ -39,7 +37,7 @@ async fn the_question_shows_the_change_and_yes_carries_it_out() {
     assert_eq!(fields.title.as_deref(), Some("Write: a.txt"));
     let Some([ToolCallContent::Diff(diff)]) = fields.content.as_deref() else { panic!("{fields:?}") };
     assert_eq!((diff.path.clone(), diff.new_text.as_str()), (world.root().join("a.txt"), "new\n"));
-    question.answer(AskReply::AllowOnce).await.unwrap();
+    question.answer(Answer::Once).await.unwrap();
     let answer = watcher.run(prompt).await.unwrap().unwrap();
     assert_eq!((answer.stop_reason, watcher.text()), (StopReason::EndTurn, "first".into()));
     assert_eq!(std::fs::read_to_string(world.root().join("a.txt")).unwrap(), "new\n");
@@ -52,9 +50,7 @@ async fn no_is_told_to_the_model_with_the_reason_and_once_is_once() {
     let sessions = Arc::new(Sessions::made_by(world.clone()));
     let mut watcher = Watcher::connect(&sessions).await;
     let session = watcher.new_session(&world, Vec::new()).await;
-    for (number, reply) in
-        [AskReply::AllowOnce, AskReply::Reject(Some("not there".into()))].into_iter().enumerate()
-    {
+    for (number, reply) in [Answer::Once, Answer::No(Some("not there".into()))].into_iter().enumerate() {
         let prompt = watcher.begin(&session, &format!("go {number}"));
         let prompt = tokio::spawn(prompt);
         watcher.until(|watcher| !watcher.questions.is_empty()).await;
@@ -91,7 +87,7 @@ async fn always_is_not_asked_again() {
     assert!(question.offers_always(), "{:?}", question.request.options);
     let [rules, _] = question.rules();
     let kept = caliban_core::kept_rules::KeptRules { rules, ..Default::default() };
-    question.answer(AskReply::Keep(kept)).await.unwrap();
+    question.answer(Answer::Keep(kept)).await.unwrap();
     watcher.run(prompt).await.unwrap().unwrap();
     watcher.prompt(&session, "again").await;
     assert!(watcher.questions.is_empty());
@@ -113,7 +109,7 @@ async fn cancelling_a_turn_takes_the_question_back() {
     let question = watcher.questions.pop().unwrap();
     watcher.run(question.withdrawn().cancelled()).await;
     // Too late: nothing is carried out.
-    question.answer(AskReply::AllowOnce).await.unwrap();
+    question.answer(Answer::Once).await.unwrap();
     sessions.close_all().await;
     assert!(!world.root().join("a.txt").exists());
 }
@@ -145,15 +141,15 @@ async fn a16_the_first_answer_wins_and_the_others_questions_are_taken_back() {
     // A third one comes while the question is open.
     let mut third = Watcher::attach(&sessions, &host).await;
     third.until(|watcher| !watcher.questions.is_empty()).await;
-    second.questions.pop().unwrap().answer(AskReply::AllowOnce).await.unwrap();
+    second.questions.pop().unwrap().answer(Answer::Once).await.unwrap();
     let loser = first.questions.pop().unwrap();
     let third_question = third.questions.pop().unwrap();
     first.run(prompt).await.unwrap().unwrap();
     first.run(loser.withdrawn().cancelled()).await;
     third.run(third_question.withdrawn().cancelled()).await;
     // An answer after the fact changes nothing.
-    loser.answer(AskReply::Reject(None)).await.unwrap();
-    third_question.answer(AskReply::Reject(None)).await.unwrap();
+    loser.answer(Answer::No(None)).await.unwrap();
+    third_question.answer(Answer::No(None)).await.unwrap();
     assert!(world.root().join("a.txt").exists());
     for watcher in [&mut second, &mut third] {
         watcher.until(|watcher| watcher.ends.len() == 1).await;
@@ -208,7 +204,7 @@ async fn a_helpers_question_is_asked_where_its_parent_is_watched() {
     second.until(|watcher| !watcher.questions.is_empty()).await;
     let question = second.questions.pop().unwrap();
     assert_eq!(question.request.tool_call.fields.title.as_deref(), Some("scribe: Write: a.txt"));
-    question.answer(AskReply::AllowOnce).await.unwrap();
+    question.answer(Answer::Once).await.unwrap();
     let answer = first.run(prompt).await.unwrap().unwrap();
     assert_eq!((answer.stop_reason, first.text()), (StopReason::EndTurn, "it is done".into()));
     let other = first.questions.pop().unwrap();

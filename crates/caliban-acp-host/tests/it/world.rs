@@ -223,10 +223,14 @@ fn scripted(script: Value) -> Scripted {
 
 /// The other end of a connection to these sessions.
 pub(crate) fn pipe(sessions: &Arc<Sessions>) -> DuplexStream {
+    pipe_as(sessions, ServeOptions::socket("0"))
+}
+
+fn pipe_as(sessions: &Arc<Sessions>, options: ServeOptions) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (reader, writer) = tokio::io::split(theirs);
     let sessions = sessions.clone();
-    tokio::spawn(async move { serve(reader, writer, sessions, ServeOptions::socket("0")).await });
+    tokio::spawn(async move { serve(reader, writer, sessions, options).await });
     ours
 }
 
@@ -242,7 +246,11 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     pub(crate) async fn connect(sessions: &Arc<Sessions>) -> Self {
-        let (reader, writer) = tokio::io::split(pipe(sessions));
+        Self::connect_as(sessions, ServeOptions::socket("0")).await
+    }
+
+    pub(crate) async fn connect_as(sessions: &Arc<Sessions>, options: ServeOptions) -> Self {
+        let (reader, writer) = tokio::io::split(pipe_as(sessions, options));
         let (client, events) = AcpClient::connect(reader, writer, "0").await.unwrap();
         Self { client, events, updates: vec![], questions: vec![], ends: vec![], closed: vec![] }
     }

@@ -306,13 +306,15 @@ async fn answer(
             let speaker = Speaker { inbox, caller: peer.behalf() };
             return json(200, &unless_stopped(stop, send::send(&id, message, &speaker)).await?);
         }
-        Verb::Approve | Verb::Deny => {
-            let verdict = match route.verb {
-                Verb::Approve => body::<ApproveRequest>(request).await?.into(),
-                _ => body::<DenyRequest>(request).await?.into(),
-            };
+        Verb::Approve => {
+            let yes = body::<ApproveRequest>(request).await?;
             let speaker = Speaker { inbox, caller: peer.behalf() };
-            return json(200, &unless_stopped(stop, approve::answer(&id, verdict, &speaker)).await?);
+            return json(200, &unless_stopped(stop, approve::approve(&id, yes, &speaker)).await?);
+        }
+        Verb::Deny => {
+            let no = body::<DenyRequest>(request).await?;
+            let speaker = Speaker { inbox, caller: peer.behalf() };
+            return json(200, &unless_stopped(stop, approve::deny(&id, no, &speaker)).await?);
         }
         Verb::Log => {
             let ([raw], [after]) = parameters(["raw"], ["after"], &query)?;

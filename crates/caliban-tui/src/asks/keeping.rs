@@ -1,10 +1,13 @@
 //! "Always": the rules that a yes adds, as they will be written, and for how long. Both can be changed first. Pure.
 
-use caliban_core::kept_rules::{KeepFor, KeptRules};
+use caliban_core::{
+    ask::Answer,
+    kept_rules::{KeepFor, KeptRules},
+};
 use caliban_permissions::Rule;
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{PersonReply, Pressed};
+use super::Pressed;
 use crate::composer::is_text;
 
 /// The line in which the rules are edited.
@@ -73,7 +76,7 @@ impl Keeping {
             None if kept.rules.is_empty() => {
                 Pressed::Refused("there is no rule: Esc goes back, and y allows it once".to_owned(), false)
             }
-            None => Pressed::Answer(PersonReply::Keep(kept)),
+            None => Pressed::Answer(Answer::Keep(kept)),
         }
     }
 }

@@ -16,13 +16,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_core::status_word::{StatusGroup, StatusWord};
+use caliban_core::{
+    ask::Answer,
+    status_word::{StatusGroup, StatusWord},
+};
 use crossterm::event::{KeyEvent, KeyEventKind};
 use serde_json::Value;
 
 use self::{pages::ScrolledText, questions::Asking};
 use crate::{
-    asks::PersonReply,
     composer::{Composer, Draft},
     theme::{Ground, Theme},
 };
@@ -170,7 +172,7 @@ pub enum FleetEffect {
     /// Say what these agents ask.
     Ask(Vec<AgentKey>),
     /// Answer a question: the ask's id and the digest of the call.
-    Answer(AgentKey, String, String, PersonReply),
+    Answer(AgentKey, String, String, Answer),
     /// Show what this agent changed.
     Diff(AgentKey),
     /// Say what landing this agent's work would do.

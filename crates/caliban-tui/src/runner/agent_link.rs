@@ -7,16 +7,16 @@ use std::{
 
 use caliban_acp::{
     AcpClient, AcpEvents, ClientError, ClientEvent,
-    client::{AskReply, Question},
+    client::Question,
     extension,
     v1::{ContentBlock, Meta, SessionInfo, SessionModeState, StopReason},
 };
-use caliban_core::turn::TurnOutcome;
+use caliban_core::{ask::Answer, turn::TurnOutcome};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::{
-    asks::{AskedQuestion, PersonReply},
+    asks::AskedQuestion,
     events::{AgentEvent, FailureEvent, PromptDone},
 };
 
@@ -182,15 +182,10 @@ impl Link {
         });
     }
 
-    pub(super) fn answer(&mut self, number: u64, reply: PersonReply) {
+    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
         let Some(question) = self.questions.remove(&number) else { return };
-        let reply = match reply {
-            PersonReply::Once => AskReply::AllowOnce,
-            PersonReply::Keep(kept) => AskReply::Keep(kept),
-            PersonReply::No(reason) => AskReply::Reject(reason),
-        };
         self.spawn(async move {
-            match question.answer(reply).await {
+            match question.answer(answer).await {
                 Ok(()) => RequestResult::Nothing,
                 Err(_) => RequestResult::Event(AgentEvent::NotAnswered(number)),
             }

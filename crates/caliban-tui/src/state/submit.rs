@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use caliban_core::ask::Answer;
+
 use super::{Focus, ScreenState};
 use crate::{
     cells::{AskCell, CellKind, User},
@@ -111,16 +113,16 @@ impl ScreenState {
     }
 
     /// Answers the question that is shown.
-    pub(super) fn answer(&mut self, reply: crate::asks::PersonReply, now: Instant) -> Vec<ScreenEffect> {
-        use crate::asks::PersonReply;
+    pub(super) fn answer(&mut self, reply: Answer, now: Instant) -> Vec<ScreenEffect> {
         let Some(open) = self.asks.take() else { return Vec::new() };
         let who = open.asked.agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
         let title = format!("{who}{}", open.asked.title());
         let (text, is_allowed) = match &reply {
-            PersonReply::Once => (format!("allowed once: {title}"), true),
-            PersonReply::Keep(kept) => (format!("always allowed: {}: {title}", kept.words()), true),
-            PersonReply::No(None) => (format!("refused: {title}"), false),
-            PersonReply::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
+            Answer::Once => (format!("allowed once: {title}"), true),
+            Answer::Always | Answer::AlwaysOutside => (format!("always allowed: {title}"), true),
+            Answer::Keep(kept) => (format!("always allowed: {}: {title}", kept.words()), true),
+            Answer::No(None) => (format!("refused: {title}"), false),
+            Answer::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
         };
         self.push(CellKind::Ask(AskCell::new(&text, is_allowed)));
         // The key that answered one question must not answer the next.

@@ -1,8 +1,11 @@
 //! Nothing is approved unseen.
 
-use caliban_core::kept_rules::{KeepFor, KeptRules};
+use caliban_core::{
+    ask::Answer,
+    kept_rules::{KeepFor, KeptRules},
+};
 use caliban_tui::{
-    asks::{AskedQuestion, PersonReply},
+    asks::AskedQuestion,
     events::{AgentEvent, ScreenEffect, ScreenEvent},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -42,7 +45,7 @@ fn t25_a_question_in_mid_typing_is_not_answered_by_what_is_typed() {
     world.pass(900);
     assert_eq!(world.key(KeyCode::Char('y')), []);
     world.pass(1_100);
-    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, Answer::Once)]);
 }
 
 #[test]
@@ -66,7 +69,7 @@ fn t26_a_long_command_is_allowed_only_when_its_end_was_seen() {
     assert_eq!(world.key(KeyCode::Char('y')), [], "scrolled, and not drawn yet");
     assert!(world.screen().contains("rm -rf precious"), "{}", world.screen());
     world.pass(2_000);
-    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, Answer::Once)]);
 }
 
 #[test]
@@ -78,11 +81,11 @@ fn a_refusal_carries_its_reason_and_always_names_its_rule() {
     assert!(screen.contains("or type"), "{screen}");
     world.types("use a branch");
     assert!(world.screen().contains("refuse, and say: use a branch"));
-    let refused = ScreenEffect::Answer(7, PersonReply::No(Some("use a branch".into())));
+    let refused = ScreenEffect::Answer(7, Answer::No(Some("use a branch".into())));
     assert_eq!(world.key(KeyCode::Enter), [refused]);
     let kept = |keep, rule: &str| {
         let kept = KeptRules { rules: vec![rule.to_owned()], keep };
-        [ScreenEffect::Answer(7, PersonReply::Keep(kept))]
+        [ScreenEffect::Answer(7, Answer::Keep(kept))]
     };
     let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Char('a')), []);
@@ -92,7 +95,7 @@ fn a_refusal_carries_its_reason_and_always_names_its_rule() {
     assert_eq!(world.key(KeyCode::Char('o')), []);
     assert_eq!(world.key(KeyCode::Enter), kept(KeepFor::Session, "Bash(git push *) outside"));
     let mut world = read("git push");
-    assert_eq!(world.key(KeyCode::Char('n')), [ScreenEffect::Answer(7, PersonReply::No(None))]);
+    assert_eq!(world.key(KeyCode::Char('n')), [ScreenEffect::Answer(7, Answer::No(None))]);
 }
 
 /// 28.4: the rule is shown as it will be written, can be changed before, and the person says for how long.
@@ -116,7 +119,7 @@ fn always_shows_its_rule_and_takes_another() {
     world.types("B");
     let rules = vec!["Bash(git push origin main)".to_owned()];
     let kept = KeptRules { rules, keep: KeepFor::Repo };
-    assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, PersonReply::Keep(kept))]);
+    assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, Answer::Keep(kept))]);
     // Esc goes back to the question, and nothing is answered.
     let mut world = read("git push");
     world.key(KeyCode::Char('a'));
@@ -129,9 +132,9 @@ fn always_shows_its_rule_and_takes_another() {
 #[test]
 fn words_and_enter_answer_an_open_question() {
     for (words, reply) in [
-        ("run make instead", PersonReply::No(Some("run make instead".into()))),
-        ("Y", PersonReply::Once),
-        ("NO", PersonReply::No(None)),
+        ("run make instead", Answer::No(Some("run make instead".into()))),
+        ("Y", Answer::Once),
+        ("NO", Answer::No(None)),
     ] {
         let mut world = read("git push");
         world.types(words);
@@ -141,7 +144,7 @@ fn words_and_enter_answer_an_open_question() {
     let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Enter), []);
     world.types("not today");
-    let refused = PersonReply::No(Some("not today".into()));
+    let refused = Answer::No(Some("not today".into()));
     assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, refused)]);
     let mut world = read("git push");
     assert_eq!(world.key(KeyCode::Enter), []);
@@ -153,7 +156,7 @@ fn words_and_enter_answer_an_open_question() {
 fn the_key_that_answers_one_question_does_not_answer_the_next() {
     let mut world = read("git push");
     world.asks(8, json!({"command": "rm -rf /"}));
-    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(7, Answer::Once)]);
     for _ in 0..20 {
         world.screen();
         world.pass(100);
@@ -161,7 +164,7 @@ fn the_key_that_answers_one_question_does_not_answer_the_next() {
     }
     world.screen();
     world.pass(1_500);
-    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(8, PersonReply::Once)]);
+    assert_eq!(world.key(KeyCode::Char('y')), [ScreenEffect::Answer(8, Answer::Once)]);
 }
 
 #[test]
@@ -236,7 +239,7 @@ fn a_question_opens_by_itself_when_nobody_is_writing() {
     world.screen();
     ticks(&mut world, 2_000);
     let answered = world.key(KeyCode::Char('y'));
-    assert!(matches!(answered[..], [ScreenEffect::Answer(7, PersonReply::Once)]), "{answered:?}");
+    assert!(matches!(answered[..], [ScreenEffect::Answer(7, Answer::Once)]), "{answered:?}");
     // A second question comes while somebody writes: it does not get in the way.
     world.types("wait");
     world.asks(8, json!({"command": "make"}));
@@ -267,7 +270,7 @@ fn a_question_that_has_opened_by_itself_is_answered_when_it_was_read() {
     ticks(&mut world, 900);
     ticks(&mut world, 600);
     let answered = world.key(KeyCode::Char('y'));
-    assert!(matches!(answered[..], [ScreenEffect::Answer(7, PersonReply::Once)]), "{answered:?}");
+    assert!(matches!(answered[..], [ScreenEffect::Answer(7, Answer::Once)]), "{answered:?}");
 }
 
 /// 28.20: an old error does not stay under what is done after it.

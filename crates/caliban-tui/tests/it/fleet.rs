@@ -5,9 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_core::status_word::{StatusGroup, StatusWord};
+use caliban_core::{
+    ask::Answer,
+    status_word::{StatusGroup, StatusWord},
+};
 use caliban_tui::{
-    asks::PersonReply,
     fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, FleetRow, FleetScope, FleetState, Forecast},
     theme::{Depth, Ground, Theme},
 };
@@ -129,7 +131,7 @@ fn ask(id: &str, command: &str) -> FleetAsk {
     }
 }
 
-fn answer(id: &str, reply: PersonReply) -> Vec<FleetEffect> {
+fn answer(id: &str, reply: Answer) -> Vec<FleetEffect> {
     vec![FleetEffect::Answer(key(id), format!("call_{id}"), format!("digest_{id}"), reply)]
 }
 
@@ -348,7 +350,7 @@ fn t25_t26_a_question_is_answered_only_after_it_was_shown_whole_and_read() {
     view.update(FleetEvent::Paste("y".into()));
     assert_eq!(view.keys("y"), [], "a paste answers nothing, and begins the wait anew");
     view.wait(Duration::from_secs(2));
-    assert_eq!(view.keys("y"), answer("a2", PersonReply::Once));
+    assert_eq!(view.keys("y"), answer("a2", Answer::Once));
     assert_eq!(view.keys("j"), [], "the list has the keys again");
 }
 
@@ -367,11 +369,11 @@ fn every_question_of_the_marked_is_read_by_itself() {
     view.update(FleetEvent::Asked(vec![ask("a2", "one"), ask("a6", "two"), ask("a7", "three")]));
     assert!(view.screen().contains("1 of 3"), "{}", view.screen());
     view.wait(Duration::from_secs(2));
-    assert_eq!(view.keys("yy"), answer("a2", PersonReply::Once), "the second y is for a question just shown");
+    assert_eq!(view.keys("yy"), answer("a2", Answer::Once), "the second y is for a question just shown");
     assert!(view.screen().contains("two"), "{}", view.screen());
     view.wait(Duration::from_secs(2));
     view.keys("later, please");
-    assert_eq!(view.key(KeyCode::Enter), answer("a6", PersonReply::No(Some("later, please".into()))));
+    assert_eq!(view.key(KeyCode::Enter), answer("a6", Answer::No(Some("later, please".into()))));
     // Somebody answers the last one elsewhere.
     view.rows(vec![row("a7", StatusGroup::Working, "running", "works")]);
     assert!(view.screen().contains("answered elsewhere"), "{}", view.screen());

@@ -146,10 +146,10 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             writeln!(out, "\n• {} not carried out: {}", inert::line(name), inert::line(&decision.why))
         }
         Event::AskOpened(ask) => writeln!(out, "\n? {}: {}", inert::line(&ask.name), inert::line(&ask.why)),
-        Event::AskAnswered { answer, .. } => writeln!(
+        Event::AskAnswered { given, .. } => writeln!(
             out,
             "  answered: {}",
-            match answer {
+            match &given.answer {
                 Answer::Once => "yes".to_owned(),
                 Answer::Always => "always".to_owned(),
                 Answer::AlwaysOutside => "always, outside the fence".to_owned(),

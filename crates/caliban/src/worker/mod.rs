@@ -473,6 +473,7 @@ async fn watch(
             idle_since = None;
         }
         status.write();
+        host.are_listed(status.listed_asks());
         for ask in status.new_asks() {
             notifier.tell(News::NeedsYou, &ask);
         }

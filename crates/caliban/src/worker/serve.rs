@@ -15,11 +15,11 @@ use std::{
 };
 
 use caliban_acp::extension::{Behalf, SecretsRequest};
-use caliban_acp_host::{Judge, Learn, Say, ServeOptions, Sessions, serve};
+use caliban_acp_host::{Caller, Judge, Learn, Say, ServeOptions, Sessions, serve};
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_contract::lock;
 use caliban_contract::sockets::{self, Bound};
-use caliban_core::redact::Redactor;
+use caliban_core::{inert, redact::Redactor};
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -167,22 +167,26 @@ impl Door {
         match peer {
             // Wherever the daemon itself was started, it decides nothing, and speaks for the one who asks it.
             Some(pid) if lock::is_daemon(&self.daemon_lock, pid) => {
-                let say = Say::None("the daemon, which does not say for whom it speaks,".to_owned());
+                let caller = Caller::nobody("the daemon, which does not say for whom it speaks,");
                 let judge = Judge(Arc::new(move |behalf| self.judge(behalf)));
-                ServeOptions { say, judge: Some(judge), ..options }
+                ServeOptions { caller, judge: Some(judge), ..options }
             }
             peer => {
-                let say = self.say(peer);
+                let caller = self.caller(peer);
                 let learn = Learn(Arc::new(move |told: SecretsRequest| self.redactor.learn(told.secrets)));
-                ServeOptions { say, learn: Some(learn), ..options }
+                ServeOptions { caller, learn: Some(learn), ..options }
             }
         }
     }
 
     /// A process that ended since it asked, even if another has its pid now, is nobody's.
-    fn judge(&self, behalf: Behalf) -> Say {
+    fn judge(&self, behalf: Behalf) -> Caller {
         let started = caliban_process::stat(behalf.pid).map(|stat| stat.start_time);
-        self.say((started == Some(behalf.start_time)).then_some(behalf.pid))
+        self.caller((started == Some(behalf.start_time)).then_some(behalf.pid))
+    }
+
+    fn caller(&self, pid: Option<i32>) -> Caller {
+        Caller { say: self.say(pid), name: pid.and_then(program) }
     }
 
     /// An agent's process decides nothing: it could allow another what nobody has allowed (a10, a11).
@@ -200,6 +204,12 @@ impl Door {
         }
         Say::Full
     }
+}
+
+/// The program of a process, for people: `caliban (pid 4711)`.
+fn program(pid: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("{} (pid {pid})", inert::line(name.trim_end())))
 }
 
 /// What a client was started with.

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp_host::permission::ListedAsk;
 use caliban_agent::{
     Kit,
     budget::Purse,
@@ -53,7 +52,7 @@ pub(super) struct StatusFile {
     /// Why the transcript takes no more records.
     broken: Option<String>,
     /// The open calls as they were shown.
-    listed: Vec<(Ask, ListedAsk)>,
+    listed: Vec<(Ask, AskRecord)>,
     told: BTreeSet<String>,
     untold: Vec<String>,
 }
@@ -254,7 +253,7 @@ impl StatusFile {
     }
 
     /// The calls that wait for a person now.
-    pub(super) fn asks(&mut self, open: &[Ask], listed: impl Fn(&Ask) -> ListedAsk) {
+    pub(super) fn asks(&mut self, open: &[Ask], listed: impl Fn(&Ask) -> AskRecord) {
         let before = std::mem::take(&mut self.now.asks);
         let now = caliban_contract::wall_ms();
         let mut room = CALLS_BYTES;
@@ -262,29 +261,19 @@ impl StatusFile {
         for ask in open {
             let old = before.iter().find(|old| old.id == ask.id);
             let known = self.listed.iter().find(|(known, _)| known == ask);
-            let it = known.map_or_else(|| listed(ask), |(_, it)| it.clone());
+            let mut it = known.map_or_else(|| listed(ask), |(_, it)| it.clone());
             shown.push((ask.clone(), it.clone()));
-            let ListedAsk { what, mut call, digest } = it;
-            match room.checked_sub(call.text.len()) {
+            match room.checked_sub(it.call.len()) {
                 Some(left) => room = left,
                 // The transcript has it whole.
-                None => call = call.about(&what),
+                None => {
+                    let about = it.excerpt().about(&it.what);
+                    (it.call, it.hidden) = (about.text, Some(about.hidden));
+                }
             }
-            self.now.asks.push(AskRecord {
-                id: ask.id.clone(),
-                by: ask.agent.as_deref().map(|agent| inert::line(agent).into_owned()),
-                name: ask.name.clone(),
-                what,
-                call: call.text,
-                hidden: Some(call.hidden),
-                why: Some(inert::line(&ask.why).into_owned()),
-                suggestions: ask.suggestions.clone(),
-                outside: ask.outside.clone(),
-                expires_at: ask.expires_at.and_then(|end| u64::try_from(end.as_millisecond()).ok()),
-                // Another call under the same id is another question.
-                opened_at: old.filter(|old| old.digest == digest).map_or(now, |old| old.opened_at),
-                digest,
-            });
+            // Another call under the same id is another question.
+            it.opened_at = old.filter(|old| old.digest == it.digest).map_or(now, |old| old.opened_at);
+            self.now.asks.push(it);
         }
         self.listed = shown;
         // Some providers count their calls anew in each answer: an id may come again for another call.
@@ -299,6 +288,11 @@ impl StatusFile {
         } else if self.now.waiting_for == Some(Waiting::Approval) {
             self.now.waiting_for = None;
         }
+    }
+
+    /// The digests of the asks that the file has.
+    pub(super) fn listed_asks(&self) -> BTreeSet<String> {
+        self.now.asks.iter().map(|ask| ask.digest.clone()).collect()
     }
 
     /// The asks that nobody has been told of yet.
@@ -528,7 +522,8 @@ mod tests {
         let mut status = StatusFile::new(place.path(), "n");
         let listed = |ask: &Ask| {
             let command = ask.input["command"].as_str().unwrap();
-            ListedAsk { what: format!("Bash {command}"), digest: command.into(), ..ListedAsk::default() }
+            let (id, what) = (ask.id.clone(), format!("Bash {command}"));
+            AskRecord { id, what, digest: command.into(), ..AskRecord::default() }
         };
         status.asks(&[ask("1", "ls"), ask("2", "pwd")], listed);
         assert_eq!(status.new_asks(), ["Bash ls", "Bash pwd"]);
@@ -546,7 +541,14 @@ mod tests {
         let open: Vec<Ask> = (0..64).map(|id| ask(&id.to_string(), "ls")).collect();
         let call = "é".repeat(2000);
         let listed = Excerpt::whole(call.clone());
-        status.asks(&open, |_| ListedAsk { what: "Bash".into(), call: listed.clone(), digest: "d".into() });
+        let record = AskRecord {
+            what: "Bash".into(),
+            call: call.clone(),
+            hidden: Some(0),
+            digest: "d".into(),
+            ..AskRecord::default()
+        };
+        status.asks(&open, |ask| AskRecord { id: ask.id.clone(), ..record.clone() });
         status.write();
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
         let whole = written.asks.iter().filter(|ask| ask.excerpt() == listed).count();

@@ -1,5 +1,7 @@
 //! Questions of background agents: parked, listed, answered from anywhere, once.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use testkit::{StepExt, script, text, wait_until};
 
@@ -24,6 +26,7 @@ fn an_approved_call_runs_and_the_agent_goes_on() {
     fleet.wait_for_ask(&id);
     let list = fleet.run(["agents", "list"]).ok().stdout;
     assert!(list.contains(&format!("! {id}")) && list.contains("asks: Bash touch asked-for"), "{list}");
+    assert!(list.contains(" running (asks) "), "{list}");
     assert!(list.contains("1 agent needs you"), "{list}");
     let open: Vec<Value> = fleet.run(["approvals", "--json"]).ok().json();
     assert_eq!((open.len(), &open[0]["number"], &open[0]["agent"]), (1, &json!(1), &json!(id)));
@@ -35,9 +38,16 @@ fn an_approved_call_runs_and_the_agent_goes_on() {
     );
     let approved = fleet.run(["approve", "1"]).ok().stdout;
     assert_eq!(approved, format!("allowed for {id} (asker): Bash touch asked-for\n"));
+    // What is answered is listed no more.
+    assert_eq!(fleet.run(["approvals"]).ok().stdout, "Nobody asks anything.\n");
     fleet.run(["agents", "wait", &id]).ok();
     assert!(fleet.worktree(&id).join("asked-for").exists());
-    assert_eq!(fleet.run(["approvals"]).ok().stdout, "Nobody asks anything.\n");
+    let transcript = PathBuf::from(fleet.row(&id)["dir"].as_str().unwrap()).join("transcript.jsonl");
+    let transcript = fleet.place.env.read(transcript);
+    let answered = transcript.lines().find(|line| line.contains("\"ask_answered\"")).unwrap();
+    let answered: Value = serde_json::from_str(answered).unwrap();
+    // It is the process that asked the daemon, and not the daemon.
+    assert!(answered["by"].as_str().is_some_and(|by| by.starts_with("caliban (pid ")), "{answered}");
     let late = fleet.run(["approve", "1"]).expect_code(1);
     assert!(late.stderr.contains("there is no open question '1'"), "{}", late.stderr);
 }

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use anstyle::Style;
-use caliban_acp::client::{AskReply, Question};
+use caliban_acp::client::Question;
+use caliban_core::ask::Answer;
 
 use super::plain_view::{PlainView, SeenCall, TOO_LONG};
 use crate::{
@@ -53,7 +54,7 @@ impl Typed {
 /// What words mean to the questions that lie open.
 pub(super) enum Meant {
     Message,
-    Answer(Box<Question>, AskReply),
+    Answer(Box<Question>, Answer),
     View,
     /// No answer, for this reason.
     Not(String),
@@ -91,12 +92,12 @@ pub(super) fn meant(
             return Meant::Not("there is no rule for that: y allows it once".to_owned());
         }
         Consent::NoRule(why) if is_asked => return Meant::Not(why),
-        Consent::Once => (Says::Answer, AskReply::AllowOnce),
-        Consent::Keep(kept) => (Says::Answer, AskReply::Keep(kept)),
+        Consent::Once => (Says::Answer, Answer::Once),
+        Consent::Keep(kept) => (Says::Answer, Answer::Keep(kept)),
         Consent::No | Consent::View | Consent::NoAlways | Consent::NoRule(_) => {
-            (Says::Answer, AskReply::Reject(None))
+            (Says::Answer, Answer::No(None))
         }
-        Consent::Instead(reason) => (Says::Words, AskReply::Reject(Some(reason))),
+        Consent::Instead(reason) => (Says::Words, Answer::No(Some(reason))),
     };
     match desk.take(line, says) {
         TakenLine::Nothing => Meant::Message,

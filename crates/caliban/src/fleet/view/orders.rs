@@ -5,10 +5,7 @@ use caliban_contract::recorded_ask::RecordedAsk;
 use caliban_control::protocol::{AgentRow, Diff};
 use caliban_core::redact::Redactor;
 use caliban_supervisor::landing::words;
-use caliban_tui::{
-    asks::PersonReply,
-    fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, Forecast},
-};
+use caliban_tui::fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, Forecast};
 
 use super::{FleetBoard, dispatch};
 use crate::{
@@ -205,20 +202,18 @@ async fn give(
     board: &FleetBoard,
     key: &AgentKey,
     (id, digest): (&str, &str),
-    reply: PersonReply,
+    answer: Answer,
 ) -> Result<String> {
     let fleet = fleet_of(fleet, key)?;
     let row = board.row(key)?;
     let Some(ask) = row.asks.iter().find(|ask| ask.id == id && ask.digest == digest) else {
         return Err(Failure::new(format!("{} does not ask this any more", key.id)));
     };
-    let (answer, how) = match reply {
-        PersonReply::Once => (Answer::Once, "allowed".to_owned()),
-        PersonReply::Keep(kept) => {
-            let how = format!("allowed always, {}", kept.words());
-            (Answer::Keep(kept), how)
-        }
-        PersonReply::No(reason) => (Answer::No(reason), "refused".to_owned()),
+    let how = match &answer {
+        Answer::Once => "allowed".to_owned(),
+        Answer::Always | Answer::AlwaysOutside => "allowed always".to_owned(),
+        Answer::Keep(kept) => format!("allowed always, {}", kept.words()),
+        Answer::No(_) => "refused".to_owned(),
     };
     answer::give(&fleet, &key.id, ask, answer).await?;
     Ok(format!("{how} for {}: {}", row::name(&row), caliban_core::inert::line(&ask.what)))
