@@ -17,8 +17,9 @@ use crate::{
 pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
     let Isolation::Worktree(_) = spec.isolation else { return Ok(()) };
     let store = fleet.places().repo().join(".git");
-    // Nearly always there is nothing to ask, and no git is started to know that.
-    if store.is_dir() && !may_run_programs(&store, GitOccasion::Checkout) {
+    // Nearly always there is nothing to ask, and no git is started to know that. A store that names another one is judged.
+    let is_plain = store.is_dir() && store.join("commondir").symlink_metadata().is_err();
+    if is_plain && !may_run_programs(&store, GitOccasion::Checkout) {
         return Ok(());
     }
     let cancel = CancellationToken::new();
