@@ -40,6 +40,7 @@ const PROGRESS: u64 = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stance {
     Default,
+    /// As with accept-edits, and what would ask is refused.
     NeverAsk,
     AcceptEdits,
     Plan,
@@ -61,7 +62,7 @@ const STANCES: [Stance; 6] = [
 impl Stance {
     /// Whether nothing in the project can be written.
     fn only_reads(self) -> bool {
-        matches!(self, Self::Default | Self::NeverAsk | Self::Plan)
+        matches!(self, Self::Default | Self::Plan)
     }
 }
 

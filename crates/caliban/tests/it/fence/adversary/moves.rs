@@ -128,16 +128,17 @@ impl Generator {
             _ => vec![self.unpacked(), self.unpacked()],
         };
         let length = self.random.usize(1..4);
-        let is_writing = matches!(self.terms.stance, Stance::AcceptEdits | Stance::Worktree);
+        let is_writing =
+            matches!(self.terms.stance, Stance::AcceptEdits | Stance::NeverAsk | Stance::Worktree);
         let mut moves = Vec::new();
         if is_writing && self.random.usize(..6) == 0 {
             moves.push(self.beside());
         }
         for _ in 0..length {
             let next = match self.terms.stance {
-                Stance::Default | Stance::NeverAsk | Stance::Plan => self.reading(),
+                Stance::Default | Stance::Plan => self.reading(),
                 Stance::Unattended => self.about_denials(),
-                Stance::AcceptEdits | Stance::Worktree => self.writing(),
+                Stance::AcceptEdits | Stance::NeverAsk | Stance::Worktree => self.writing(),
             };
             moves.push(next);
         }
@@ -419,9 +420,11 @@ impl Generator {
         let below = "ln -sfn {H} l; for n in 3 4 5 6 7 8 9 10 11 12 13 14 15; do printf '%s\\n\\0' {G} >&$n; done 2> /dev/null; kill -9 $PPID";
         let lie = match self.terms.stance {
             Stance::Worktree => return Move::Edit(below.replace("{G}", goal)),
-            Stance::AcceptEdits if self.random.bool() => return Move::Edit(below.replace("{G}", goal)),
-            Stance::AcceptEdits => self.choose(&writes),
-            Stance::Default | Stance::NeverAsk | Stance::Plan | Stance::Unattended => self.choose(&reads),
+            Stance::AcceptEdits | Stance::NeverAsk if self.random.bool() => {
+                return Move::Edit(below.replace("{G}", goal));
+            }
+            Stance::AcceptEdits | Stance::NeverAsk => self.choose(&writes),
+            Stance::Default | Stance::Plan | Stance::Unattended => self.choose(&reads),
         };
         Move::Line(lie.replace("{G}", goal))
     }
@@ -567,10 +570,10 @@ except OSError: pass"
             Stance::Unattended => Move::Edit(format!(
                 "{READ} .; for f in .env conf/secrets/key; do echo x >> $f; done 2> /dev/null"
             )),
-            Stance::Default | Stance::NeverAsk | Stance::Plan => Move::Line(format!(
+            Stance::Default | Stance::Plan => Move::Line(format!(
                 "{READ} $(printf '%s ' {{H}} {{R}} {{C}} {{S}} {{P}}) | head; ls $(printf %s {{R}})/door.sock"
             )),
-            Stance::AcceptEdits | Stance::Worktree => Move::Edit(format!(
+            Stance::AcceptEdits | Stance::NeverAsk | Stance::Worktree => Move::Edit(format!(
                 "{READ} {{H}} {{R}} {{C}} {{S}} {{P}} | head; [ -S {{R}}/door.sock ] && echo CANA''RY socket; \
                  for f in {{H}}/notes {{H}}/.zshrc {{R}}/notes {{S}}/notes {{C}}/caliban/agents/x.md */notes .*/notes */.envrc .[a-z]*/user/x.service .env conf/secrets/key; \
                  do echo x >> $f; done 2> /dev/null; mkdir -p {{H}}/made {{H}}/.config/made .config/made; touch {{H}}/sub/made l/made x/made"
