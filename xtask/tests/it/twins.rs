@@ -20,6 +20,11 @@ const SHARED: &[(&str, &str, &str)] = &[
         "lent for one request, against the record that a provider gets",
     ),
     (
+        "caliban-agent::SessionFile",
+        "caliban-core::Header",
+        "a file that scripts read: the beginning of a conversation, and how it stands now",
+    ),
+    (
         "caliban-contract::AskRecord",
         "caliban-web::FleetQuestion",
         "the page's question has the agent and the answer with it",

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn every_event_has_its_kind_by_the_name_that_it_is_written_with() {
         let message = json!({"role": "user", "blocks": []});
-        let usage = json!({"input": 1, "output": 2});
+        let usage = json!(crate::usage::Usage::default());
         let decision = json!({"verdict": "allowed", "why": "w"});
         let all = [
             json!({"event": "started", "version": 1, "session": "s", "cwd": "/", "provider": "p", "model": "m"}),
