@@ -9,6 +9,7 @@ pub mod archive;
 pub mod daemon_options;
 pub mod detached;
 pub mod disk_room;
+pub mod handover;
 pub mod limits;
 pub mod local_time;
 pub mod lock;
@@ -32,6 +33,7 @@ use std::io;
 use caliban_core::hex;
 
 pub use daemon_options::{DaemonOptions, GRACE_MS, MAX_BY_MODEL, MAX_RUNNING, Sweep};
+pub use handover::HandedOver;
 pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};
 pub use secrets::secrets_file;
 

@@ -481,6 +481,9 @@ pub struct EndNotice {
     pub event: String,
     /// Why.
     pub text: String,
+    /// Where what it was handed lies; daemons of earlier builds hand all of it over in the environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<PathBuf>,
 }
 
 /// `stop.json`: for the shim, and for the next daemon.

@@ -100,7 +100,7 @@ fn main() -> ExitCode {
 
 /// Writes down what it was told to tell, unless the agent is gone already.
 fn tell() -> ExitCode {
-    let Ok(EndNotice { directory, event, text }) = serde_json::from_reader(std::io::stdin()) else {
+    let Ok(EndNotice { directory, event, text, .. }) = serde_json::from_reader(std::io::stdin()) else {
         return ExitCode::from(92);
     };
     let told = OpenOptions::new().append(true).create(true).open(directory.join("told"));

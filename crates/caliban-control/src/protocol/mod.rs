@@ -19,6 +19,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use caliban_contract::HandedOver;
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::records::AskRecord;
 
@@ -60,15 +61,55 @@ pub const ANSWER_CAP: usize = 64 * 1024 * 1024;
 /// The longest grace between TERM and KILL that may be asked for.
 pub const GRACE_CAP_MS: u64 = 10 * 60 * 1000;
 
+/// What an agent is handed and no disk may have, as variables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HandedSecrets {
+    /// The secret part of the caller's environment. Never in the registry, never below `<base>`.
+    pub secrets: BTreeMap<String, String>,
+    /// Those that are too long for a process to be started with. An earlier daemon leaves them out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub long_secrets: BTreeMap<String, String>,
+}
+
+impl HandedSecrets {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.long_secrets.is_empty()
+    }
+}
+
+impl From<HandedOver> for HandedSecrets {
+    fn from(handover: HandedOver) -> Self {
+        let (secrets, long_secrets) = handover.into_maps();
+        Self { secrets, long_secrets }
+    }
+}
+
+impl From<HandedSecrets> for HandedOver {
+    fn from(handed: HandedSecrets) -> Self {
+        let HandedSecrets { mut secrets, long_secrets } = handed;
+        secrets.extend(long_secrets);
+        secrets.into()
+    }
+}
+
+impl<const N: usize> From<[(String, String); N]> for HandedSecrets {
+    fn from(secrets: [(String, String); N]) -> Self {
+        Self { secrets: secrets.into(), ..Self::default() }
+    }
+}
+
 /// `POST /v1/agents`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpawnRequest {
     /// What is asked for. `spec.env` holds the caller's environment without secrets.
     #[schemars(with = "Map<String, Value>")]
     pub spec: SpawnSpec,
-    /// The secret part of the caller's environment. Never in the registry, never below `<base>`.
-    #[serde(default)]
-    pub secrets: BTreeMap<String, String>,
+    /// What it is handed.
+    #[serde(flatten)]
+    pub secrets: HandedSecrets,
     /// The `caliban` that is started as worker; found beside the daemon or on `PATH` when absent.
     #[serde(default)]
     pub program: Option<PathBuf>,
@@ -101,7 +142,8 @@ pub struct KillRequest {
 #[serde(default)]
 pub struct RespawnRequest {
     /// Secrets of the caller; those of the old agent when empty.
-    pub secrets: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub secrets: HandedSecrets,
     /// Like in [`SpawnRequest`]; the old agent's when absent.
     pub program: Option<PathBuf>,
 }
@@ -126,7 +168,8 @@ pub struct Respawned {
 #[serde(default)]
 pub struct ResumeRequest {
     /// Secrets of the caller; those that are still there when empty.
-    pub secrets: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub secrets: HandedSecrets,
     /// Like in [`SpawnRequest`]; the one of before when absent.
     pub program: Option<PathBuf>,
     /// The next message; without one the agent goes on where it was.
@@ -141,7 +184,8 @@ pub struct ResumeRequest {
 #[serde(default)]
 pub struct WakeRequest {
     /// Secrets of the caller, for an agent whose own went with the runtime directory ([`ErrorCode::SecretsGone`]).
-    pub secrets: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub secrets: HandedSecrets,
 }
 
 /// The answer to `POST /v1/shutdown`.

@@ -1,6 +1,5 @@
 //! What goes over the socket about time: schedules, and an agent's place in the queue.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use caliban_core::ids::AgentId;
@@ -11,6 +10,8 @@ use caliban_core::spec::SpawnSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use super::HandedSecrets;
 
 /// `POST /v1/schedules`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,8 +29,8 @@ pub struct ScheduleRequest {
     #[schemars(with = "Map<String, Value>")]
     pub spec: SpawnSpec,
     /// The secret part of the caller's environment. Never in the registry, never below `<base>`.
-    #[serde(default)]
-    pub secrets: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub secrets: HandedSecrets,
     /// The `caliban` that is started as worker; found beside the daemon when absent.
     #[serde(default)]
     pub program: Option<PathBuf>,
@@ -108,7 +109,8 @@ pub struct PauseRequest {
 #[serde(default)]
 pub struct KeysRequest {
     /// The secret part of the caller's environment, for all schedules whose own is gone.
-    pub secrets: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub secrets: HandedSecrets,
 }
 
 /// `POST /v1/agents/{id}/requeue`.

@@ -42,9 +42,10 @@ use super::{
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
-    ApiError, ApproveRequest, BODY_CAP, DATA_HEADER, DenyRequest, ErrorBody, ErrorCode, HEADER, KeysRequest,
-    KillRequest, MergeRequest, PauseRequest, REQUEST_HEADER, RequeueRequest, RespawnRequest, ResumeRequest,
-    RmRequest, ScheduleRequest, SendRequest, SpawnRequest, Stopping, VERSION, WakeRequest, openapi,
+    ApiError, ApproveRequest, BODY_CAP, DATA_HEADER, DenyRequest, ErrorBody, ErrorCode, HEADER,
+    HandedSecrets, KeysRequest, KillRequest, MergeRequest, PauseRequest, REQUEST_HEADER, RequeueRequest,
+    RespawnRequest, ResumeRequest, RmRequest, ScheduleRequest, SendRequest, SpawnRequest, Stopping, VERSION,
+    WakeRequest, openapi,
 };
 use crate::sockets::Bound;
 
@@ -297,7 +298,7 @@ async fn answer(
             let mut wanted = body_or_default::<WakeRequest>(request).await?;
             // Variables are not an agent's to hand to another (a11).
             if inherit::hold(&mut wanted.secrets, &mut None, peer.pid_now()).is_some() {
-                wanted.secrets.clear();
+                wanted.secrets = HandedSecrets::default();
             }
             return json(200, &unless_stopped(stop, wake::until_awake(id, wanted, inbox)).await?);
         }

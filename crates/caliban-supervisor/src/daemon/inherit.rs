@@ -9,12 +9,11 @@
 //! respawns or wakes an agent changes neither its program nor its variables. Nor does it raise what another agent has.
 //! Refuses rather than guesses.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use caliban_contract::HandedOver;
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::member;
-use caliban_contract::variables::{ASKED_SETTINGS, VEILED_RESUME, VEILED_TASK};
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
 use caliban_core::spec::{SpawnSpec, StartedBy};
@@ -23,14 +22,11 @@ use super::Owner;
 use super::spawn::bad;
 use super::start;
 use crate::ancestry::{self, AgentAbove, AgentProcess, Ancestry};
-use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
+use crate::protocol::{ApiError, ErrorCode, HandedSecrets, ResumeRequest, SpawnRequest};
 use crate::records::{self, Rights, ShimRecord};
 
 /// Directories that count as inside the project, in a policy.
 const EXTRA_DIRS: &str = "extra_dirs";
-
-/// The variables of a request that an agent's command may set: the gaps of the texts that the request carries.
-const TEXTS: [&str; 2] = [VEILED_TASK, VEILED_RESUME];
 
 impl Owner {
     /// Puts a request below the agent that asks, if one does.
@@ -99,11 +95,11 @@ impl Owner {
         }
         spec.setup.account_above = account;
         let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
-        let secrets = match own {
-            Some(_) => self.secrets_of(id)?,
-            None => secrets_beside(shim.as_ref()),
+        let above = match own {
+            Some(_) => self.handover_of(id)?,
+            None => handover_beside(shim.as_ref()),
         };
-        request.secrets = handed_down(secrets, std::mem::take(&mut request.secrets));
+        request.secrets = handed_down(above, std::mem::take(&mut request.secrets).into()).into();
         request.program = match own {
             Some(agent) => Some(agent.record.program.clone()),
             None => shim.and_then(|shim| shim.program),
@@ -136,33 +132,23 @@ pub(super) fn raise(request: &mut ResumeRequest, peer: i32) -> Result<(), ApiErr
 }
 
 /// Takes program and variables out of what a command of an agent hands over; who that is, if one asks.
-pub(super) fn hold(
-    secrets: &mut BTreeMap<String, String>,
-    program: &mut Option<PathBuf>,
-    peer: i32,
-) -> Option<String> {
+pub(super) fn hold(secrets: &mut HandedSecrets, program: &mut Option<PathBuf>, peer: i32) -> Option<String> {
     let who = ancestry::above(peer).agent_in_words()?;
-    *secrets = handed_down(BTreeMap::new(), std::mem::take(secrets));
+    *secrets = handed_down(HandedOver::default(), std::mem::take(secrets).into()).into();
     *program = None;
     Some(who)
 }
 
-/// The secrets of an agent that a command starts: those of the agent above, and what was taken out of its own texts. The
+/// What an agent that a command starts is handed: what the agent above was, and what was taken out of its own texts. The
 /// agent above may have been resumed with other settings since: the files of now hold for both.
-fn handed_down(
-    mut secrets: BTreeMap<String, String>,
-    asked: BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    let is_text = |name: &String| TEXTS.contains(&name.as_str());
-    secrets.retain(|name, _| !is_text(name) && name != ASKED_SETTINGS);
-    secrets.extend(asked.into_iter().filter(|(name, _)| is_text(name)));
-    secrets
+fn handed_down(above: HandedOver, asked: HandedOver) -> HandedOver {
+    HandedOver { settings: None, task: asked.task, resume: asked.resume, ..above }
 }
 
-/// The secrets of an agent of another repo's fleet; none when they are gone or cannot be read.
-fn secrets_beside(shim: Option<&ShimRecord>) -> BTreeMap<String, String> {
+/// What an agent of another repo's fleet was handed; nothing when it is gone or cannot be read.
+fn handover_beside(shim: Option<&ShimRecord>) -> HandedOver {
     let socket = shim.and_then(|shim| shim.socket.as_deref());
-    let read = |socket| start::read_secrets(&caliban_contract::secrets_file(socket)).ok();
+    let read = |socket| start::read_handover(&caliban_contract::secrets_file(socket)).ok();
     socket.and_then(read).unwrap_or_default()
 }
 
@@ -258,6 +244,8 @@ mod tests {
     use caliban_core::price::MicroUsd;
     use serde_json::Value;
 
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn spec(change: impl FnOnce(&mut SpawnSpec)) -> SpawnSpec {
@@ -343,20 +331,26 @@ mod tests {
         ]);
         let child = narrowed(&parent, child).unwrap();
         assert_eq!(child.env, parent.env);
-        let above = variables(&[
+        let handed = |all: &[(&str, &str)]| HandedOver::from(variables(all));
+        let above = handed(&[
             ("KEY", "k"),
-            ("CALIBAN_HIDDEN", "[]"),
-            ("CALIBAN_VEILED_TASK", "old"),
+            ("CALIBAN_HIDDEN", "[[\"N\",\"v\"]]"),
+            ("CALIBAN_VEILED_TASK", "[\"old\"]"),
             ("CALIBAN_ASKED_SETTINGS", "old"),
         ]);
-        let asked = variables(&[
+        let asked = handed(&[
             ("LD_PRELOAD", "/evil.so"),
             ("HTTPS_PROXY", "http://evil"),
             ("KEY", "other"),
-            ("CALIBAN_VEILED_TASK", "new"),
+            ("CALIBAN_VEILED_TASK", "[\"new\"]"),
+            ("CALIBAN_HIDDEN", "[[\"EVIL\",\"v\"]]"),
             ("CALIBAN_ASKED_SETTINGS", "evil"),
         ]);
-        let expected = variables(&[("KEY", "k"), ("CALIBAN_HIDDEN", "[]"), ("CALIBAN_VEILED_TASK", "new")]);
+        let expected = handed(&[
+            ("KEY", "k"),
+            ("CALIBAN_HIDDEN", "[[\"N\",\"v\"]]"),
+            ("CALIBAN_VEILED_TASK", "[\"new\"]"),
+        ]);
         assert_eq!(handed_down(above, asked), expected);
     }
 

@@ -50,6 +50,7 @@ impl Owner {
                 directory: self.places.agent_dir(id),
                 event: event.to_owned(),
                 text: words(agent),
+                handover: Some(self.places.agent_secrets(id)),
             },
             program: agent.record.program.clone(),
             secrets: self.places.agent_secrets(id),
@@ -82,13 +83,13 @@ fn words(agent: &DaemonAgent) -> String {
 async fn tell(order: &NotifyOrder) -> Result<(), String> {
     let spec = SpawnSpec::from_json(&order.specs.get(order.id).await?).map_err(|error| error.to_string())?;
     // Those that are gone are not needed to find the command.
-    let secrets = start::read_secrets(&order.secrets).unwrap_or_default();
+    let variables = start::read_handover(&order.secrets).unwrap_or_default().variables;
     let mut child = tokio::process::Command::new(&order.program)
         .arg(modes::NOTIFY)
         .env_clear()
         .envs(&spec.env)
-        .env(SECRET_NAMES, start::names_of(&secrets))
-        .envs(secrets)
+        .env(SECRET_NAMES, start::names_of(&variables))
+        .envs(variables)
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -20,7 +20,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 use caliban_store::open::OpenReport;
 
-use super::{archive, spawn, start, stop_order};
+use super::{archive, start, stop_order};
 use crate::lock::HeldLock;
 use crate::places::Places;
 use crate::records::{self, LaunchRecord, QueuedRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
@@ -166,7 +166,7 @@ fn wanted(dir: &Path, nonce: &str) -> WantedState {
 /// Whether there are secrets that an agent needs. Those that cannot be read are needed for all we know.
 fn has_secrets(places: &Places, id: AgentId) -> bool {
     let path = places.agent_secrets(id);
-    path.exists() && start::read_secrets(&path).map_or(true, |secrets| spawn::are_needed(&secrets))
+    path.exists() && start::read_handover(&path).map_or(true, |handover| handover.is_needed())
 }
 
 /// The request of an agent, as its directory has it.

@@ -1,8 +1,8 @@
 //! `POST /v1/agents/{id}/respawn`: ended, then anew from the original spec with a new id. The change from old to
 //! new, also in the rows of agents that wait for it, is one transaction; the old directory goes to the archive.
 
+use caliban_contract::HandedOver;
 use caliban_contract::archive::{ArchiveReason, place};
-use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
@@ -105,9 +105,8 @@ impl Owner {
         let before = self.agents.get(&old).ok_or_else(|| gone(old))?.record.clone();
         // Another agent may have taken the label meanwhile.
         self.check_label(&mut spec)?;
-        let mut secrets = self.secrets_of(old)?;
-        secrets.remove(ASKED_SETTINGS);
-        let secrets = resume::merged(request.secrets, secrets, HeardResume::Yes);
+        let handed = HandedOver { settings: None, ..self.handover_of(old)? };
+        let secrets = resume::merged(request.secrets.into(), handed, HeardResume::Yes).into();
         let program = request.program.unwrap_or(before.program);
         let after = self.still_ahead(&before.after);
         let anew = SpawnRequest { spec, secrets, program: None, key: None };

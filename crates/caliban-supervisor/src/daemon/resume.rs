@@ -1,11 +1,10 @@
 //! `POST /v1/agents/{id}/resume`: an ended agent goes on in its conversation, with the same id.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use caliban_contract::HandedOver;
 use caliban_contract::limits::RaisedLimits;
-use caliban_contract::variables::VEILED_RESUME;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::LifecycleEvent;
 use caliban_core::spec::MAX_PROMPT_BYTES;
@@ -59,7 +58,7 @@ impl Owner {
         };
         let nonce = spawn::new_nonce()?;
         let after = self.agents.get(&id).map(|agent| self.still_ahead(&agent.record.after));
-        let old = self.secrets_of(id)?;
+        let old = self.handover_of(id)?;
         let taken = self.check_own_label(id);
         let agent = self.agents.get_mut(&id).ok_or_else(|| gone(id))?;
         let status = agent.record.status.apply(LifecycleEvent::Resumed).map_err(|refused| {
@@ -85,8 +84,8 @@ impl Owner {
         }
         if !request.secrets.is_empty() {
             let heard = if before.resume_prompt.is_some() { HeardResume::No } else { HeardResume::Yes };
-            let secrets = merged(request.secrets, old, heard);
-            spawn::write_secrets(&self.places.agent_secrets(id), &secrets)
+            merged(request.secrets.into(), old, heard)
+                .write(&self.places.agent_secrets(id))
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
             agent.record.has_secrets = true;
         } else if agent.record.has_secrets && !self.places.agent_secrets(id).exists() {
@@ -112,11 +111,11 @@ impl Owner {
 
     /// The secrets that an agent has; none when they are gone, with a reboot. What cannot be read just now is not given
     /// up.
-    pub(super) fn secrets_of(&self, id: AgentId) -> Result<BTreeMap<String, String>, ApiError> {
-        match start::read_secrets(&self.places.agent_secrets(id)) {
-            Ok(secrets) => Ok(secrets),
+    pub(super) fn handover_of(&self, id: AgentId) -> Result<HandedOver, ApiError> {
+        match start::read_handover(&self.places.agent_secrets(id)) {
+            Ok(handover) => Ok(handover),
             Err(StartError::Later(text)) => Err(ApiError::new(ErrorCode::Internal, text).hint("try again")),
-            Err(_) => Ok(BTreeMap::new()),
+            Err(_) => Ok(HandedOver::default()),
         }
     }
 }
@@ -156,25 +155,19 @@ pub(super) enum HeardResume {
     No,
 }
 
-/// The secrets of an agent and those of whoever starts it again, whose values count. What a shell does not have is no
+/// What an agent was handed, and what whoever starts it again hands over, which counts. What a shell does not have is no
 /// reason to forget it. Of what was taken out of texts, only what belongs to a text that is still to be heard stays.
-pub(super) fn merged(
-    new: BTreeMap<String, String>,
-    mut all: BTreeMap<String, String>,
-    heard: HeardResume,
-) -> BTreeMap<String, String> {
-    let before = all.remove(VEILED_RESUME);
-    all.extend(new);
-    if let Some(before) = before.filter(|_| heard == HeardResume::No) {
-        let list = |json: Option<&String>| -> Vec<String> {
-            json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
-        };
-        let both = [list(Some(&before)), list(all.get(VEILED_RESUME))].concat();
-        if let Ok(json) = serde_json::to_string(&both) {
-            all.insert(VEILED_RESUME.to_owned(), json);
-        }
+pub(super) fn merged(new: HandedOver, before: HandedOver, heard: HeardResume) -> HandedOver {
+    let unheard = if heard == HeardResume::No { before.resume } else { Vec::new() };
+    let mut variables = before.variables;
+    variables.extend(new.variables);
+    HandedOver {
+        settings: new.settings.or(before.settings),
+        hidden: if new.hidden.is_empty() { before.hidden } else { new.hidden },
+        task: if new.task.is_empty() { before.task } else { new.task },
+        resume: [unheard, new.resume].concat(),
+        variables,
     }
-    all
 }
 
 /// Whether the worker of a run that is over had recorded what it was told: it removes the order then.

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use caliban_contract::{local_time, secrets_file};
+use caliban_contract::{HandedOver, local_time, secrets_file};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
@@ -136,8 +136,8 @@ impl Owner {
     fn start_one(&mut self, name: &Slug, why: RunReason) -> Result<Option<AgentId>, ApiError> {
         let Some(schedule) = self.schedules.get(name) else { return Err(unknown(name.as_str())) };
         let (now, record) = (crate::wall_ms(), schedule.record.clone());
-        let secrets = match start::read_secrets(&self.schedule_secrets(name)) {
-            Ok(secrets) => secrets,
+        let handover = match start::read_handover(&self.schedule_secrets(name)) {
+            Ok(handover) => handover,
             Err(StartError::Later(text)) => return Err(ApiError::new(ErrorCode::Internal, text)),
             Err(_) if !record.has_secrets => Default::default(),
             Err(_) => {
@@ -179,7 +179,7 @@ impl Owner {
         }
         let key = format!("{SCHEDULE_KEY}{name} {} {number}", record.created_at);
         let program = spawn::find_program(Some(&record.program), &self.own_program)?;
-        let request = SpawnRequest { spec, secrets, program: None, key: Some(key) };
+        let request = SpawnRequest { spec, secrets: handover.into(), program: None, key: Some(key) };
         let (id, insert) = self.register(request, program, Vec::new(), None)?;
         let late = now.saturating_sub(due_at);
         let is_late = late >= LATE_MS;
@@ -288,7 +288,9 @@ impl Owner {
         let json = serde_json::to_string(&spec).map_err(|error| bad(error.to_string()))?;
         let program = spawn::find_program(program.as_deref(), &self.own_program)?;
         let next = every.first(&local_time::now()).ok_or_else(|| bad(format!("{every} never comes")))?;
-        spawn::write_secrets(&self.schedule_secrets(&name), &secrets)
+        let handover = HandedOver::from(secrets);
+        handover
+            .write(&self.schedule_secrets(&name))
             .map_err(|error| spawn::file_refusal("its keys cannot be written", &error))?;
         let record = ScheduleRecord {
             name,
@@ -300,7 +302,7 @@ impl Owner {
             last: None,
             note: None,
             program,
-            has_secrets: spawn::are_needed(&secrets),
+            has_secrets: handover.is_needed(),
             created_at: crate::wall_ms(),
             spec: json,
         };
@@ -355,9 +357,11 @@ impl Owner {
 
     /// `POST /v1/schedules/keys`: for those that have lost theirs.
     pub(super) fn schedule_keys(&mut self, request: &KeysRequest) -> Result<ScheduleList, ApiError> {
+        let handover = HandedOver::from(request.secrets.clone());
         for schedule in self.schedules.values() {
-            if self.needs_keys(&schedule.record) && spawn::are_needed(&request.secrets) {
-                spawn::write_secrets(&self.schedule_secrets(&schedule.record.name), &request.secrets)
+            if self.needs_keys(&schedule.record) && handover.is_needed() {
+                handover
+                    .write(&self.schedule_secrets(&schedule.record.name))
                     .map_err(|error| spawn::file_refusal("the keys cannot be written", &error))?;
             }
         }

@@ -1,13 +1,10 @@
 //! `POST /v1/agents`: commit first, answer then, start.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use caliban_contract::variables::ASKED_SETTINGS;
+use caliban_contract::HandedOver;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::names::Slug;
@@ -214,6 +211,7 @@ impl Owner {
         reply: Option<&mut ReplyTo>,
     ) -> Result<(AgentId, RegistryChange), ApiError> {
         let SpawnRequest { spec, secrets, key, .. } = request;
+        let handover = HandedOver::from(secrets);
         let json = serde_json::to_string(&spec).map_err(|error| bad(error.to_string()))?;
         let id = self.new_id()?;
         let now = crate::wall_ms();
@@ -227,13 +225,13 @@ impl Owner {
             runs: 1,
             after,
             program,
-            has_secrets: are_needed(&secrets),
+            has_secrets: handover.is_needed(),
             resume_prompt: None,
             note: None,
             created_at: now,
             updated_at: now,
         };
-        if let Err(error) = write_files(&self.places, id, &spec, &secrets) {
+        if let Err(error) = write_files(&self.places, id, &spec, &handover) {
             forget_files(&self.places, id);
             return Err(file_refusal("the agent's directory cannot be written", &error));
         }
@@ -269,14 +267,14 @@ pub(super) fn write_files(
     places: &Places,
     id: AgentId,
     spec: &SpawnSpec,
-    secrets: &BTreeMap<String, String>,
+    handover: &HandedOver,
 ) -> io::Result<()> {
     let dir = places.agent_dir(id);
     make_dir(&dir)?;
     records::write(&dir, records::SPEC, spec)?;
     STOP_ROOM.take(&dir)?;
-    if !secrets.is_empty() {
-        write_secrets(&places.agent_secrets(id), secrets)?;
+    if !handover.is_empty() {
+        handover.write(&places.agent_secrets(id))?;
     }
     Ok(())
 }
@@ -297,24 +295,6 @@ pub(super) fn write_queued(dir: &Path, record: &AgentRecord) {
     if let Err(error) = records::write(dir, records::QUEUED, &queued) {
         tracing::warn!(id = %record.id, "queued.json cannot be written: {error}");
     }
-}
-
-/// Whether an agent cannot run without these secrets: it can without the copy of its settings.
-pub(super) fn are_needed(secrets: &BTreeMap<String, String>) -> bool {
-    secrets.keys().any(|name| name != ASKED_SETTINGS)
-}
-
-/// Secrets for an agent, for our eyes only. Their directory may have been taken away under us.
-pub(super) fn write_secrets(path: &Path, secrets: &BTreeMap<String, String>) -> io::Result<()> {
-    let new = path.with_extension("env.new");
-    let bytes = serde_json::to_vec(secrets).map_err(io::Error::other)?;
-    if let Some(dir) = path.parent().filter(|dir| !dir.is_dir()) {
-        make_dir(dir)?;
-    }
-    let _stale = fs::remove_file(&new);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(&bytes)?;
-    fs::rename(new, path)
 }
 
 /// Makes a directory that is ours alone.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use caliban_contract::HandedOver;
 use caliban_contract::tree_limits::TreeLimits;
 use caliban_contract::variables::SECRET_NAMES;
 use caliban_core::ids::AgentId;
@@ -41,8 +42,6 @@ const REAP_LIMIT: Duration = Duration::from_secs(10);
 const REAP_PAUSE: Duration = Duration::from_millis(2);
 /// What we run, whatever became of its file.
 const OWN_LINK: &str = "/proc/self/exe";
-/// The largest file of secrets.
-const SECRETS_CAP: u64 = 4 * 1024 * 1024;
 
 /// Why a run was not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -317,11 +316,12 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
         let write = if resume.messages.is_empty() { records::write } else { records::write_durably };
         write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
     }
-    let secrets = match read_secrets(&places.agent_secrets(order.id)) {
+    // The rest of it the worker reads itself.
+    let variables = match read_handover(&places.agent_secrets(order.id)) {
         Err(StartError::Never(_)) if !order.has_secrets => BTreeMap::new(),
-        read => read?,
+        read => read?.variables,
     };
-    let names = names_of(&secrets);
+    let names = names_of(&variables);
     let args = ShimArgs {
         dir: dir.clone(),
         program: order.program.clone(),
@@ -342,7 +342,7 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
             .current_dir(&dir)
             .env_clear()
             .envs(&spec.env)
-            .envs(&secrets)
+            .envs(&variables)
             .env(MARKER, &order.marker)
             .env(SECRET_NAMES, &names)
             .stdin(Stdio::null())
@@ -364,23 +364,21 @@ fn launch(order: &StartOrder, spec: &SpawnSpec) -> Result<Launched, StartError> 
 }
 
 /// What the worker is told of its secrets, so that it knows a key by whatever name.
-pub(super) fn names_of(secrets: &BTreeMap<String, String>) -> String {
-    secrets.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+pub(super) fn names_of(variables: &BTreeMap<String, String>) -> String {
+    variables.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, StartError> {
-    match records::read_capped(path, SECRETS_CAP) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
-            StartError::Never(format!(
-                "the secrets in {} cannot be read; resume it with new ones",
-                path.display()
-            ))
-        }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StartError::Never(
-            "its secrets are gone (they do not outlive a reboot); `caliban resume` takes yours".to_owned(),
+pub(super) fn read_handover(path: &Path) -> Result<HandedOver, StartError> {
+    HandedOver::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => StartError::Never(format!(
+            "the secrets in {} cannot be read; resume it with new ones",
+            path.display()
         )),
-        Err(error) => Err(passing("its secrets", &error)),
-    }
+        io::ErrorKind::NotFound => StartError::Never(
+            "its secrets are gone (they do not outlive a reboot); `caliban resume` takes yours".to_owned(),
+        ),
+        _ => passing("its secrets", &error),
+    })
 }
 
 /// An error of a start: one that passes by itself, or not.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use caliban_contract::HandedOver;
 use caliban_core::ids::AgentId;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -82,7 +83,8 @@ impl Owner {
                 return Err(ApiError::new(ErrorCode::SecretsGone, text)
                     .hint(format!("`caliban attach {id}` or `caliban agents send {id}` hands over yours")));
             }
-            spawn::write_secrets(&secrets, &request.secrets)
+            HandedOver::from(request.secrets.clone())
+                .write(&secrets)
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
         }
         // A run that could not be started is void by now, or was never launched: the next is another one.

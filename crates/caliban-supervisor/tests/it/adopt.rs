@@ -185,7 +185,7 @@ async fn files_of_agents_that_are_gone_leave_the_runtime_directory() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
     let mut request = fleet.request("serve");
-    request.secrets.insert("CANARY".to_owned(), "hunter2".to_owned());
+    request.secrets.secrets.insert("CANARY".to_owned(), "hunter2".to_owned());
     let id = client.spawn(request).await.unwrap().id;
     fleet.until_row(&mut client, id, |row| row.turns > 0).await;
     fleet.kill_daemon();

@@ -252,8 +252,9 @@ async fn a11_what_an_agents_shell_starts_runs_the_program_and_the_variables_of_t
         let answer = asks.answer(&evil);
         assert_eq!(spec_of(fleet, &answer).env, env);
         let id: AgentId = answer["id"].as_str().unwrap().parse().unwrap();
-        let secrets = std::fs::read_to_string(fleet.places.agent_secrets(id)).unwrap();
-        assert_eq!(secrets, r#"{"KEY":"k"}"#);
+        let handed = caliban_contract::HandedOver::read(&fleet.places.agent_secrets(id)).unwrap();
+        let variables = [("KEY".to_owned(), "k".to_owned())].into();
+        assert_eq!(handed, caliban_contract::HandedOver { variables, ..Default::default() });
         let mut client = fleet.client().await;
         fleet.until_row(&mut client, id, |row| row.turns > 0).await;
     }

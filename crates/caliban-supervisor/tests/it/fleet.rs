@@ -72,7 +72,7 @@ impl Fleet {
     pub(crate) fn request(&self, plan: &str) -> SpawnRequest {
         SpawnRequest {
             spec: self.spec(plan),
-            secrets: BTreeMap::new(),
+            secrets: caliban_control::protocol::HandedSecrets::default(),
             program: Some(fake_worker()),
             key: None,
         }

@@ -250,7 +250,7 @@ async fn secrets_reach_the_worker_and_no_file_below_the_base() {
     let mut client = fleet.client().await;
     let out = fleet.temp.path().join("out");
     let mut request = fleet.request(&format!("sh:printenv CANARY > {0}.new; mv {0}.new {0}", out.display()));
-    request.secrets.insert("CANARY".to_owned(), "hunter2-canary".to_owned());
+    request.secrets.secrets.insert("CANARY".to_owned(), "hunter2-canary".to_owned());
     let id = client.spawn(request).await.unwrap().id;
     wait_until("the worker has its secret", || out.exists());
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "hunter2-canary\n");
@@ -274,7 +274,7 @@ async fn a_respawned_agent_has_the_secrets_of_the_old_one_or_those_that_are_give
     let mut client = fleet.client().await;
     let out = fleet.temp.path().join("out");
     let mut request = fleet.request(&format!("sh:printenv CANARY > {0}.new; mv {0}.new {0}", out.display()));
-    request.secrets.insert("CANARY".to_owned(), "old".to_owned());
+    request.secrets.secrets.insert("CANARY".to_owned(), "old".to_owned());
     let first = client.spawn(request).await.unwrap().id;
     let secret = || {
         wait_until("the worker has its secret", || out.exists());
@@ -392,12 +392,12 @@ async fn secrets_that_were_taken_out_of_what_nobody_heard_yet_are_kept_with_it()
     let mut client = fleet.client().await;
     let out = fleet.temp.path().join("out");
     let script = format!(
-        "sh:echo $CALIBAN_VEILED_TASK $CALIBAN_VEILED_RESUME $KEY > {0}.new; mv {0}.new {0}",
+        "sh:echo $CALIBAN_VEILED_TASK$CALIBAN_VEILED_RESUME $KEY > {0}.new; mv {0}.new {0}",
         out.display()
     );
     let mut request = fleet.request(&script);
     request.program = Some("/bin/false".into());
-    request.secrets.insert("CALIBAN_VEILED_TASK".to_owned(), "[\"task\"]".to_owned());
+    request.secrets.secrets.insert("CALIBAN_VEILED_TASK".to_owned(), "[\"task\"]".to_owned());
     let id = client.spawn(request).await.unwrap().id;
     let name = id.to_string();
     fleet.until_state(&mut client, id, State::Failed).await;
@@ -413,7 +413,12 @@ async fn secrets_that_were_taken_out_of_what_nobody_heard_yet_are_kept_with_it()
     fleet.until_state(&mut client, id, State::Failed).await;
     client.resume(&name, &saying("two", crate::fleet::fake_worker())).await.unwrap();
     wait_until("the worker has its secrets", || out.exists());
-    assert_eq!(std::fs::read_to_string(&out).unwrap(), "[\"task\"] [\"one\",\"two\"] two\n");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), " two\n", "the gaps are in the record alone");
+    let handed = caliban_contract::HandedOver::read(&fleet.places.agent_secrets(id)).unwrap();
+    assert_eq!(
+        (handed.task, handed.resume),
+        (vec!["task".to_owned()], vec!["one".to_owned(), "two".to_owned()])
+    );
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use caliban_contract::variables::ASKED_SETTINGS;
+use caliban_contract::{HandedOver, variables::ASKED_SETTINGS};
 use caliban_contract::{PlaceSources, Places};
 use caliban_control::protocol::{FleetEvent, WakeRequest};
 use caliban_control::{Client, ClientError, SignalResult, end_by_signal};
@@ -236,17 +236,20 @@ async fn an_agent_can_do_without_the_copy_of_its_settings_that_went_with_the_dir
     let agent = client.spawn(request).await.unwrap().id;
     let name = agent.to_string();
     fleet.until_state(&mut client, agent, State::Idle).await;
-    let has_copy = |pid: i32| {
+    let has_copy =
+        || HandedOver::read(&fleet.places.agent_secrets(agent)).is_ok_and(|it| it.settings.is_some());
+    let is_told = |pid: i32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
         String::from_utf8_lossy(&environ).contains(ASKED_SETTINGS)
     };
-    assert!(has_copy(client.show(&name).await.unwrap().pid.unwrap()));
+    let pid = client.show(&name).await.unwrap().pid.unwrap();
+    assert!(has_copy() && !is_told(pid), "it is in the record, not in the environment");
     fleet.tell(agent, "sleep");
     fleet.until_row(&mut client, agent, |row| row.hibernated).await;
     drop(client);
     wipe(&fleet);
     let mut client = fleet.client().await;
     client.wake(&name).await.unwrap();
-    let pid = fleet.until_row(&mut client, agent, |row| row.pid.is_some()).await.pid.unwrap();
-    assert!(!has_copy(pid));
+    fleet.until_row(&mut client, agent, |row| row.pid.is_some()).await;
+    assert!(!has_copy());
 }

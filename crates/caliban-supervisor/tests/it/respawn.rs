@@ -1,10 +1,9 @@
 //! Respawn and resume: what is replaced is replaced whole, nobody's label, keys or turn is lost on the way.
 
-use std::collections::BTreeMap;
 use std::fs;
 
 use caliban_control::Client;
-use caliban_control::protocol::{RespawnRequest, ResumeRequest};
+use caliban_control::protocol::{HandedSecrets, RespawnRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
@@ -111,8 +110,9 @@ async fn a12_keys_that_the_new_shell_does_not_have_stay_as_they_were() {
     let seen = fleet.temp.path().join("seen");
     let shown = seen.display();
     let plan = format!("sh:env | grep ^T_ | sort > {shown}.new; mv {shown}.new {shown}");
-    let secrets = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    let secrets = |pairs: &[(&str, &str)]| HandedSecrets {
+        secrets: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..HandedSecrets::default()
     };
     let seen = || {
         wait_until("it has looked", || seen.exists());

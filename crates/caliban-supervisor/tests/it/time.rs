@@ -371,7 +371,7 @@ async fn a_schedule_whose_keys_went_with_a_reboot_waits_for_them_and_runs_once()
     let (fleet, clock) = clocked(|_| {});
     let mut client = fleet.client().await;
     let mut request = every(&fleet, "nightly", "02:00", "done");
-    request.secrets.insert("KEY".to_owned(), "canary".to_owned());
+    request.secrets.secrets.insert("KEY".to_owned(), "canary".to_owned());
     client.schedule(&request).await.unwrap();
     assert!(!fs::read(fleet.places.database()).unwrap().windows(6).any(|part| part == b"canary"));
     fleet.kill_daemon();

@@ -8,10 +8,11 @@ use std::{
     path::Path,
 };
 
-use caliban_contract::variables::{
-    AGENT_ID, ASKED_SETTINGS, HIDDEN, SECRET_NAMES, VEILED_RESUME, VEILED_TASK,
+use caliban_contract::{
+    HandedOver,
+    variables::{AGENT_ID, HANDED_SECRETS, SECRET_NAMES},
 };
-use caliban_core::redact::{self, Redactor, secret_parts};
+use caliban_core::redact::{Redactor, secret_parts};
 
 use crate::{
     settings::{
@@ -25,20 +26,7 @@ use crate::{
 const PREFIXES: &str = "CAFLEET_ CALIBAN_ ANTHROPIC_ OPENAI_ GOOGLE_ GEMINI_ OPENROUTER_ OLLAMA_ OTEL_";
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 9] = [
-    "PWD",
-    "OLDPWD",
-    AGENT_ID,
-    caliban_tools::JOB_MARK,
-    HIDDEN,
-    VEILED_TASK,
-    VEILED_RESUME,
-    ASKED_SETTINGS,
-    SECRET_NAMES,
-];
-
-/// Bytes of the longest variable that a process can be started with, and some less.
-const VARIABLE_CAP: usize = 100_000;
+const DROPPED: [&str; 5] = ["PWD", "OLDPWD", AGENT_ID, caliban_tools::JOB_MARK, SECRET_NAMES];
 
 /// The largest settings file that is looked through for variables; larger ones are no settings.
 const SETTINGS_CAP: usize = 1024 * 1024;
@@ -49,7 +37,7 @@ pub(super) struct Caller {
     /// What may be on disk.
     pub env: BTreeMap<String, String>,
     /// What may not.
-    pub secrets: BTreeMap<String, String>,
+    pub handover: HandedOver,
     /// Knows all of the caller's secrets.
     redactor: Redactor,
 }
@@ -71,75 +59,58 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
             || keys.contains(name)
             || named.contains(name)
             || PREFIXES.split_whitespace().any(|prefix| name.starts_with(prefix));
-        if !needed || DROPPED.contains(&name) {
+        if !needed || DROPPED.contains(&name) || HANDED_SECRETS.contains(&name) {
             continue;
         }
         // An address may hold a password under an innocent name, however short it is.
         let is_secret =
             keys.contains(name) || !secret_parts(name, value).is_empty() || redactor.redact(value) != value;
-        let part = if is_secret { &mut caller.secrets } else { &mut caller.env };
+        let part = if is_secret { &mut caller.handover.variables } else { &mut caller.env };
         part.insert(name.to_owned(), value.to_owned());
     }
     // What it does not get it must not write down either: a secret that it reads in a file is still the caller's.
     // One that it gets as a part of something else is looked for by itself, too.
-    let is_known = |name: &str, value: &str| caller.secrets.get(name).is_some_and(|given| given == value);
-    let hidden: Vec<_> = all.into_iter().filter(|(name, value)| !is_known(name, value)).collect();
-    hand(&mut caller.secrets, HIDDEN, &hidden);
+    let given = &caller.handover.variables;
+    caller.handover.hidden = all.into_iter().filter(|(name, value)| given.get(name) != Some(value)).collect();
     caller.redactor = redactor;
     caller
 }
 
 impl Caller {
-    /// Takes the secrets out of a text that will lie on the disk, and hands them over beside it under `variable`.
-    pub(super) fn veil(&mut self, text: &mut String, variable: &str) {
-        let (veiled, taken) = self.redactor.veil(text);
-        hand(&mut self.secrets, variable, &taken);
-        *text = veiled;
+    /// Takes the secrets out of the task, which will lie on the disk, and hands them over beside it.
+    pub(super) fn veil_task(&mut self, task: &mut String) {
+        (*task, self.handover.task) = self.redactor.veil(task);
+    }
+
+    /// The same for a message of a resume.
+    pub(super) fn veil_message(&mut self, message: &mut String) {
+        (*message, self.handover.resume) = self.redactor.veil(message);
     }
 
     /// Hands over the settings of this moment, with the secrets and so on no disk: a token may stand in any of their lines.
-    /// Too long or no text, they are left out: then the agent takes the settings of its start.
+    /// No text, they are left out: then the agent takes the settings of its start.
     pub(super) fn hand_settings(&mut self, loaded: &Loaded) {
-        if let Some(copy) = Files::copy(loaded).filter(|copy| copy.len() < VARIABLE_CAP) {
-            self.secrets.insert(ASKED_SETTINGS.to_owned(), copy);
-        }
+        self.handover.settings = Files::copy(loaded);
     }
 
-    /// Keeps what an agent that is started again must not write down, from the shell before. `socket` is the agent's: what
-    /// it was handed lies beside it. All else that this shell does not have the daemon keeps.
+    /// Keeps what was taken out of the task of an agent that is started again. `socket` is the agent's: what it was handed
+    /// lies beside it. All else that this shell does not have the daemon keeps.
+    pub(super) fn keep_task(&mut self, socket: &Path) {
+        self.handover.task = handed_before(socket).task;
+    }
+
+    /// Keeps what an agent that is started again must not write down, from the shell before.
     pub(super) fn keep_hidden(&mut self, socket: &Path) {
-        let before = std::fs::read(caliban_contract::secrets_file(socket)).ok();
-        let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
-        let pairs = |secrets: &BTreeMap<String, String>| -> Vec<(String, String)> {
-            secrets.get(HIDDEN).and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
-        };
-        let mut hidden = pairs(&self.secrets);
-        for pair in pairs(&before.unwrap_or_default()) {
-            if !hidden.contains(&pair) {
-                hidden.push(pair);
+        for pair in handed_before(socket).hidden {
+            if !self.handover.hidden.contains(&pair) {
+                self.handover.hidden.push(pair);
             }
         }
-        hand(&mut self.secrets, HIDDEN, &hidden);
     }
 }
 
-/// What is too long for a variable is not handed over: then the agent sees that something was there.
-fn hand<T: serde::Serialize>(secrets: &mut BTreeMap<String, String>, variable: &str, values: &[T]) {
-    if values.is_empty() {
-        return;
-    }
-    if let Ok(json) = serde_json::to_string(values)
-        && json.len() < VARIABLE_CAP
-    {
-        secrets.insert(variable.to_owned(), json);
-    }
-}
-
-/// A text of the spec as it was before [`Caller::veil`], if the secrets are still there.
-pub(crate) fn unveiled(text: &str, environment: &Environment, variable: &str) -> String {
-    let taken = environment.raw(variable).and_then(|json| json.to_str());
-    let taken = taken.and_then(|json| serde_json::from_str::<Vec<String>>(json).ok());
-    redact::unveil(text, &taken.unwrap_or_default())
+fn handed_before(socket: &Path) -> HandedOver {
+    HandedOver::read(&caliban_contract::secrets_file(socket)).unwrap_or_default()
 }
 
 /// The variables that settings name as `${NAME}`, for MCP servers.
@@ -225,7 +196,6 @@ mod tests {
         assert_eq!(names(&got.env), plain);
         let handed = [
             "ANTHROPIC_API_KEY",
-            "CALIBAN_HIDDEN",
             "CARGO_HTTP_PROXY",
             "CARGO_REGISTRIES_X_INDEX",
             "HTTPS_PROXY",
@@ -234,14 +204,14 @@ mod tests {
             "ODDLY_NAMED",
             "UV_INDEX_URL",
         ];
-        assert_eq!(names(&got.secrets), handed);
+        assert_eq!(names(&got.handover.variables), handed);
         // The copy of the settings is whole, and with the secrets.
         got.hand_settings(&loaded);
-        let copy = got.secrets.remove(ASKED_SETTINGS).unwrap();
-        let (_, copied) = Files::handed([(ASKED_SETTINGS, copy.as_str())].into_iter().collect());
-        assert_eq!(copied.unwrap().user, loaded.user);
         // It does not get this one, and knows it all the same when it sees it.
-        let there: Environment = got.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let there =
+            got.handover.variables.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect::<Environment>();
+        let there = there.handed(got.handover.clone());
+        assert_eq!(Files::handed(&there).unwrap().user, loaded.user);
         let known = Redactor::new(secrets(&there, &loaded.settings));
         for (value, name) in [
             ("canary-two", "AWS_SECRET_ACCESS_KEY"),

@@ -40,7 +40,6 @@ mod watch_keys;
 mod width;
 
 use std::{
-    collections::BTreeMap,
     io::Write,
     num::NonZeroU32,
     path::{Path, PathBuf},
@@ -48,7 +47,6 @@ use std::{
 };
 
 use caliban_acp::Unreached;
-use caliban_contract::variables::VEILED_TASK;
 use caliban_contract::{
     DaemonOptions, PlaceSources, Places, Sweep,
     moved_repos::{self, Elsewhere, Fate},
@@ -266,7 +264,7 @@ impl<'a> Fleet<'a> {
             return Ok(schedules);
         }
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
-        let secrets = caller_environment::caller(self.environment, &loaded).secrets;
+        let secrets = caller_environment::caller(self.environment, &loaded).handover.into();
         match client.schedule_keys(&KeysRequest { secrets }).await {
             // An agent's process has none to give.
             Err(ClientError::Refused(_)) => Ok(schedules),
@@ -308,7 +306,7 @@ impl<'a> Fleet<'a> {
             Err(ClientError::Refused(error)) if error.code == ErrorCode::SecretsGone => {
                 let row = client.show(agent).await?;
                 let Ok((caller, _)) = self.caller_for(&row) else { return Err(ClientError::Refused(error)) };
-                client.wake_with(agent, &WakeRequest { secrets: caller.secrets }).await
+                client.wake_with(agent, &WakeRequest { secrets: caller.handover.into() }).await
             }
             Err(ClientError::Refused(mut error)) if error.code == ErrorCode::Queued => {
                 error.hint.get_or_insert_with(|| {
@@ -346,11 +344,7 @@ impl<'a> Fleet<'a> {
     fn caller_for(&self, row: &AgentRow) -> Result<(Caller, Loaded)> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
         let mut caller = caller_environment::caller(self.environment, &loaded);
-        let before = std::fs::read(caliban_contract::secrets_file(&row.socket)).ok();
-        let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
-        if let Some(task) = before.and_then(|mut before| before.remove(VEILED_TASK)) {
-            caller.secrets.insert(VEILED_TASK.to_owned(), task);
-        }
+        caller.keep_task(&row.socket);
         Ok((caller, loaded))
     }
 }

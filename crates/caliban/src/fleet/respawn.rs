@@ -28,7 +28,7 @@ pub(super) async fn respawn(fleet: &Fleet<'_>, args: &RespawnArgs, out: &mut dyn
     caller.keep_hidden(&row.socket);
     caller.hand_settings(&loaded);
     let program = Some(crate::compose::own_program()?);
-    let request = RespawnRequest { secrets: caller.secrets, program };
+    let request = RespawnRequest { secrets: caller.handover.into(), program };
     let made = client.respawn(&args.agent.id, &request).await?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use caliban_contract::limits::RaisedLimits;
-use caliban_contract::variables::VEILED_RESUME;
 use caliban_control::protocol::ResumeRequest;
 
 use super::{
@@ -24,7 +23,7 @@ pub(super) async fn resume(fleet: &Fleet<'_>, args: &ResumeArgs, out: &mut dyn W
     caller.keep_hidden(&row.socket);
     let mut prompt = args.prompt.clone();
     if let Some(prompt) = &mut prompt {
-        caller.veil(prompt, VEILED_RESUME);
+        caller.veil_message(prompt);
     }
     let before = RaisedLimits::read(&row.dir);
     let asked = limits::asked(args);
@@ -59,7 +58,7 @@ pub(super) async fn resume(fleet: &Fleet<'_>, args: &ResumeArgs, out: &mut dyn W
         return Err(Failure::new(text).hint(format!("caliban stop {} first", row.id)));
     }
     let program = Some(crate::compose::own_program()?);
-    let request = ResumeRequest { secrets: caller.secrets, program, prompt, limits: asked };
+    let request = ResumeRequest { secrets: caller.handover.into(), program, prompt, limits: asked };
     let now = client.resume(&row.id.to_string(), &request).await?;
     say_who_is_not_followed(&mut client, &row, &now).await;
     let row = now;

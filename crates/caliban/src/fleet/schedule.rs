@@ -2,7 +2,6 @@
 
 use std::{io::Write, time::Duration};
 
-use caliban_contract::variables::VEILED_TASK;
 use caliban_control::{
     Client,
     protocol::{AgentRow, ScheduleRequest, ScheduleRow},
@@ -89,7 +88,7 @@ pub(super) async fn make(
     }
     let mut caller = caller_environment::caller(fleet.environment, loaded);
     let task = spec.prompt.clone();
-    caller.veil(&mut spec.prompt, VEILED_TASK);
+    caller.veil_task(&mut spec.prompt);
     if spec.prompt != task {
         return Err(Failure::usage(
             "the task holds a secret, which a schedule cannot keep: it outlives a reboot",
@@ -98,7 +97,7 @@ pub(super) async fn make(
     }
     spec.env = caller.env;
     let program = Some(crate::compose::own_program()?);
-    let request = ScheduleRequest { name, every, overlap, spec, secrets: caller.secrets, program };
+    let request = ScheduleRequest { name, every, overlap, spec, secrets: caller.handover.into(), program };
     let row = client.schedule(&request).await?;
     if json {
         return json_line(&row, out).map(|()| Code::Done);

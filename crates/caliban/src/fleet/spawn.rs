@@ -6,7 +6,6 @@ use std::{
 };
 
 use caliban_agent::mentions;
-use caliban_contract::variables::VEILED_TASK;
 use caliban_control::{
     Client,
     protocol::{SpawnRequest, Spawned as Registered},
@@ -190,11 +189,11 @@ pub(super) async fn register(
     mut spec: SpawnSpec,
 ) -> Result<Registered> {
     let mut caller = caller_environment::caller(fleet.environment, loaded);
-    caller.veil(&mut spec.prompt, VEILED_TASK);
+    caller.veil_task(&mut spec.prompt);
     caller.hand_settings(loaded);
     spec.env = caller.env;
     let program = Some(crate::compose::own_program()?);
-    let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
+    let request = SpawnRequest { spec, secrets: caller.handover.into(), program, key: None };
     client.spawn(request).await.map_err(Failure::from)
 }
 

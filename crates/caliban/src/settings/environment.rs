@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_contract::{HandedOver, variables::HANDED_SECRETS};
 use caliban_permissions::Mode;
 use caliban_providers::ProviderKind;
 
@@ -25,6 +26,8 @@ const OLLAMA_PORT: u16 = 11434;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Environment {
     vars: BTreeMap<OsString, OsString>,
+    /// What the caller of an agent has handed over beside them: in the agent's own process.
+    handover: HandedOver,
 }
 
 impl Environment {
@@ -32,6 +35,22 @@ impl Environment {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub(crate) fn of_process() -> Self {
         std::env::vars_os().collect()
+    }
+
+    /// The same with what the agent was handed. Its variables are those of the process; a daemon of an earlier build hands the
+    /// rest over in variables, too.
+    pub(crate) fn handed(mut self, handover: HandedOver) -> Self {
+        let names = HANDED_SECRETS.map(|name| (name, self.vars.remove(OsStr::new(name))));
+        let old =
+            names.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into_string().ok()?)));
+        let old = HandedOver::from(old.collect::<BTreeMap<_, _>>());
+        self.handover = if old.is_empty() { handover } else { old };
+        self
+    }
+
+    /// What the agent of this process was handed.
+    pub(crate) fn handover(&self) -> &HandedOver {
+        &self.handover
     }
 
     /// The raw value; an empty one counts as not set.
@@ -206,7 +225,7 @@ impl Environment {
 
 impl FromIterator<(OsString, OsString)> for Environment {
     fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(vars: I) -> Self {
-        Self { vars: vars.into_iter().collect() }
+        Self { vars: vars.into_iter().collect(), handover: HandedOver::default() }
     }
 }
 

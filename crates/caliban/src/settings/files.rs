@@ -1,11 +1,10 @@
 //! The files that settings come from, as they were read at one moment, and their copy for an agent that starts later.
 //!
 //! A background agent is composed with the files of the moment at which somebody asked for it: it may wait in the queue
-//! while they are being edited. The copy travels with the agent's secrets ([`ASKED_SETTINGS`]) and is on no disk.
+//! while they are being edited. The copy travels with the agent's secrets (`HandedOver`) and is on no disk.
 
 use std::path::{Path, PathBuf};
 
-use caliban_contract::variables::ASKED_SETTINGS;
 use serde::{Deserialize, Serialize};
 
 use super::{Environment, Loaded, Paths, SettingsError, file};
@@ -89,13 +88,10 @@ impl Files {
         serde_json::to_string(&Copy { user, own, repo, claude, narrowing: narrowing.collect() }).ok()
     }
 
-    /// The copy that came with the environment of a worker, and that environment without it. None when there is no copy, or
-    /// one of another version.
-    pub(crate) fn handed(environment: Environment) -> (Environment, Option<Self>) {
-        let text = environment.raw(ASKED_SETTINGS).and_then(|text| text.to_str());
-        let files = text.and_then(Self::of_copy).map(|files| files.trusted_as_of_now(&environment));
-        let rest = environment.iter().filter(|(name, _)| *name != ASKED_SETTINGS);
-        (rest.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), files)
+    /// The copy that the agent of this process was handed. None when there is no copy, or one of another version.
+    pub(crate) fn handed(environment: &Environment) -> Option<Self> {
+        let text = environment.handover().settings.as_deref()?;
+        Some(Self::of_copy(text)?.trusted_as_of_now(environment))
     }
 
     /// The content is of the asking, the permission is of now (a15): the user may have taken the trust back while the agent
@@ -140,6 +136,8 @@ fn wants_claude(user: &Option<Vec<u8>>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use caliban_contract::{HandedOver, variables::ASKED_SETTINGS};
+
     use super::*;
     use crate::settings::{Layer, load};
 
@@ -167,27 +165,31 @@ mod tests {
         let then = load(&environment, &repo, Layer::default()).unwrap();
         assert!(matches!(then.trust, Trust::Trusted(_)));
         let copy = Files::copy(&then).unwrap();
-        let mut worker: Vec<(&str, &str)> = vec![("HOME", home), ("PATH", "/bin")];
-        worker.push((ASKED_SETTINGS, copy.as_str()));
-        let (rest, handed) = Files::handed(worker.iter().copied().collect());
-        assert_eq!(rest, environment);
+        let worker =
+            environment.clone().handed(HandedOver { settings: Some(copy.clone()), ..HandedOver::default() });
+        let handed = Files::handed(&worker);
+        // A daemon of an earlier build hands it over in a variable.
+        let old: Environment =
+            [("HOME", home), ("PATH", "/bin"), (ASKED_SETTINGS, copy.as_str())].into_iter().collect();
+        assert_eq!(old.handed(HandedOver::default()), worker);
         // Whatever becomes of the files.
         write(".config/caliban/settings.toml", "[[[");
         write("repo/.caliban/settings.toml", "[[[");
         write(&own, "[[[");
         assert!(load(&environment, &repo, Layer::default()).is_err());
-        let later = super::super::load_files(&rest, &repo, Layer::default(), handed.unwrap()).unwrap();
+        let later = super::super::load_files(&worker, &repo, Layer::default(), handed.unwrap()).unwrap();
         assert_eq!((later.settings, later.trust), (then.settings, then.trust));
         // Trust that was taken back counts at once, whatever the copy says (a15).
         TrustStore::remove(&paths, &repo).unwrap();
-        let (_, handed) = Files::handed(worker.iter().copied().collect());
+        let handed = Files::handed(&worker);
         let names = vec![".caliban/settings.toml".to_owned(), ".caliban/agents/tester.md".to_owned()];
         assert_eq!(handed.unwrap().trust, Trust::Untrusted(names.clone()));
         write(".local/share/caliban/trusted.toml", "[[[");
-        let (_, handed) = Files::handed(worker.into_iter().collect());
+        let handed = Files::handed(&worker);
         assert_eq!(handed.unwrap().trust, Trust::Untrusted(names));
         // Nothing, or nonsense, is no copy.
-        assert!(Files::handed(environment.clone()).1.is_none());
-        assert!(Files::handed([(ASKED_SETTINGS, "{}")].into_iter().collect()).1.is_none());
+        assert!(Files::handed(&environment).is_none());
+        let nonsense = HandedOver { settings: Some("{}".to_owned()), ..HandedOver::default() };
+        assert!(Files::handed(&environment.handed(nonsense)).is_none());
     }
 }

@@ -112,9 +112,7 @@ pub(crate) fn with_set(
 pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(String, String)> {
     let mut found = spoken_secrets(environment);
     // Those of the caller of a background agent, which does not get them.
-    if let Some(json) = environment.raw(HIDDEN).and_then(|json| json.to_str()) {
-        found.extend(serde_json::from_str::<Vec<(String, String)>>(json).unwrap_or_default());
-    }
+    found.extend(environment.handover().hidden.iter().cloned());
     for provider in ProviderKind::all() {
         if let Some(key) = settings.providers.api(provider).and_then(|api| api.api_key.as_ref()) {
             found.push((format!("{provider} key"), key.reveal().to_owned()));

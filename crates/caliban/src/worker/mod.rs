@@ -32,14 +32,14 @@ use caliban_agent::{
     event::{Author, Outcome},
     transcript,
 };
-use caliban_contract::{limits::RaisedLimits, variables::VEILED_TASK};
+use caliban_contract::{HandedOver, limits::RaisedLimits};
 use caliban_contract::{
     records::EndNotice,
     records::{self, WorkerStatus},
 };
 use caliban_core::{
     message::Message,
-    redact::Redactor,
+    redact::{self, Redactor},
     spec::{AfterTurn, SpawnSpec},
 };
 use caliban_tools::{JobInfo, JobState, Workspace};
@@ -49,7 +49,7 @@ use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     commands::{Forks, SessionCommands},
     compose::{self, ComposeRequest, Composition, chain, compose},
-    fleet::{caller_environment::unveiled, damaged_transcript},
+    fleet::damaged_transcript,
     report::{Failure, Result},
     settings::{
         Environment, Files, Layer, Settings, load_files, load_with,
@@ -132,7 +132,15 @@ impl ShimOrder {
 async fn work(order: &ShimOrder, environment: Environment) -> Result<WorkerEnd> {
     let waking = Waking::of(&order.directory, &order.nonce);
     let mut status = StatusFile::new(&order.directory, &order.nonce);
-    match run(order, environment.clone(), waking, &mut status).await {
+    let (environment, unread) = match handed(&order.socket) {
+        Ok(handover) => (environment.handed(handover), None),
+        Err(failure) => (environment, Some(failure)),
+    };
+    let ran = match unread {
+        None => run(order, environment.clone(), waking, &mut status).await,
+        Some(failure) => Err(failure),
+    };
+    match ran {
         Ok(end) => Ok(end),
         Err(failure) => {
             let failure = status.without_secrets(failure);
@@ -143,10 +151,25 @@ async fn work(order: &ShimOrder, environment: Environment) -> Result<WorkerEnd> 
     }
 }
 
+/// What the agent that listens there was handed; nothing when it was nothing, or went with a reboot. What is there and cannot be
+/// read may name secrets that must not be written down.
+fn handed(socket: &Path) -> Result<HandedOver> {
+    let path = caliban_contract::secrets_file(socket);
+    match HandedOver::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(HandedOver::default()),
+        Err(error) => Err(Failure::new(format!("the secrets in {} cannot be read: {error}", path.display()))
+            .hint("caliban resume hands over new ones")),
+        Ok(handover) => Ok(handover),
+    }
+}
+
 /// Runs the mode of [`caliban_contract::modes::NOTIFY`]: tells of an end that only the daemon saw.
 pub(crate) fn notify_main(environment: Environment) -> ExitCode {
     let notice = serde_json::from_reader(std::io::stdin().take(NOTICE_CAP));
-    let Ok(EndNotice { directory, event, text }) = notice else { return ExitCode::from(2) };
+    let Ok(EndNotice { directory, event, text, handover }) = notice else { return ExitCode::from(2) };
+    // What it cannot read the agent's own end told of: here it is only looked for in what is told.
+    let handover = handover.and_then(|path| HandedOver::read(&path).ok()).unwrap_or_default();
+    let environment = environment.handed(handover);
     let (Some(news), Ok(runtime)) = (News::named(&event), crate::runtime()) else { return ExitCode::from(2) };
     runtime.block_on(tell_outside(environment, &directory, news, &text));
     ExitCode::SUCCESS
@@ -154,7 +177,7 @@ pub(crate) fn notify_main(environment: Environment) -> ExitCode {
 
 /// Tells without an agent, because it could not begin or is gone, as far as the settings can be read.
 async fn tell_outside(environment: Environment, directory: &Path, news: News, text: &str) {
-    let (environment, asked) = Files::handed(environment);
+    let asked = Files::handed(&environment);
     let Ok(spec) = read_spec(directory) else { return };
     let stands = isolation::ground(&spec).0.to_owned();
     let now = crate::settings::load(&environment, &stands, Layer::default());
@@ -183,7 +206,7 @@ async fn run(
         return Err(Failure::new(format!("it cannot go on where it was: {what}"))
             .hint("caliban resume --from-scratch begins its task anew"));
     }
-    let (environment, asked) = Files::handed(environment);
+    let asked = Files::handed(&environment);
     status.redact(Redactor::new(secrets(&environment, &Settings::default())));
     take_over(&spec, &order.directory)?;
     let ground = isolation::ground(&spec).0;
@@ -217,7 +240,7 @@ async fn run(
     let host = SessionHost::start_with(Box::new(agent), Clients::Many, Some(commands));
     let sessions = Arc::new(Sessions::only(host.clone()));
     let server = serve::WorkerServer::listen(&order.socket, &order.directory, sessions, redactor)?;
-    let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
+    let task = is_new.then(|| redact::unveil(&spec.prompt, &environment.handover().task));
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));
     }

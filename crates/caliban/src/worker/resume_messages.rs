@@ -8,11 +8,10 @@ use std::path::Path;
 
 use caliban_agent::handle::Handle;
 use caliban_contract::records::{self, ResumeOrder, Told};
-use caliban_contract::variables::VEILED_RESUME;
+use caliban_core::redact;
 
 use crate::{
     compose::chain,
-    fleet::caller_environment::unveiled,
     report::{Failure, Result},
     settings::Environment,
 };
@@ -28,7 +27,7 @@ pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> 
     // The gaps are counted through all messages. Nobody knew the nonce when they were written.
     let between = format!("\0{nonce}\0");
     let texts: Vec<&str> = told.iter().map(|told| told.text.as_str()).collect();
-    let whole = unveiled(&texts.join(&between), environment, VEILED_RESUME);
+    let whole = redact::unveil(&texts.join(&between), &environment.handover().resume);
     let texts = whole.split(&between).map(str::to_owned);
     told.iter().zip(texts).map(|(told, text)| Told { id: told.id.clone(), text }).collect()
 }

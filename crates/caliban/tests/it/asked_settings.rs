@@ -118,3 +118,17 @@ fn a_respawn_has_the_settings_of_now() {
     wait_until("it wrote down what it may do", || dir(&fleet, &new).join("rights.json").exists());
     assert_eq!(max_turns(&fleet, &new), 9);
 }
+
+#[test]
+fn settings_that_are_too_long_for_a_variable_are_handed_over_all_the_same() {
+    let (fleet, first) = busy();
+    let path = fleet.place.env.config().join("caliban/settings.toml");
+    let sound = fleet.place.env.read(&path);
+    let long = "# what the user has to say about it\n".repeat(6_000);
+    fleet.place.env.write(&path, format!("{sound}[limits]\nmax_turns = 7\n{long}"));
+    let queued = fleet.bg("the second task", []);
+    fleet.place.env.write(&path, sound.as_str());
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &first, &queued]).ok();
+    assert_eq!(max_turns(&fleet, &queued), 7);
+}
