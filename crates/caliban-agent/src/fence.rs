@@ -17,11 +17,9 @@ use std::{
 use caliban_contract::records;
 use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::{address::AddressPolicy, fence::Profile, names::Slug};
-use caliban_fence::{
-    Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy,
-};
+use caliban_fence::{Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy};
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
-use caliban_rooted::{Below, Identity, FoundEntry, Root, Roots, RootsRecord};
+use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots, RootsRecord};
 use caliban_worktrees::{AcceptedGit, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -627,7 +625,8 @@ fn index_of(policy: &Policy, top: &Path, found: Option<&FoundGit>) -> Option<Roo
 
 /// Whether a directory is a repository by itself.
 fn is_bare(root: &Root) -> bool {
-    let has = |name: &'static str| !matches!(root.look(&Below::fixed(name)), Ok(FoundEntry::Nothing) | Err(_));
+    let has =
+        |name: &'static str| !matches!(root.look(&Below::fixed(name)), Ok(FoundEntry::Nothing) | Err(_));
     ["HEAD", "objects", "refs"].into_iter().all(has)
 }
 

@@ -160,7 +160,8 @@ pub(crate) fn repository_around(
 
 /// Whether git takes a directory for a git directory.
 fn is_store(directory: &Root) -> bool {
-    let has = |name: &'static str| !matches!(directory.look(&Below::fixed(name)), Ok(FoundEntry::Nothing) | Err(_));
+    let has =
+        |name: &'static str| !matches!(directory.look(&Below::fixed(name)), Ok(FoundEntry::Nothing) | Err(_));
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }
 

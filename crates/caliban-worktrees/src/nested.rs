@@ -18,7 +18,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use caliban_rooted::{Below, FileType, Identity, JudgedPlace, FoundEntry, Root};
+use caliban_rooted::{Below, FileType, FoundEntry, Identity, JudgedPlace, Root};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 
 use crate::found_git::{GitFile, git_file};
@@ -154,7 +154,9 @@ impl NestedRepos {
             FoundEntry::Link { at, to } if at == name => duties.absent.push((name, Some(to))),
             // A link on the way: it leads elsewhere, and what is there is that place's.
             FoundEntry::Link { .. } => {}
-            FoundEntry::Directory(identity) | FoundEntry::File { identity, .. } | FoundEntry::Special(identity) => {
+            FoundEntry::Directory(identity)
+            | FoundEntry::File { identity, .. }
+            | FoundEntry::Special(identity) => {
                 duties.fixed.push(JudgedPlace { path: name.under(self.root.path()), identity });
             }
         }

@@ -150,7 +150,9 @@ impl Absent {
                 return Ok(None);
             }
             FoundEntry::Link { at, .. } => at,
-            FoundEntry::Directory(_) | FoundEntry::File { .. } | FoundEntry::Special(_) => self.place.name.clone(),
+            FoundEntry::Directory(_) | FoundEntry::File { .. } | FoundEntry::Special(_) => {
+                self.place.name.clone()
+            }
         };
         let aside = root.put_aside(&moved)?;
         if let Some((at, to)) = was.filter(|(at, _)| *at == moved)

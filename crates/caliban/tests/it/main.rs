@@ -44,6 +44,7 @@ mod fleet_words;
 mod gateway;
 mod git_programs;
 mod going_back;
+mod golden;
 mod governor;
 mod guide;
 mod handed_on;

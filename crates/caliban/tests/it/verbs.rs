@@ -16,7 +16,7 @@ fn socket(fleet: &Fleet) -> String {
 }
 
 /// Asks the daemon: the status code and what it says.
-fn ask(fleet: &Fleet, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn ask(fleet: &Fleet, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = UnixStream::connect(socket(fleet)).unwrap();
     let length = body.len();
