@@ -24,6 +24,12 @@ const INTERPRETERS: &[&str] = &[
     "nawk", "make", "gmake", "just", "expect", "gdb", "lldb", "java",
 ];
 
+/// Commands that never run the files that they are given: an agent hands in nearly nothing but files that it has written.
+const TAKE_DATA: &[(&str, &[&str])] = &[
+    ("git", &["add", "commit", "mv", "push", "restore", "rm", "tag"]),
+    ("gh", &["issue", "pr", "release"]),
+];
+
 /// Programs whose `-m NAME` means `NAME.py` or the package `NAME`.
 const PYTHONS: &[&str] = &["python", "pypy", "ipython"];
 
@@ -166,6 +172,10 @@ fn scripts(run: &ParsedCommand) -> Option<Vec<PathBuf>> {
         names.contains(&base) || names.contains(&plain)
     };
     let program = run.words[0].literal().unwrap_or_default();
+    let verb = run.words.get(1).and_then(Word::literal).unwrap_or_default();
+    if TAKE_DATA.iter().any(|(name, verbs)| *name == program && verbs.contains(&verb)) {
+        return Some(Vec::new());
+    }
     let words = run.words[1..].iter().map(Word::literal);
     let words: Vec<&str> = match is_one_of(program, SHELLS) || is_one_of(program, INTERPRETERS) {
         true => words.collect::<Option<_>>()?,

@@ -211,6 +211,7 @@ fn a_file_that_any_program_is_given_is_looked_at() {
         "Bash(sed *) outside",
         "Bash(pytest *) outside",
         "Bash(uv run python *) outside",
+        "Bash(git *) outside",
     ]);
     let lines = [
         "uv run x.py",
@@ -227,6 +228,8 @@ fn a_file_that_any_program_is_given_is_looked_at() {
     lines.iter().for_each(|line| work.check(&[(line, "ask []")]));
     // What is no file there is a word.
     work.check(&[("uv run pytest", "none"), ("pytest -q web", "none")]);
+    // Some take files and surely run none of them.
+    work.check(&[("git add x.py", "none"), ("git -c core.editor=./x.py commit", "ask []")]);
 }
 
 #[test]
