@@ -113,9 +113,9 @@ fn main() -> ExitCode {
 
 /// What a daemon started this process with, keys included. Nobody else sees those, and no program inherits them.
 fn handed_environment() -> Environment {
-    let environment = Environment::of_process();
-    let names = environment.raw(variables::SECRET_NAMES).and_then(|names| names.to_str()).unwrap_or_default();
-    let _held = caliban_fence::take_secrets(&KeyNames::handed(names));
+    let mut environment = Environment::of_process();
+    let names = environment.take(variables::SECRET_NAMES).and_then(|names| names.into_string().ok());
+    let _held = caliban_fence::take_secrets(&KeyNames::handed(&names.unwrap_or_default()));
     caliban_fence::hide_environment();
     if let Err(error) = caliban_fence::hide_kept_process() {
         tracing::warn!(%error, "other processes of this user can look into this one");

@@ -48,6 +48,12 @@ impl Environment {
         self
     }
 
+    /// The value of a variable that is meant for this process alone: nobody finds it here again. What names secrets is no secret
+    /// itself, whatever its own name sounds like.
+    pub(crate) fn take(&mut self, name: &str) -> Option<OsString> {
+        self.vars.remove(OsStr::new(name))
+    }
+
     /// What the agent of this process was handed.
     pub(crate) fn handover(&self) -> &HandedOver {
         &self.handover
