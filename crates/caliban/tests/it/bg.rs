@@ -355,7 +355,7 @@ fn b09_no_more_than_max_agents_work_and_the_fleet_is_named() {
 
 #[test]
 fn b10_b09_at_its_budget_an_agent_stops_and_those_that_have_ended_count_for_all() {
-    let cached = StepUsage { input: 1_000, output: 1_000, cache_read: 200_000, cache_write: 20_000 };
+    let cached = StepUsage { input: 1_000, output: 1_000, cache_read: 50_000, cache_write: 20_000 };
     let read = || tool("Read", json!({"file_path": "README.md"})).costs_cached(cached);
     let place = Place::new(script![
         read().on_first("task a"),
@@ -370,13 +370,13 @@ fn b10_b09_at_its_budget_an_agent_stops_and_those_that_have_ended_count_for_all(
     let row = editor.until_status(0, "budget_exceeded");
     assert_eq!(
         (&row["tokens"], &row["cached"], of(&place, "task a").len()),
-        (&json!(44_000), &json!(400_000), 2),
+        (&json!(44_000), &json!(100_000), 2),
         "what is read from the cache does not count, what is written does"
     );
     wait_until("people are told", || editor.notices().len() == 2);
     let (status, title, _) = editor.notices().remove(1);
     assert_eq!(status, "budget_exceeded");
-    let begin = "background agent 0 budget exceeded: 44,000 tokens · 400,000 cached, ";
+    let begin = "background agent 0 budget exceeded: 44,000 tokens · 100,000 cached, ";
     assert!(title.starts_with(begin), "{title}");
     assert!(title.contains("`/bg raise 0`") && title.contains("`per_agent_budget`"), "{title}");
     editor.command("/bg task b");
