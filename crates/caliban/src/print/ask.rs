@@ -143,7 +143,7 @@ fn show(ask: &Ask, shown: &str, is_hidden: bool) -> std::io::Result<()> {
         offered.how_long().filter(|_| !is_hidden).map(|it| format!("  {it}\n")).unwrap_or_default();
     let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
     let view = if is_hidden { ", v = view all of it first" } else { "" };
-    let why = caliban_agent::event::why_in_words(&ask);
+    let why = caliban_agent::event::why_in_words(ask);
     let why = inert::line(&why);
     write!(out, "\n{shown}\n{who}  {why}\n{how_long}  {yes}n = no{view}, or say what to do instead: ")?;
     out.flush()
