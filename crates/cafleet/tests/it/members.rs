@@ -723,6 +723,11 @@ fn m10_a_member_that_dies_shows_its_exit_code_and_its_last_lines() {
     let program = "command:sh -c 'echo it begins; read line; echo the disk is full; exit 9'";
     let said = team.member("create", &["--name", "rev", "--description", "d", "--coding-agent", program]);
     assert_eq!(said.code, 0, "{said:?}");
+    // What is typed before the program reads may be thrown away with the terminal's input.
+    eventually("the program to begin", || {
+        let screen = team.member("capture", &["--member-id", "rev"]).out;
+        screen.contains("it begins").then_some(())
+    });
     team.tmux.tmux(&["send-keys", "-t", "%1", "x", "Enter"]).status().expect("tmux");
     let list = eventually("it to be seen as gone", || {
         let list = team.tmux.world.run(&["doctor"]).out;
