@@ -25,10 +25,8 @@ const INTERPRETERS: &[&str] = &[
 ];
 
 /// Commands that never run the files that they are given: an agent hands in nearly nothing but files that it has written.
-const TAKE_DATA: &[(&str, &[&str])] = &[
-    ("git", &["add", "commit", "mv", "push", "restore", "rm", "tag"]),
-    ("gh", &["issue", "pr", "release"]),
-];
+const TAKE_DATA: &[(&str, &[&str])] =
+    &[("git", &["add", "commit", "mv", "push", "restore", "rm", "tag"]), ("gh", &["issue", "pr", "release"])];
 
 /// Programs whose `-m NAME` means `NAME.py` or the package `NAME`.
 const PYTHONS: &[&str] = &["python", "pypy", "ipython"];

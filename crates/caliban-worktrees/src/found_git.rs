@@ -168,8 +168,7 @@ fn is_store(directory: &Root) -> bool {
 /// Whether a part of a git directory is somewhere else.
 fn leads_elsewhere(git: &Root) -> bool {
     let is_link = |name: &&'static str| matches!(git.look(&Below::fixed(name)), Ok(FoundEntry::Link { .. }));
-    !matches!(git.look(&Below::fixed("commondir")), Ok(FoundEntry::Nothing))
-        || LEADING.iter().any(is_link)
+    !matches!(git.look(&Below::fixed("commondir")), Ok(FoundEntry::Nothing)) || LEADING.iter().any(is_link)
 }
 
 /// The store that a git directory names, if that one has this very directory among the records of its worktrees.

@@ -416,7 +416,12 @@ fn an_order_starts_the_daemon_that_is_not_there() {
     assert_eq!(made.status, 201, "{}", made.body);
     fleet.run(["daemon", "stop"]).ok();
     let said = dashboard.post(&format!("{path}/send"), &json!({"text": "and now?"}));
-    assert!(said.status < 300, "{} {}", said.status, said.body);
+    assert_eq!(
+        (said.status, &said.json()["error"]["code"]),
+        (409, &json!("ended")),
+        "a daemon's answer: {}",
+        said.body
+    );
     assert_eq!(fleet.run(["daemon", "status"]).code, 0);
 }
 
