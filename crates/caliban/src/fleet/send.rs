@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write};
 
 use caliban_control::protocol::SendRequest;
-use caliban_core::redact::Redactor;
+use caliban_core::{lifecycle::State, redact::Redactor};
 
 use super::{Fleet, PATIENCE, say};
 use crate::{
@@ -24,7 +24,10 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
         .redact(&text)
         .into_owned();
     let mut client = fleet.client().await?;
-    let id = fleet.wake(&mut client, &args.agent.id).await?.id.to_string();
+    let row = client.show(&args.agent.id).await?;
+    // One that runs need not be woken, and may not listen yet: then the daemon says what it waits for.
+    let runs = row.state == State::Running && !row.hibernated;
+    let id = if runs { row.id } else { fleet.wake(&mut client, &args.agent.id).await?.id }.to_string();
     let request = SendRequest { text, veiled: Some(veiled), id: None };
     let sent = client.send(&id, request);
     tokio::pin!(sent);

@@ -550,7 +550,10 @@ fn outside_of_git_an_agent_works_in_the_callers_directory() {
         run.dir(&work).output()
     };
     let output = bg(&["--permission-mode", "accept-edits"]).ok();
-    assert!(output.stderr.starts_with(&format!("works in {}\n", work.display())), "{}", output.stderr);
+    let place =
+        format!("it works in your own directory, {}: there is no git repo with a commit", work.display());
+    assert!(output.stderr.starts_with(&place), "{}", output.stderr);
+    assert!(output.stderr.contains(&format!("works in {}\n", work.display())), "{}", output.stderr);
     fleet.place.env.run_in(&work, ["agents", "wait", &id_of(&output)]).ok();
     assert_eq!(fleet.place.env.read("made.txt"), "hello\n");
     let refused = bg(&["--isolation", "worktree"]).expect_code(2);
