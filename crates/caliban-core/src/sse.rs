@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn all(parts: &[&[u8]]) -> Vec<SseEvent> {
-        let mut parser = Parser::new(100);
+        let mut parser = Parser::new(1000);
         let mut events: Vec<SseEvent> = parts.iter().flat_map(|part| parser.feed(part).unwrap()).collect();
         events.extend(parser.finish());
         events

@@ -278,9 +278,7 @@ fn a_word_that_is_nearly_a_command_is_no_prompt() {
     {
         parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
     }
-    for word in
-        ["refactor", "improve", "explain", "summarize", "continue", "commit", "tests", "lint", "cleanup"]
-    {
+    for word in ["refactor", "improve", "explain", "summarize", "continue", "commit", "tests", "cleanup"] {
         parsed(&[word]).unwrap_or_else(|error| panic!("{word}: {error}"));
     }
 }

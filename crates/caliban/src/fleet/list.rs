@@ -281,7 +281,7 @@ mod tests {
             plain(Some(40)),
             [
                 "  ID        STATE           DOING",
-                "! a3f8b2c1  running (asks)  asks: Bash …",
+                "! a3f8b2c1  running (asks)  asks: Bash…",
                 "  a3f8b2c1  done            finished",
                 "1 agent needs you: caliban approvals l…",
             ]
