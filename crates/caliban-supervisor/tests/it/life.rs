@@ -413,7 +413,7 @@ async fn secrets_that_were_taken_out_of_what_nobody_heard_yet_are_kept_with_it()
     fleet.until_state(&mut client, id, State::Failed).await;
     client.resume(&name, &saying("two", crate::fleet::fake_worker())).await.unwrap();
     wait_until("the worker has its secrets", || out.exists());
-    assert_eq!(std::fs::read_to_string(&out).unwrap(), " two\n", "the gaps are in the record alone");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "two\n", "the gaps are in the record alone");
     let handed = caliban_contract::HandedOver::read(&fleet.places.agent_secrets(id)).unwrap();
     assert_eq!(
         (handed.task, handed.resume),
