@@ -30,8 +30,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Members: the parent of each, and a limit with whether it counts new tokens only.
+type FamilyMembers = Vec<(Option<usize>, Option<(u64, bool)>)>;
+
 /// For each agent: whose child it is, and what its tree may spend, in all or of new tokens.
-fn family() -> impl Strategy<Value = Vec<(Option<usize>, Option<(u64, bool)>)>> {
+fn family() -> impl Strategy<Value = FamilyMembers> {
     let parents: Vec<_> = (0..AGENTS).map(|n| prop::option::weighted(0.7, 0..n.max(1))).collect();
     (parents, prop::collection::vec(prop::option::of((0..300_u64, any::<bool>())), AGENTS)).prop_map(
         |(parents, limits)| {
@@ -65,7 +68,7 @@ fn models_refusal(error: ReserveRefused<String>) -> String {
     }
 }
 
-async fn check(family: Vec<(Option<usize>, Option<(u64, bool)>)>, per_day: Limits, steps: Vec<Step>) {
+async fn check(family: FamilyMembers, per_day: Limits, steps: Vec<Step>) {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut ledger = Ledger::open(&StoreUrl::sqlite(dir.path().join("ledger.db"))).await.expect("open");
     let mut model = Model::new(per_day);
