@@ -205,7 +205,9 @@ fn nobody_matches_events_by_their_names() {
     for path in crates() {
         sources(&path.join("src"), &mut files);
     }
-    files.retain(|path| !path.ends_with(EVENT_KINDS) && !path.starts_with(root().join("xtask")));
+    // Tests write records of other builds, too.
+    files.retain(|path| !path.ends_with(EVENT_KINDS) && !path.ends_with("tests.rs"));
+    files.retain(|path| !path.starts_with(root().join("xtask")));
     let mut wrong = Vec::new();
     for path in files {
         let text = fs::read_to_string(&path).expect("a source file");

@@ -25,11 +25,6 @@ const SHARED: &[(&str, &str, &str)] = &[
         "a file that scripts read: the beginning of a conversation, and how it stands now",
     ),
     (
-        "caliban-contract::AskRecord",
-        "caliban-web::FleetQuestion",
-        "the page's question has the agent and the answer with it",
-    ),
-    (
         "caliban-contract::QueuedRecord",
         "caliban-store::AgentRecord",
         "a file that replaces the row when the registry is lost",
