@@ -77,8 +77,8 @@ fn r11_an_agent_whose_ledger_has_no_room_waits_as_its_transcript_does() {
 
 #[test]
 fn r11_four_agents_with_worktrees_wait_while_the_data_disk_is_full() {
-    // More than what is left in the last page of a file.
-    let answer = format!("{} the end", "many words ".repeat(3000));
+    // More than what is left in the last page of a file, and than the room that records of their own leave.
+    let answer = format!("{} the end", "many words ".repeat(20_000));
     let fleet = Fleet::new(script![text(answer).forever()]);
     let Some(small) = SmallDisk::mount(fleet.place.env.data(), "16m") else { return };
     fleet.place.server.hold();
