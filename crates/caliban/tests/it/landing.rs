@@ -124,7 +124,9 @@ fn only_uncommitted_work_is_committed_with_a_suggested_message_and_lands() {
     let merged = fleet.run(["agents", "merge", &id]).ok();
     assert!(merged.stdout.contains(&format!("merged caliban/{id} into main")), "{}", merged.stdout);
     assert!(merged.stderr.contains("committed first, as \"the task\""), "{}", merged.stderr);
-    assert_eq!(git(&fleet, &["log", "--format=%s", "-2"]), format!("Merge agent {id}\nthe task"));
+    // By its parents: commits of one second have no order of their own.
+    let subjects = git(&fleet, &["show", "-s", "--format=%s", "HEAD", "HEAD^2"]);
+    assert_eq!(subjects, format!("Merge agent {id}\nthe task"));
     // The list knows at once.
     assert_eq!(review(&id)["state"], "merged");
     // What is taken back by hand is to review again.
