@@ -52,7 +52,8 @@ fn a20_memory_that_is_shared_or_a_file_counts_and_counts_once() {
     let share = "import mmap, os, time; all = mmap.mmap(-1, 100 << 20); all.write(bytes(100 << 20)); \
                  [os.fork() for _ in range(2)]; all.seek(0); all.read(100 << 20); time.sleep(3); print(\"fine\")";
     let said = told("memory_max = '512 MB'", &format!("/usr/bin/python3 -c '{share}'"));
-    assert_eq!(said, "fine\n".repeat(4));
+    // The first of them does not wait for the others.
+    assert!(said.starts_with("fine\n") && !said.contains("[killed:"), "{said}");
     for place in ["/dev/shm", "/run", "/var/tmp"] {
         // A little at a time: it is not the program that has the memory.
         let fill = format!(
