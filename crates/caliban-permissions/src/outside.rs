@@ -24,9 +24,10 @@ const INTERPRETERS: &[&str] = &[
     "nawk", "make", "gmake", "just", "expect", "gdb", "lldb", "java",
 ];
 
-/// Commands that never run the files that they are given: an agent hands in nearly nothing but files that it has written.
+/// Commands that never run the files that they are given: an agent hands in nearly nothing but files that it has written. `git push`
+/// is none of them, because of `--receive-pack`.
 const TAKE_DATA: &[(&str, &[&str])] =
-    &[("git", &["add", "commit", "mv", "push", "restore", "rm", "tag"]), ("gh", &["issue", "pr", "release"])];
+    &[("git", &["add", "commit", "mv", "restore", "rm", "tag"]), ("gh", &["issue", "pr", "release"])];
 
 /// Programs whose `-m NAME` means `NAME.py` or the package `NAME`.
 const PYTHONS: &[&str] = &["python", "pypy", "ipython"];

@@ -230,6 +230,7 @@ fn a_file_that_any_program_is_given_is_looked_at() {
     work.check(&[("uv run pytest", "none"), ("pytest -q web", "none")]);
     // Some take files and surely run none of them.
     work.check(&[("git add x.py", "none"), ("git -c core.editor=./x.py commit", "ask []")]);
+    work.check(&[("git push --receive-pack=./x.py ../other", "ask []")]);
 }
 
 #[test]
