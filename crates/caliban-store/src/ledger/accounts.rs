@@ -147,17 +147,8 @@ async fn carry_over(
     account: &AccountId,
     spent: Spent,
 ) -> Result<(), sqlx::Error> {
-    let meters: Vec<i64> = sqlx::query_scalar(
-        "WITH RECURSIVE up(id, parent, depth) AS (
-           SELECT id, parent, 0 FROM accounts WHERE id = $1
-           UNION ALL
-           SELECT a.id, a.parent, up.depth + 1 FROM accounts a JOIN up ON a.seq = up.parent WHERE up.depth < 64)
-         SELECT m.seq FROM up JOIN meters m ON m.subject = up.id
-           AND (m.kind = 'tree' OR (m.kind = 'agent' AND up.depth = 0))",
-    )
-    .bind(account.as_str())
-    .fetch_all(&mut *conn)
-    .await?;
+    let above = meters::above(&mut *conn, account).await?;
+    let meters: Vec<i64> = above.iter().map(|row| row.get("seq")).collect();
     meters::book(conn, &meters, Held::default(), spent).await
 }
 

@@ -6,6 +6,8 @@ use caliban_core::usage::Usage;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Row};
 
+use super::AccountId;
+
 /// The largest stored amount of one request, so that sums do not overflow the database's integers.
 const MOST: u64 = 1 << 48;
 
@@ -47,6 +49,25 @@ pub(super) fn meter(row: &SqliteRow) -> Meter {
         priced: true,
     };
     Meter { spent: spent(row), held }
+}
+
+/// The account, those above it, and the meters of its trees and of itself, the narrowest first. The order of the join is fixed:
+/// the planner would read the meters of all sessions there ever were.
+const ABOVE: &str = "WITH RECURSIVE up(seq, id, parent, repo, own_limits, tree_limits, depth) AS (
+     SELECT seq, id, parent, repo, own_limits, tree_limits, 0 FROM accounts WHERE id = $1
+     UNION ALL
+     SELECT a.seq, a.id, a.parent, a.repo, a.own_limits, a.tree_limits, up.depth + 1
+     FROM accounts a JOIN up ON a.seq = up.parent WHERE up.depth < 64)
+   SELECT up.seq AS account, up.id, up.repo, up.own_limits, up.tree_limits, up.depth, m.* FROM up CROSS JOIN meters m
+   WHERE m.kind IN ('tree', 'agent') AND m.subject = up.id AND (m.kind = 'tree' OR up.depth = 0)
+   ORDER BY up.depth, m.kind";
+
+/// The meters of an account and of the trees that it belongs to, the narrowest first, each with its account.
+pub(super) async fn above(
+    conn: &mut SqliteConnection,
+    account: &AccountId,
+) -> Result<Vec<SqliteRow>, sqlx::Error> {
+    sqlx::query(ABOVE).bind(account.as_str()).fetch_all(conn).await
 }
 
 /// Makes a meter that is not there.
@@ -131,4 +152,31 @@ pub(super) fn limits_text(limits: Limits) -> String {
 /// Stored limits. Unreadable ones count as no limit; this cannot happen to limits that we wrote.
 pub(super) fn limits_of(text: &str) -> Limits {
     serde_json::from_str(text).unwrap_or(Limits::NONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreUrl;
+    use crate::ledger::Ledger;
+
+    /// Each request asks this, so it must not become dearer with the sessions there have been.
+    #[tokio::test]
+    async fn the_meters_above_an_account_are_found_by_their_index() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let url = StoreUrl::sqlite(dir.path().join("ledger.db"));
+        let mut ledger = Ledger::open(&url).await.expect("open");
+        let plan = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {ABOVE}")))
+            .bind("9f/a")
+            .fetch_all(ledger.db.conn().await.expect("connection"))
+            .await
+            .expect("plan");
+        let steps: Vec<String> = plan.iter().map(|row| row.get("detail")).collect();
+        let meters: Vec<&String> = steps.iter().filter(|step| step.contains(" m ")).collect();
+        assert!(
+            meters.len() == 1 && meters[0].contains("(kind=? AND subject=?)"),
+            "the meters are not found by kind and subject: {steps:#?}"
+        );
+        assert!(!steps.iter().any(|step| step.starts_with("SCAN a")), "accounts are read one by one: {steps:#?}");
+    }
 }

@@ -167,19 +167,7 @@ async fn pools(
     conn: &mut SqliteConnection,
     request: &LedgerRequest<'_>,
 ) -> Result<Option<(i64, Vec<InPool>)>, sqlx::Error> {
-    let chain = sqlx::query(
-        "WITH RECURSIVE up(seq, id, parent, repo, own_limits, tree_limits, depth) AS (
-           SELECT seq, id, parent, repo, own_limits, tree_limits, 0 FROM accounts WHERE id = $1
-           UNION ALL
-           SELECT a.seq, a.id, a.parent, a.repo, a.own_limits, a.tree_limits, up.depth + 1
-           FROM accounts a JOIN up ON a.seq = up.parent WHERE up.depth < 64)
-         SELECT up.seq AS account, up.id, up.repo, up.own_limits, up.tree_limits, up.depth, m.* FROM up \
-         JOIN meters m ON m.subject = up.id AND (m.kind = 'tree' OR (m.kind = 'agent' AND up.depth = 0)) \
-         ORDER BY up.depth, m.kind",
-    )
-    .bind(request.account.as_str())
-    .fetch_all(&mut *conn)
-    .await?;
+    let chain = meters::above(&mut *conn, request.account).await?;
     let Some(own) = chain.first() else { return Ok(None) };
     let (account, repo): (i64, String) = (own.get("account"), own.get("repo"));
     let mut pools: Vec<InPool> = chain
