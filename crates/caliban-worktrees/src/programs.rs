@@ -50,7 +50,7 @@ const WORDS: [&str; 19] = [
     "pack",
     "protocol",
     "vcs",
-    "update",
+    "submodule",
 ];
 /// What `git lfs install --local` writes.
 const LFS: [&str; 5] = [
@@ -201,6 +201,20 @@ fn runs(key: &str, value: &str, when: GitOccasion) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What `git init` and `git clone` write: nearly every repository, so it must need no process of git.
+    #[test]
+    fn the_configuration_of_a_new_clone_names_no_program() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let config = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
+                      [remote \"origin\"]\n\turl = https://example.org/x.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
+                      [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n";
+        std::fs::write(dir.path().join("config"), config).expect("write");
+        assert!(!may_run_programs(dir.path(), GitOccasion::Landing));
+        let armed = format!("{config}[submodule \"a\"]\n\tupdate = !x\n");
+        std::fs::write(dir.path().join("config"), armed).expect("write");
+        assert!(may_run_programs(dir.path(), GitOccasion::Checkout));
+    }
 
     #[test]
     fn a06_settings_that_name_programs_are_known() {
