@@ -96,6 +96,14 @@ impl MachineLedger {
         };
         Ok(MutexGuard::map(guard, |slot| slot.insert(ledger)))
     }
+
+    /// Ends the use of the ledger in a process that has nothing more to spend and is about to exit. What was acknowledged
+    /// stays in the ledger's log; the next process that opens the ledger need not make the log anew.
+    pub async fn leave(&self) {
+        if let Some(ledger) = self.0.ledger.lock().await.take() {
+            ledger.leave().await;
+        }
+    }
 }
 
 /// Books what processes hold that are gone.

@@ -174,7 +174,11 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<C
         }
     };
     drain(printer.as_mut(), handle.feed(), &mut cursor);
+    let ledger = agent.kit().shared.ledger.clone();
     agent.close().await;
+    if let Some(ledger) = ledger {
+        ledger.leave().await;
+    }
     // A reader that is gone (`| head -1`) does not make the work a failure.
     let _gone = printer.end(&report);
     Ok(code(&report))

@@ -232,6 +232,7 @@ async fn run(
             Waking::Asleep => agent.conversation().is_turn_open() || agent.handle().is_turn_wanted(),
         };
     let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().shared.redactor.clone());
+    let ledger = agent.kit().shared.ledger.clone();
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let profile = loaded.settings.fence.notify;
     let fence = compose::program_fence(&loaded, &composition.workspace.env, profile, path)?;
@@ -260,6 +261,9 @@ async fn run(
     }
     // No new clients; those that are attached see the end of the session, and leave.
     tokio::join!(server.finish(), host.close(), notifier.finish());
+    if let Some(ledger) = ledger {
+        ledger.leave().await;
+    }
     Ok(end)
 }
 
