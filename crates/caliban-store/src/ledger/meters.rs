@@ -177,6 +177,9 @@ mod tests {
             meters.len() == 1 && meters[0].contains("(kind=? AND subject=?)"),
             "the meters are not found by kind and subject: {steps:#?}"
         );
-        assert!(!steps.iter().any(|step| step.starts_with("SCAN a")), "accounts are read one by one: {steps:#?}");
+        assert!(
+            !steps.iter().any(|step| step.starts_with("SCAN a")),
+            "accounts are read one by one: {steps:#?}"
+        );
     }
 }
