@@ -11,7 +11,9 @@ use std::{
 
 use caliban_core::{
     access::Access,
+    background::BackgroundLimits,
     budget,
+    definition::Definition,
     message::Effort,
     price::{self, Billing, Price},
     quiet_hours::QuietHours,
@@ -30,7 +32,6 @@ use crate::{
     budget::{MachineLedger, Purse},
     checkpoint::Checkpoints,
     choices::KeepRules,
-    definitions::Definition,
     feed::Feed,
     fence::Fences,
     hooks::Hooks,
@@ -103,7 +104,7 @@ pub struct Blueprint {
     /// How worktrees are made.
     pub isolation: WorktreeIsolation,
     /// What the session's background agents may spend; none where a session has none.
-    pub background: Option<background::BackgroundLimits>,
+    pub background: Option<BackgroundLimits>,
     /// Who takes work that outlives the session.
     pub spawner: Arc<dyn Spawner>,
     /// Sees the records of every agent that is made from this.

@@ -27,8 +27,8 @@ use caliban_store::{StoreError, ledger};
 use tokio::time::Instant;
 
 pub use attempt::BudgetAttempt;
+pub use limit::AtLimit;
 pub(crate) use limit::Raisable;
-pub use limit::{AtLimit, OnLimit};
 pub(crate) use machine::LEDGER_PAUSE;
 use machine::MachineAccount;
 pub use machine::{MachineLedger, Terms, settle_dead};

@@ -16,7 +16,11 @@ use std::{
 
 use caliban_contract::records;
 use caliban_contract::tree_limits::TreeLimits;
-use caliban_core::{address::AddressPolicy, fence::Profile, names::Slug};
+use caliban_core::{
+    address::AddressPolicy,
+    fence::{Profile, Sandbox},
+    names::Slug,
+};
 use caliban_fence::{Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy};
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
 use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots, RootsRecord};
@@ -34,29 +38,6 @@ const UNMADE: &str = "unmade";
 
 /// Which directories the agent's roots are, in the agent's directory.
 const ROOTS: &str = "roots.json";
-
-/// Whether commands are fenced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sandbox {
-    /// They are; where that cannot be done, nothing runs.
-    Required,
-    /// They are where that can be done; elsewhere only a few plain commands run without a question.
-    Auto,
-    /// They are not.
-    Off,
-}
-
-impl Sandbox {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Required => "required",
-            Self::Auto => "auto",
-            Self::Off => "off",
-        }
-    }
-}
 
 /// What fenced commands reach over the network.
 #[derive(Debug, Clone, PartialEq, Eq)]

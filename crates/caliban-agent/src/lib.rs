@@ -13,7 +13,6 @@ pub mod checkpoint;
 pub mod choices;
 mod compaction;
 pub mod conversation;
-pub mod definitions;
 pub mod event;
 pub mod feed;
 pub mod fence;

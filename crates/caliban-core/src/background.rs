@@ -50,6 +50,36 @@ impl fmt::Display for BackgroundStatus {
     }
 }
 
+/// How many there may be, what they may spend, and where they work unless somebody says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackgroundLimits {
+    /// How many work at the same time.
+    pub max_agents: u32,
+    /// Tokens of each of them: those that were not read from the cache.
+    pub per_agent: u64,
+    /// Tokens of all of them together; those that have ended count, too.
+    pub global: u64,
+    /// Where they work.
+    pub ground: Ground,
+}
+
+/// Where a background agent works.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ground {
+    /// In the session's directory.
+    #[default]
+    None,
+    /// In a git worktree of its own; its work is on a branch when it ends.
+    Worktree,
+}
+
+impl Default for BackgroundLimits {
+    fn default() -> Self {
+        Self { max_agents: 3, per_agent: 50_000, global: 200_000, ground: Ground::None }
+    }
+}
+
 /// What the background agent of this number is called.
 pub fn name(id: u32) -> String {
     format!("background agent {id}")

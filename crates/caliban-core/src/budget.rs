@@ -35,6 +35,17 @@ pub struct Millis(pub u64);
 #[serde(transparent)]
 pub struct Reservation(u64);
 
+/// What is done at a limit of the ledger's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// The agent ends.
+    #[default]
+    Stop,
+    /// A person is asked whether it goes on with more.
+    Ask,
+}
+
 /// Whose limit it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

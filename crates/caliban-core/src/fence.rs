@@ -42,3 +42,26 @@ impl fmt::Display for Profile {
         f.write_str(self.name())
     }
 }
+
+/// Whether commands are fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// They are; where that cannot be done, nothing runs.
+    Required,
+    /// They are where that can be done; elsewhere only a few plain commands run without a question.
+    Auto,
+    /// They are not.
+    Off,
+}
+
+impl Sandbox {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
+}

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// A command hook may take this long when its settings say nothing.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// When a hook is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HookEvent {

@@ -11,6 +11,8 @@ pub mod budget;
 pub mod calendar;
 pub mod call_text;
 pub mod cap;
+pub mod defaults;
+pub mod definition;
 pub mod event;
 pub mod fence;
 pub mod hex;

@@ -48,7 +48,6 @@ pub use crate::{
         jobs::{JobInfo, JobState},
     },
     editor_buffers::Buffers,
-    fetch::search::QUERY as SEARCH_QUERY,
     full_output::Redact,
     limits::ToolLimits,
     patch::NAME as APPLY_PATCH,

@@ -72,7 +72,7 @@ pub struct ToolLimits {
 impl Default for ToolLimits {
     fn default() -> Self {
         Self {
-            command_time: Duration::from_secs(120),
+            command_time: caliban_core::defaults::COMMAND_TIME,
             command_time_max: Duration::from_secs(600),
             output_chars: OUTPUT_CHARS,
             fetch_time: Duration::from_secs(30),

@@ -23,5 +23,5 @@ pub use runner::{
     FleetLeft, FleetView, LeaveReason, Machine, NoticeKind, ProgramLine, ScreenEnd, ScreenOptions,
     SessionChoice, run, run_fleet,
 };
-pub use state::{Look, OnLeave, ScreenFacts, ScreenState, WHEEL_ROWS};
+pub use state::{Look, OnLeave, ScreenFacts, ScreenState};
 pub use view::draw;

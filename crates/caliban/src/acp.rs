@@ -26,7 +26,7 @@ use crate::{
     compose::{ComposeRequest, WantedConversation, compose},
     report::{Code, Failure, Result, note},
     session_places::{FoundSession, Sessions},
-    settings::{Environment, provider::Patience},
+    settings::{Environment, provider::OutagePatience},
 };
 
 /// Serves the client that started us.
@@ -83,7 +83,7 @@ impl Editor {
         let request = ComposeRequest {
             mcp_servers: &place.mcp_servers,
             editor: place.files.as_ref().map(ClientFiles::buffers),
-            patience: Patience::Long,
+            patience: OutagePatience::Long,
             after_turn: AfterTurn::Stay,
             ..ComposeRequest::here(&place.cwd, &setup, Attendance::Somebody)
         };

@@ -10,7 +10,7 @@ use crate::{
 
 pub(crate) fn types(json: bool, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
-    let (definitions, problems) = crate::compose::agent_types(&loaded);
+    let (definitions, problems) = caliban_settings::agent_types::known(&loaded);
     for note in loaded.notes.iter().chain(&problems) {
         report::note(note);
     }

@@ -21,7 +21,6 @@ use caliban_agent::{
     answer_form::AnswerForm,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     choices::{Choices, ChosenNow, KeepRules},
-    definitions::{self, Definition},
     feed::{Feed, FeedEntry},
     hooks::HookPlace,
     prompt::{ContextFiles, Surroundings},
@@ -29,8 +28,9 @@ use caliban_agent::{
 };
 use caliban_contract::{ancestry::AgentAbove, detached};
 use caliban_core::{
-    address::AddressPolicy, ids::AgentId, kept_rules::KeptRules, mode::Mode, model_alias, price::Billing,
-    quiet_hours::QuietHours, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
+    address::AddressPolicy, background::BackgroundLimits, definition::Definition, ids::AgentId,
+    kept_rules::KeptRules, mode::Mode, model_alias, price::Billing, quiet_hours::QuietHours,
+    redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
 };
 use caliban_fence::ProgramFence;
 use caliban_keeper::Variables;
@@ -50,14 +50,13 @@ use crate::{
     report::{Failure, Result},
     session_places::{FoundSession, Sessions},
     settings::{
-        Environment, Files, Loaded,
-        provider::Patience,
+        Environment, Files, Loaded, agent_types,
+        provider::OutagePatience,
         schema::{FleetSettings, GitPrograms, Settings},
         tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
-    telemetry, tool_names,
-    trust::DefinitionKind,
+    telemetry,
 };
 use fences::{fences, policy};
 use hooks::{hook_problems, hooks};
@@ -86,7 +85,7 @@ pub(crate) struct Composition {
     /// The fleet's settings.
     pub fleet: FleetSettings,
     /// What the background agents of a session may spend, for a session that lives longer than one prompt.
-    pub background: caliban_agent::background::BackgroundLimits,
+    pub background: BackgroundLimits,
     /// Commands that people wrote.
     pub commands: Vec<Custom>,
     /// Skills, by which the model does special tasks.
@@ -116,7 +115,7 @@ pub(crate) struct ComposeRequest<'a> {
     /// Who can be asked.
     pub attendance: Attendance,
     /// How long a server is waited for that cannot be reached.
-    pub patience: Patience,
+    pub patience: OutagePatience,
     /// Whether the process ends with the turn.
     pub after_turn: AfterTurn,
     /// MCP servers that a client brings along.
@@ -138,7 +137,7 @@ impl<'a> ComposeRequest<'a> {
             missing: Path::new(""),
             setup,
             attendance,
-            patience: Patience::Short,
+            patience: OutagePatience::Short,
             after_turn: AfterTurn::End,
             mcp_servers: &[],
             editor: None,
@@ -160,7 +159,7 @@ fn keep_rules(loaded: &Loaded) -> KeepRules {
 pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'_>) -> Result<Composition> {
     let ComposeRequest { cwd, setup, attendance, patience, fleet_agent, .. } = request;
     let loaded = crate::settings::load_with(environment, cwd, setup.into(), request.files)?;
-    let (definitions, problems) = agent_types(&loaded);
+    let (definitions, problems) = agent_types::known(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
     let above = agent_above();
@@ -484,31 +483,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The agent types, and which files are none: the repo's when it is trusted, and the user's own.
-pub(crate) fn agent_types(loaded: &Loaded) -> (Vec<Definition>, Vec<String>) {
-    let (mut definitions, mut problems) = definitions::parse_all(&loaded.definitions(DefinitionKind::Agents));
-    for definition in &mut definitions {
-        let path = definition.path.display().to_string();
-        let Some(tools) = &mut definition.tools else { continue };
-        // Names that Claude Code has for tools of ours.
-        for tool in tools.iter_mut() {
-            if let Some(ours) = tool_names::ours(tool) {
-                *tool = ours.to_owned();
-            }
-        }
-        tools.retain(|tool| {
-            let is_known = tool_names::is_known(tool);
-            if !is_known {
-                let hint = tool_names::hint(tool);
-                problems
-                    .push(format!("{path}: there is no tool `{}`; {hint}", caliban_core::inert::line(tool)));
-            }
-            is_known
-        });
-    }
-    (definitions, problems)
-}
-
 fn named_type<'a>(definitions: &'a [Definition], name: &str) -> Result<&'a Definition> {
     definitions.iter().find(|definition| definition.name == name).ok_or_else(|| {
         Failure::new(format!("there is no agent type {name:?}")).hint("`caliban agents types` lists them")
@@ -564,5 +538,49 @@ fn tool_limits(settings: &Settings) -> caliban_tools::ToolLimits {
 pub(crate) fn hide_memory() {
     if let Err(error) = caliban_fence::hide_memory() {
         tracing::warn!(%error, "other processes of this user can look into this one");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use caliban_settings::tool_names;
+
+    #[test]
+    fn every_tool_of_ours_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = caliban_tools::WorkspaceOptions {
+            root: dir.path().to_owned(),
+            extra_dirs: Vec::new(),
+            project: None,
+            roots: Default::default(),
+            output_dir: dir.path().join("outputs"),
+            env: Vec::new(),
+            helper: "/bin/false".into(),
+            private_addresses: caliban_core::address::AddressPolicy::PublicOnly,
+            detach: None,
+            search: None,
+            redact: None,
+            limits: caliban_tools::ToolLimits::default(),
+            http: caliban_http::ClientOptions::default(),
+            editor: None,
+        };
+        let workspace: Arc<_> = caliban_tools::Workspace::new(options).unwrap();
+        let mut names: Vec<String> =
+            caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
+        names.push(caliban_agent::subagent::NAME.to_owned());
+        assert!(names.iter().all(|name| tool_names::is_for_all(name)), "{names:?}");
+        let sometimes = [
+            caliban_tools::APPLY_PATCH,
+            crate::skills::TOOL,
+            caliban_mcp::RESOURCE_TOOL,
+            "WebSearch",
+            caliban_agent::background::TOOL,
+        ];
+        assert!(!sometimes.into_iter().any(tool_names::is_for_all));
+        names.extend(sometimes.map(str::to_owned));
+        names.extend(crate::broker::tool_names().map(str::to_owned));
+        assert_eq!(names, tool_names::all());
     }
 }

@@ -25,11 +25,8 @@ mod report;
 mod screen;
 mod session_places;
 mod sessions;
-mod settings;
 mod skills;
 mod telemetry;
-mod tool_names;
-mod trust;
 mod worker;
 mod worktrees;
 
@@ -43,6 +40,7 @@ use std::{
 use caliban_contract::{modes, variables};
 use caliban_core::redact::Redactor;
 use caliban_fence::KeyNames;
+use caliban_settings::{self as settings, tool_names, trust};
 
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand, daemon::DaemonCommand},

@@ -3,13 +3,13 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use caliban_agent::definitions::DefinitionFile;
 use caliban_core::{
     access::Access,
     cap::{self, Cap},
     inert,
     message::ToolSpec,
 };
+use caliban_settings::definitions::DefinitionFile;
 use caliban_tools::{BoxFuture, CallContext, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};

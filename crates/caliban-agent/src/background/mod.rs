@@ -19,11 +19,10 @@ use std::{
 
 use caliban_contract::wall_ms;
 use caliban_core::{
-    background::{BackgroundRow, BackgroundStatus, name},
+    background::{BackgroundLimits, BackgroundRow, BackgroundStatus, Ground, name},
     budget, model_alias,
 };
 use caliban_permissions::Mode;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -42,30 +41,6 @@ pub const TOOL: &str = "spawn_background";
 /// The longest summary of a task.
 const SUMMARY_CHARS: usize = 80;
 
-/// How many there may be, what they may spend, and where they work unless somebody says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BackgroundLimits {
-    /// How many work at the same time.
-    pub max_agents: u32,
-    /// Tokens of each of them: those that were not read from the cache.
-    pub per_agent: u64,
-    /// Tokens of all of them together; those that have ended count, too.
-    pub global: u64,
-    /// Where they work.
-    pub ground: Ground,
-}
-
-/// Where a background agent works.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ground {
-    /// In the session's directory.
-    #[default]
-    None,
-    /// In a git worktree of its own; its work is on a branch when it ends.
-    Worktree,
-}
-
 /// What a background agent is started for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BackgroundOrder {
@@ -75,12 +50,6 @@ pub struct BackgroundOrder {
     pub model: Option<String>,
     /// Where it works, when that is not what the settings say.
     pub ground: Option<Ground>,
-}
-
-impl Default for BackgroundLimits {
-    fn default() -> Self {
-        Self { max_agents: 3, per_agent: 50_000, global: 200_000, ground: Ground::None }
-    }
 }
 
 /// Who started a background agent.

@@ -131,8 +131,8 @@ fn noted(result: Result<(), StoreError>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{OnLimit, Terms};
-    use caliban_core::budget::Limits;
+    use crate::budget::Terms;
+    use caliban_core::budget::{Limits, OnLimit};
 
     #[tokio::test]
     async fn r15_what_is_written_of_a_wait_is_time_since_the_boot() {

@@ -2,28 +2,16 @@
 
 use std::fmt;
 
-use caliban_core::budget::{Kind, Limits, NearLimit, ReserveRefused, Scope};
+use caliban_core::budget::{Kind, Limits, NearLimit, OnLimit, ReserveRefused, Scope};
 use caliban_store::{
     StoreError,
     ledger::{AccountId, AskTurn, Granted, LimitAsker, Near, Pool, QuestionEnd, Reached},
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
     BudgetRefusal, Purse,
     machine::{MachineAccount, PATIENCE, is_dead, own, patiently},
 };
-
-/// What is done at a limit of the ledger's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnLimit {
-    /// The agent ends.
-    #[default]
-    Stop,
-    /// A person is asked whether it goes on with more.
-    Ask,
-}
 
 /// A limit that is in the way of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use caliban_core::{
-    budget::{Held, Limits, Meter, Spent},
+    budget::{Held, Limits, Meter, OnLimit, Spent},
     price::MicroUsd,
     usage::Usage,
     wait::Wait,
@@ -21,7 +21,7 @@ use caliban_store::{
 use jiff::civil::Date;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
-use super::{NotReserved, OnLimit};
+use super::NotReserved;
 
 /// How often a busy ledger is asked again; each time it is waited for as long as the store waits.
 pub(super) const PATIENCE: u32 = 10;

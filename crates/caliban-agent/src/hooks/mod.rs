@@ -6,16 +6,13 @@
 mod command;
 mod matcher;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 pub use caliban_core::hook::{CommandHook, HookEvent};
 pub use matcher::{check, fits};
-
-/// A command hook may take this long when its settings say nothing.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A hook of the embedding program. It cannot cross a process boundary.
 pub type ClosureHook = Arc<dyn Fn(HookEvent, &Value) -> HookAnswer + Send + Sync>;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_core::defaults::{CONTEXT_BYTES, CONTEXT_FILES};
+
 use super::{
     git,
     instructions::{Instructions, IsOffLimits},
@@ -10,11 +12,6 @@ use super::{
 
 /// More than this is no description of a system.
 const MAX_RELEASE_BYTES: u64 = 16 * 1024;
-
-/// The names of instruction files, in the order in which they are read.
-pub const DEFAULT_FILES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"];
-/// The most bytes of all instruction files together.
-pub const DEFAULT_CONTEXT_BYTES: usize = 32 * 1024;
 
 /// Which instruction files are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +29,8 @@ pub struct ContextFiles {
 impl Default for ContextFiles {
     fn default() -> Self {
         Self {
-            names: DEFAULT_FILES.map(str::to_owned).to_vec(),
-            max_bytes: DEFAULT_CONTEXT_BYTES,
+            names: CONTEXT_FILES.map(str::to_owned).to_vec(),
+            max_bytes: CONTEXT_BYTES,
             user_directory: None,
             more_of_the_user: Vec::new(),
         }

@@ -8,9 +8,7 @@ mod git;
 mod instructions;
 mod untrusted_file;
 
-pub use context::{
-    ContextFiles, DEFAULT_CONTEXT_BYTES, DEFAULT_FILES, Surroundings, WorkplaceFacts, opening,
-};
+pub use context::{ContextFiles, Surroundings, WorkplaceFacts, opening};
 pub use instructions::{Instructions, IsOffLimits};
 
 const SYSTEM: &str = "\

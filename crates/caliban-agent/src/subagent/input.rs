@@ -7,7 +7,7 @@ use caliban_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::definitions::Definition;
+use caliban_core::definition::Definition;
 
 /// The descriptions of agent types in the tool's own description are cut to this.
 const TYPE_DESCRIPTION_CHARS: usize = 120;

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use caliban_agent::{
     Agent,
-    background::{Background, BackgroundLimits, BackgroundOrder, Spawner},
+    background::{Background, BackgroundOrder, Spawner},
 };
-use caliban_core::background::{BackgroundRow, BackgroundStatus};
+use caliban_core::background::{BackgroundLimits, BackgroundRow, BackgroundStatus};
 use serde_json::json;
 
 use crate::world::World;

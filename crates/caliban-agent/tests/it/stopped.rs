@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use caliban_agent::{
     Agent, Attendance, Kit,
     event::{Answer, CallVerdict, Event},
-    fence::{Fences, Sandbox},
+    fence::Fences,
 };
 use caliban_core::fence::Profile;
 use caliban_permissions::Effect;
@@ -24,7 +24,10 @@ fn world(times: usize) -> World {
 /// Its commands are fenced, and a rule allows them.
 fn kit(world: &World, attendance: Attendance) -> Kit {
     let mut kit = world.kit();
-    let fences = Fences { sandbox: Sandbox::Required, ..Fences::off(PathBuf::from("/bin/false")) };
+    let fences = Fences {
+        sandbox: caliban_core::fence::Sandbox::Required,
+        ..Fences::off(PathBuf::from("/bin/false"))
+    };
     let shared = Arc::make_mut(&mut kit.shared);
     (shared.fences, shared.attendance) = (Arc::new(fences), attendance);
     kit.policy.write().unwrap().add(Effect::Allow, "Bash(fetch *)".parse().unwrap(), "test");

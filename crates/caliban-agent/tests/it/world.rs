@@ -10,7 +10,6 @@ use std::{
 
 use caliban_agent::{
     Agent, AgentLimits, Attendance, Kit, TurnReport,
-    background::BackgroundLimits,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
     event::{Answer, Author},
     hooks::{ClosureHook, Hooks},
@@ -41,7 +40,7 @@ pub(crate) struct World {
     pub(crate) hooks: Vec<ClosureHook>,
     pub(crate) redactor: Redactor,
     pub(crate) spawner: Arc<Fleet>,
-    pub(crate) background: Option<BackgroundLimits>,
+    pub(crate) background: Option<caliban_core::background::BackgroundLimits>,
     provider: Arc<Scripted>,
 }
 

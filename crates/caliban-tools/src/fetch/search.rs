@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caliban_core::{access::Access, message::ToolSpec};
+use caliban_core::{access::Access, defaults::SEARCH_QUERY, message::ToolSpec};
 use caliban_http::{AddressPolicy, HttpClient};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,8 +11,6 @@ use url::Url;
 use super::{decoded, get, host_of, in_time, told};
 use crate::{BuiltinTool, CallContext, ToolOutput, Workspace, blocking, input, workspace::SearchService};
 
-/// What stands for the query in an address.
-pub const QUERY: &str = "{query}";
 /// Results that are shown.
 const RESULTS: usize = 20;
 /// Characters of a result's text.
@@ -46,7 +44,7 @@ impl WebSearch {
             return Err("WebSearch: the query is empty".into());
         }
         let encoded: String = url::form_urlencoded::byte_serialize(query.trim().as_bytes()).collect();
-        let address = self.service.url.replace(QUERY, &encoded);
+        let address = self.service.url.replace(SEARCH_QUERY, &encoded);
         Url::parse(&address).map_err(|error| format!("WebSearch: the configured address is no URL ({error})"))
     }
 }

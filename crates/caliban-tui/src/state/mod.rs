@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use caliban_core::defaults;
+
 pub use self::leave::OnLeave;
 pub(crate) use self::{
     leave::Destination,
@@ -39,8 +41,6 @@ const OPENS_AFTER: Duration = Duration::from_millis(800);
 const TOAST: Duration = Duration::from_secs(4);
 /// The longest title of a window.
 const TITLE_COLUMNS: usize = 80;
-/// Rows that one notch of the wheel moves, unless a setting says otherwise.
-pub const WHEEL_ROWS: u16 = 3;
 
 /// The mode without questions and without a fence.
 pub(crate) const UNATTENDED: &str = "unattended";
@@ -80,10 +80,10 @@ pub struct Look {
 impl Default for Look {
     fn default() -> Self {
         Self {
-            is_alternate: true,
-            has_mouse: true,
-            wheel_rows: WHEEL_ROWS,
-            copy_on_select: false,
+            is_alternate: defaults::ALT_SCREEN,
+            has_mouse: defaults::MOUSE,
+            wheel_rows: defaults::WHEEL_ROWS,
+            copy_on_select: defaults::COPY_ON_SELECT,
             on_leave: OnLeave::Ask,
         }
     }

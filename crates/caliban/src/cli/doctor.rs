@@ -12,8 +12,8 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use caliban_agent::fence::Sandbox;
 use caliban_contract::disk_room;
+use caliban_core::fence::Sandbox;
 use caliban_providers::ProviderKind;
 use clap::Args;
 use serde::Serialize;

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_agent::definitions;
 use caliban_contract::records;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
 use caliban_rooted::Root;
+use caliban_settings::definitions;
 use caliban_worktrees::{AcceptedGit, GitOccasion, GitOptions, Repo};
 use clap::{Args, Subcommand};
 
@@ -20,7 +20,7 @@ use crate::{
     Here,
     report::{Failure, Result},
     settings::{self, Environment, Layer, Paths, Settings},
-    trust::{DefinitionKind, Removed, RepoFiles, Trust, TrustStore},
+    trust::{DefinitionKind, RepoFiles, Trust, TrustRemoval, TrustStore},
 };
 
 #[derive(Debug, Clone, Args)]
@@ -237,8 +237,8 @@ fn remove(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<
     // A repo that is gone can still be forgotten: then its path has to be given as it was.
     let root = settings::project_root(dir).unwrap_or_else(|_| dir.to_owned());
     match TrustStore::remove(&paths, &root)? {
-        Removed::Yes => writeln!(out, "no longer trusted: {}", root.display())?,
-        Removed::WasNotThere => {
+        TrustRemoval::Yes => writeln!(out, "no longer trusted: {}", root.display())?,
+        TrustRemoval::WasNotThere => {
             return Err(Failure::new(format!("{} was not trusted", root.display()))
                 .hint("`caliban trust list` shows what is"));
         }

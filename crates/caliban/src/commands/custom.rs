@@ -1,7 +1,7 @@
 //! Commands that people write: `.caliban/commands/*.md` and `.claude/commands/*.md`. The body is a prompt, in which
 //! `$ARGUMENTS` and `$1` to `$9` stand for what was typed behind the name.
 
-use caliban_agent::definitions::DefinitionFile;
+use caliban_settings::definitions::DefinitionFile;
 
 use crate::{settings::Loaded, trust::DefinitionKind};
 

@@ -4,11 +4,10 @@ use std::{collections::BTreeMap, path::Path, time::Instant};
 
 use caliban_agent::{
     checkpoint::{self, Undone},
-    definitions::Definition,
     fork::Point,
 };
 use caliban_control::protocol::Approval;
-use caliban_core::inert;
+use caliban_core::{definition::Definition, inert};
 use caliban_permissions::{Effect, Policy};
 use caliban_tools::limits::DIFF_TIME;
 use similar::TextDiff;

@@ -7,11 +7,14 @@ use std::{
 };
 
 use caliban_agent::{
-    fence::{FenceReach, Fences, Sandbox},
+    fence::{FenceReach, Fences},
     subagent::policy_in_worktree,
 };
 use caliban_contract::tree_limits::TreeLimits;
-use caliban_core::{address::AddressPolicy, fence::Profile};
+use caliban_core::{
+    address::AddressPolicy,
+    fence::{Profile, Sandbox},
+};
 use caliban_fence::{Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;

@@ -12,15 +12,22 @@ use crate::{
     report::{Failure, Result},
     settings::{
         Environment, Loaded,
-        provider::{Choice, ModelTarget, Patience, ProviderEndpoint, nothing_set},
+        provider::{Choice, ModelTarget, OutagePatience, ProviderEndpoint, nothing_set},
     },
 };
 
 /// Whether somebody would answer, as far as that can be told without asking them.
 pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<()> {
     let target = decide(loaded).await?;
-    provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), Standing::Attended))
-        .map(drop)
+    provider(
+        loaded,
+        &target,
+        environment,
+        OutagePatience::Short,
+        None,
+        (&ledger(loaded, None), Standing::Attended),
+    )
+    .map(drop)
 }
 
 pub(super) async fn decide(loaded: &Loaded) -> Result<ModelTarget> {
@@ -43,7 +50,7 @@ pub(super) fn provider(
     loaded: &Loaded,
     target: &ModelTarget,
     environment: &Environment,
-    patience: Patience,
+    patience: OutagePatience,
     limit: Option<Duration>,
     (ledger, standing): (&MachineLedger, Standing),
 ) -> Result<Arc<dyn Provider>> {
@@ -59,7 +66,7 @@ pub(crate) fn governed(
     loaded: &Loaded,
     target: &ModelTarget,
     environment: &Environment,
-    patience: Patience,
+    patience: OutagePatience,
     (ledger, standing): (&MachineLedger, Standing),
 ) -> Config {
     let mut config = target.config(&loaded.settings, environment, patience);

@@ -2,12 +2,16 @@
 
 use std::{num::NonZeroU64, path::Path};
 
-use caliban_agent::budget::{MachineLedger, OnLimit, Terms};
+use caliban_agent::budget::{MachineLedger, Terms};
 use caliban_contract::{
     ancestry::{self, AgentAbove, Ancestry},
     limits::RaisedLimits,
 };
-use caliban_core::{budget, priority::Standing, setup::AgentSetup};
+use caliban_core::{
+    budget::{self, OnLimit},
+    priority::Standing,
+    setup::AgentSetup,
+};
 
 use crate::{
     session_places::spec_of,

@@ -281,7 +281,7 @@ fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &SpawnTask<'_>, setup: AgentSe
 }
 
 fn known_type(loaded: &Loaded, kind: &str) -> Result<()> {
-    let (known, _) = crate::compose::agent_types(loaded);
+    let (known, _) = caliban_settings::agent_types::known(loaded);
     if known.iter().any(|definition| definition.name == kind) {
         return Ok(());
     }

@@ -53,7 +53,7 @@ pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
         return Ok(());
     }
     let of_type = spec.setup.agent_type.as_ref().filter(|_| spec.setup.model.is_none()).and_then(|name| {
-        crate::compose::agent_types(loaded).0.into_iter().find(|kind| kind.name == *name)?.model
+        caliban_settings::agent_types::known(loaded).0.into_iter().find(|kind| kind.name == *name)?.model
     });
     let Some(model) = of_type.or_else(|| target.model.map(|model| model.value)) else { return Ok(()) };
     if price::of(&model, Billing::Listed).is_some() {

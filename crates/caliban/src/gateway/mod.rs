@@ -30,7 +30,7 @@ use crate::{
         spending::{self, agent_above, budget_limits, ledger, ledger_of},
     },
     report::{self, Code, Failure, Result},
-    settings::{Environment, Layer, Loaded, provider::Patience, values::Usd},
+    settings::{Environment, Layer, Loaded, provider::OutagePatience, values::Usd},
 };
 
 /// How other programs stand at a rate limit: as agents in the background; below an agent, not before that one.
@@ -101,7 +101,7 @@ fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams> {
     let machine = ledger(loaded, None);
     let of = |kind: ProviderKind| -> Result<Upstream> {
         let target = loaded.endpoint(kind)?;
-        let config = governed(loaded, &target, environment, Patience::Long, (&machine, standing()));
+        let config = governed(loaded, &target, environment, OutagePatience::Long, (&machine, standing()));
         let relay = Relay::new(config)?;
         Ok(Upstream { relay, billing: billing(&target) })
     };

@@ -53,7 +53,7 @@ use crate::{
     report::{Failure, Result},
     settings::{
         Environment, Files, Layer, Settings, load_files, load_with,
-        provider::Patience,
+        provider::OutagePatience,
         tool_environment::{Breadth, secrets, tool_environment},
     },
 };
@@ -357,7 +357,7 @@ async fn prepare(
     let request = ComposeRequest {
         worktree,
         missing,
-        patience: Patience::Long,
+        patience: OutagePatience::Long,
         after_turn: spec.after_turn,
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
         files,

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use caliban_agent::fence::{FenceReach, Fences, OwnPlaces, Sandbox};
+use caliban_agent::fence::{FenceReach, Fences, OwnPlaces};
 use caliban_contract::modes;
 use caliban_core::{access::Access, fence::Profile, mode::Mode};
 use caliban_keeper::{Launch, LaunchEnvironment, Streams};
@@ -119,7 +119,7 @@ fn round(mode: Mode, lines: &[String]) -> usize {
         .filter_map(|name| Some((name.into(), place.env.var(name)?.to_owned())))
         .collect();
     let fences = Fences {
-        sandbox: Sandbox::Required,
+        sandbox: caliban_core::fence::Sandbox::Required,
         network: FenceReach::Nothing,
         env: env.clone(),
         hidden: vec![place.env.data().join("caliban")],

@@ -34,7 +34,8 @@ const TOLD: usize = 12;
 
 /// How much passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Breadth {
+pub enum Breadth {
+    /// What the list names.
     Listed,
     /// All that is no secret.
     AllButSecrets,
@@ -42,7 +43,7 @@ pub(crate) enum Breadth {
 
 impl Breadth {
     /// What fits an agent with these settings.
-    pub(crate) fn of(loaded: &Loaded) -> Self {
+    pub fn of(loaded: &Loaded) -> Self {
         let is_unattended = loaded.settings.permissions.mode == Mode::Unattended;
         match &loaded.trust {
             Trust::Trusted(_) => Self::AllButSecrets,
@@ -54,7 +55,7 @@ impl Breadth {
 
 /// The environment for commands, hooks and servers. `bash.env_allow` has further names, or prefixes that end
 /// in `*`. An exact name passes even if it looks like a secret, because somebody asked for it.
-pub(crate) fn tool_environment(
+pub fn tool_environment(
     environment: &Environment,
     settings: &Settings,
     breadth: Breadth,
@@ -80,7 +81,7 @@ pub(crate) fn tool_environment(
 }
 
 /// The variables that commands do not get, in words; empty when there are none.
-pub(crate) fn left_out(environment: &Environment, settings: &Settings, breadth: Breadth) -> String {
+pub fn left_out(environment: &Environment, settings: &Settings, breadth: Breadth) -> String {
     let names: Vec<&str> = environment
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or_default())))
@@ -97,7 +98,7 @@ pub(crate) fn left_out(environment: &Environment, settings: &Settings, breadth: 
 }
 
 /// The environment of commands with what the settings set for them (`bash.env`).
-pub(crate) fn with_set(
+pub fn with_set(
     mut env: Vec<(OsString, OsString)>,
     set: &BTreeMap<String, Secret>,
 ) -> Vec<(OsString, OsString)> {
@@ -109,7 +110,7 @@ pub(crate) fn with_set(
 /// Every value that must not be written to disk, with the name to put in its place: keys of the settings and
 /// of the environment, also those inside variables with innocent names, and what MCP servers are given. For
 /// `caliban_core::redact::Redactor::new`, which leaves out values that are too short or too ordinary to look for.
-pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(String, String)> {
+pub fn secrets(environment: &Environment, settings: &Settings) -> Vec<(String, String)> {
     let mut found = spoken_secrets(environment);
     // Those of the caller of a background agent, which does not get them.
     found.extend(environment.handover().hidden.iter().cloned());
@@ -137,7 +138,7 @@ pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(St
 }
 
 /// The secrets of an environment, also those under innocent names: what whoever has it may say without thinking of it.
-pub(crate) fn spoken_secrets(environment: &Environment) -> Vec<(String, String)> {
+pub fn spoken_secrets(environment: &Environment) -> Vec<(String, String)> {
     let named = environment.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     named
         .flat_map(|(name, value)| secret_parts(name, value).into_iter().map(|part| (name.to_owned(), part)))

@@ -18,7 +18,8 @@ const BY_KEY: [ProviderKind; 4] =
 
 /// Which provider to use.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Choice {
+pub enum Choice {
+    /// This one.
     Use(ModelTarget),
     /// Nothing names one: this local one if it runs, else [`nothing_set`] is the error.
     IfRunning(ModelTarget),
@@ -26,7 +27,7 @@ pub(crate) enum Choice {
 
 /// A provider, a model, and how to get there.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ModelTarget {
+pub struct ModelTarget {
     /// Which provider, and what chose it.
     pub provider: Sourced<ProviderKind>,
     /// The model; `None` where the first one that the user's own server has is to be used.
@@ -37,7 +38,7 @@ pub(crate) struct ModelTarget {
 
 /// How a provider is reached.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ProviderEndpoint {
+pub enum ProviderEndpoint {
     /// Over HTTP.
     Http {
         /// Its address.
@@ -50,7 +51,7 @@ pub(crate) enum ProviderEndpoint {
 }
 
 /// The three lines that say how to get going.
-pub(crate) fn nothing_set() -> SettingsError {
+pub fn nothing_set() -> SettingsError {
     SettingsError::new(SettingPlace::Nowhere, "no model provider is set up").hint(
         "with a key: export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY)\n\
          on this machine: start Ollama (https://ollama.com) and `ollama pull` a model; it is found by itself\n\
@@ -60,7 +61,7 @@ pub(crate) fn nothing_set() -> SettingsError {
 
 /// How long a server is waited for that cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub enum OutagePatience {
     /// The work has time: a background agent, a session on a screen.
     Long,
     /// A command that somebody waits for.
@@ -69,12 +70,7 @@ pub(crate) enum Patience {
 
 impl ModelTarget {
     /// What `caliban_providers::build` needs. An address that nobody set is left to the provider.
-    pub(crate) fn config(
-        &self,
-        settings: &Settings,
-        environment: &Environment,
-        patience: Patience,
-    ) -> Config {
+    pub fn config(&self, settings: &Settings, environment: &Environment, patience: OutagePatience) -> Config {
         let mut config = Config::new(self.provider.value);
         match &self.endpoint {
             ProviderEndpoint::Http { base_url, key } => {
@@ -91,8 +87,8 @@ impl ModelTarget {
         config.retry.attempts = settings.retry.attempts.get();
         config.retry.patience = Duration::from_secs(settings.retry.patience_seconds);
         config.retry.outage = Duration::from_secs(match patience {
-            Patience::Long => settings.retry.outage_seconds,
-            Patience::Short => settings.retry.print_outage_seconds,
+            OutagePatience::Long => settings.retry.outage_seconds,
+            OutagePatience::Short => settings.retry.print_outage_seconds,
         });
         if let Some(seconds) = settings.retry.stall_seconds {
             config.retry.stall = Duration::from_secs(seconds.get());
@@ -103,7 +99,7 @@ impl ModelTarget {
 
 impl Loaded {
     /// Decides on the provider, the model, the address and the key.
-    pub(crate) fn choose(&self) -> Result<Choice, SettingsError> {
+    pub fn choose(&self) -> Result<Choice, SettingsError> {
         if let Some(provider) = self.settings.provider {
             let provider = Sourced { value: provider, source: self.source_of(&["provider"]) };
             return self.target(provider).map(Choice::Use);
@@ -119,7 +115,7 @@ impl Loaded {
     }
 
     /// Whether what is missing is a key: of the provider that is named, or of any.
-    pub(crate) fn lacks_key(&self) -> bool {
+    pub fn lacks_key(&self) -> bool {
         let has_key = |kind: ProviderKind| {
             self.settings
                 .providers
@@ -133,7 +129,7 @@ impl Loaded {
     }
 
     /// The target for a provider that has been decided on.
-    pub(crate) fn target(&self, provider: Sourced<ProviderKind>) -> Result<ModelTarget, SettingsError> {
+    pub fn target(&self, provider: Sourced<ProviderKind>) -> Result<ModelTarget, SettingsError> {
         let kind = provider.value;
         let usual = kind.default_model().map(|model| default(model.to_owned()));
         let Some(api) = self.settings.providers.api(kind) else {
@@ -158,7 +154,7 @@ impl Loaded {
     }
 
     /// A provider that other programs use through us: which model is theirs to say.
-    pub(crate) fn endpoint(&self, kind: ProviderKind) -> Result<ModelTarget, SettingsError> {
+    pub fn endpoint(&self, kind: ProviderKind) -> Result<ModelTarget, SettingsError> {
         let Some(api) = self.settings.providers.api(kind) else {
             let message = format!("the provider `{kind}` is not reached over HTTP");
             return Err(SettingsError::new(SettingPlace::Nowhere, message));

@@ -11,7 +11,7 @@ use super::{
 
 /// One value and where it was set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct SettingRow {
+pub struct SettingRow {
     /// The key with its sections: `limits.max_turns`; elements of lists have an index: `permissions.allow[0]`.
     pub key: String,
     /// The value; `null` when it is not set. Secrets are `"set"`.
@@ -22,7 +22,7 @@ pub(crate) struct SettingRow {
 
 impl SettingRow {
     /// Whether there is a value to show.
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         match &self.value {
             Value::Null => false,
             Value::Array(list) => !list.is_empty(),
@@ -32,7 +32,7 @@ impl SettingRow {
 }
 
 /// Every row, in the order of the schema. `choice` fills in what the provider's defaults decide.
-pub(crate) fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<SettingRow> {
+pub fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<SettingRow> {
     let mut rows = Vec::new();
     if let Ok(Value::Object(sections)) = serde_json::to_value(&loaded.settings) {
         for (key, value) in sections {
@@ -96,7 +96,7 @@ fn dotted(path: &[String]) -> String {
 }
 
 /// A value as TOML writes it in one line.
-pub(crate) fn inline(value: &Value) -> String {
+pub fn inline(value: &Value) -> String {
     match value {
         Value::Null => "unset".to_owned(),
         Value::Array(list) => format!("[{}]", list.iter().map(inline).collect::<Vec<_>>().join(", ")),

@@ -20,7 +20,7 @@ use toml::{
 use super::{Paths, SettingPlace, SettingsError, file, parse_rule};
 
 /// Adds the rules to the file that they are for; which one that is.
-pub(crate) fn keep(paths: &Paths, root: &Path, kept: &KeptRules) -> Result<PathBuf, SettingsError> {
+pub fn keep(paths: &Paths, root: &Path, kept: &KeptRules) -> Result<PathBuf, SettingsError> {
     let path = match kept.keep {
         KeepFor::Session => {
             let why = "a rule of a session is in no file";

@@ -10,14 +10,15 @@ use std::{
     path::PathBuf,
 };
 
-use caliban_agent::{
-    background,
+use caliban_core::{
+    background::{BackgroundLimits, Ground},
     budget::OnLimit,
-    fence::Sandbox,
-    hooks,
-    prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
+    defaults,
+    fence::{Profile, Sandbox},
+    hook,
+    message::Effort,
+    quiet_hours::QuietHours,
 };
-use caliban_core::{fence::Profile, message::Effort, quiet_hours::QuietHours};
 use caliban_permissions::Mode;
 use caliban_providers::{ProviderKind, RetryPolicy};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ use super::values::{self, AtLeastOne, BaseUrl, DiskMax, OnByDefault, Secret, Siz
 /// The effective settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Who answers; found from the keys in the environment when not set.
     #[serde(with = "values::provider_name")]
     pub provider: Option<ProviderKind>,
@@ -59,9 +60,9 @@ pub(crate) struct Settings {
     /// What is done about programs that the repo's own git configuration makes git run.
     pub git_programs: GitPrograms,
     /// What fenced commands find.
-    pub fence: Fence,
+    pub fence: FenceSettings,
     /// Commands that run at certain events.
-    pub hooks: Hooks,
+    pub hooks: HookSettings,
     /// Servers that bring tools of their own.
     pub mcp: Mcp,
     /// The files that tell the model about the project.
@@ -87,7 +88,7 @@ pub(crate) struct Settings {
 /// `[claude]`: what is taken over from Claude Code. What a trusted repo has for it is used in any case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Claude {
+pub struct Claude {
     /// Whether `~/.claude/settings.json` counts: its permissions, hooks and variables. Only in the user's own settings.
     pub user_settings: bool,
 }
@@ -95,22 +96,32 @@ pub(crate) struct Claude {
 /// `[providers.NAME]`: one table for each provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub(crate) struct Providers {
+pub struct Providers {
+    /// Anthropic.
     pub anthropic: ApiProvider,
+    /// OpenAI, its Responses API.
     pub openai: ApiProvider,
+    /// Servers that speak the Chat API of OpenAI.
     pub openai_chat: ApiProvider,
+    /// Gemini.
     pub gemini: ApiProvider,
+    /// OpenRouter.
     pub openrouter: ApiProvider,
+    /// Ollama.
     pub ollama: ApiProvider,
+    /// llama.cpp.
     pub llamacpp: ApiProvider,
+    /// vLLM.
     pub vllm: ApiProvider,
+    /// LM Studio.
     pub lmstudio: ApiProvider,
+    /// Answers from a script.
     pub scripted: ScriptedProvider,
 }
 
 impl Providers {
     /// The table of a provider that is reached over HTTP; `None` for the scripted one.
-    pub(crate) fn api(&self, name: ProviderKind) -> Option<&ApiProvider> {
+    pub fn api(&self, name: ProviderKind) -> Option<&ApiProvider> {
         Some(match name {
             ProviderKind::Anthropic => &self.anthropic,
             ProviderKind::OpenAi => &self.openai,
@@ -126,7 +137,7 @@ impl Providers {
     }
 
     /// The variables that are named as holding a key: they are secret, whatever they are called.
-    pub(crate) fn key_variables(&self) -> impl Iterator<Item = &str> {
+    pub fn key_variables(&self) -> impl Iterator<Item = &str> {
         ProviderKind::all().filter_map(|kind| self.api(kind)?.api_key_env.as_deref())
     }
 }
@@ -134,7 +145,7 @@ impl Providers {
 /// One provider that is reached over HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ApiProvider {
+pub struct ApiProvider {
     /// Its address; the usual one when not set.
     pub base_url: Option<BaseUrl>,
     /// The key. Better kept in the environment.
@@ -149,7 +160,7 @@ pub(crate) struct ApiProvider {
 /// `[providers.scripted]`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ScriptedProvider {
+pub struct ScriptedProvider {
     /// The script's file; the built-in script when not set.
     pub script: Option<PathBuf>,
 }
@@ -157,7 +168,7 @@ pub(crate) struct ScriptedProvider {
 /// `[limits]`: where a run ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct LimitSettings {
+pub struct LimitSettings {
     /// Model requests in one run.
     pub max_turns: AtLeastOne<200>,
     /// Tokens, cache reads and writes included.
@@ -171,7 +182,7 @@ pub(crate) struct LimitSettings {
 /// `[budget]`: what agents may spend, over the whole fleet. No amount is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Budget {
+pub struct Budget {
     /// Each agent by itself.
     pub per_agent: Amount,
     /// An agent that a person starts, with all that it starts.
@@ -188,7 +199,7 @@ pub(crate) struct Budget {
 /// An amount of `[budget]`: `{ tokens = 500000, usd = 5.0 }`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Amount {
+pub struct Amount {
     /// Tokens, cache reads and writes included.
     pub tokens: Option<NonZeroU64>,
     /// US dollars, by the price table.
@@ -197,7 +208,7 @@ pub(crate) struct Amount {
 
 impl Amount {
     /// As the ledger has it.
-    pub(crate) fn limits(self) -> caliban_core::budget::Limits {
+    pub fn limits(self) -> caliban_core::budget::Limits {
         caliban_core::budget::Limits {
             tokens: self.tokens.map(NonZeroU64::get),
             usd: self.usd.map(Usd::micro),
@@ -209,7 +220,7 @@ impl Amount {
 /// `[permissions]`: what the agent may do. The lists add up across layers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Permissions {
+pub struct Permissions {
     /// What happens where no rule decides.
     pub mode: Mode,
     /// Rules for calls that need no question.
@@ -225,7 +236,7 @@ pub(crate) struct Permissions {
 /// `[approvals]`: questions to a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Approvals {
+pub struct Approvals {
     /// Seconds after which a question that nobody has answered counts as refused, and the agent goes on; none when not set.
     pub timeout_seconds: Option<NonZeroU64>,
 }
@@ -233,7 +244,7 @@ pub(crate) struct Approvals {
 /// `[fence]`: what fenced commands find. The lists add up across layers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Fence {
+pub struct FenceSettings {
     /// Whether they have the machine's network.
     pub network: FenceNetwork,
     /// With `network = "domains"`: the hosts that they can reach, through a proxy of ours; `*.example.org` are those below.
@@ -253,7 +264,7 @@ pub(crate) struct Fence {
 /// The network of fenced commands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum FenceNetwork {
+pub enum FenceNetwork {
     /// A loopback of their own.
     #[default]
     Off,
@@ -266,19 +277,26 @@ pub(crate) enum FenceNetwork {
 /// `[hooks]`: commands by event. The lists add up across layers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "PascalCase")]
-pub(crate) struct Hooks {
+pub struct HookSettings {
+    /// When a conversation begins or goes on.
     pub session_start: Vec<Hook>,
+    /// When a person has said something.
     pub user_prompt_submit: Vec<Hook>,
+    /// Before a call.
     pub pre_tool_use: Vec<Hook>,
+    /// After a call.
     pub post_tool_use: Vec<Hook>,
+    /// When the agent wants to stop.
     pub stop: Vec<Hook>,
+    /// When a sub-agent wants to stop.
     pub subagent_stop: Vec<Hook>,
+    /// When somebody is told something.
     pub notification: Vec<Hook>,
 }
 
-impl Hooks {
+impl HookSettings {
     /// The hooks of each event, under the event's name.
-    pub(crate) fn by_event(&self) -> [(&'static str, &[Hook]); 7] {
+    pub fn by_event(&self) -> [(&'static str, &[Hook]); 7] {
         [
             ("SessionStart", &self.session_start),
             ("UserPromptSubmit", &self.user_prompt_submit),
@@ -294,7 +312,7 @@ impl Hooks {
 /// One hook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Hook {
+pub struct Hook {
     /// Which tools it is for: a name, names with `*`, alternatives with `|`, or a regular expression; all when not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matcher: Option<String>,
@@ -302,7 +320,7 @@ pub(crate) struct Hook {
     pub command: String,
     /// Seconds until it is ended.
     #[serde(default)]
-    pub timeout: AtLeastOne<{ hooks::DEFAULT_TIMEOUT.as_secs() as u32 }>,
+    pub timeout: AtLeastOne<{ hook::DEFAULT_TIMEOUT.as_secs() as u32 }>,
     /// Whether a model may start a sub-agent without it (`inherit_hooks: false`), though it can refuse calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
@@ -311,7 +329,7 @@ pub(crate) struct Hook {
 /// `[mcp]`: servers that bring tools of their own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Mcp {
+pub struct Mcp {
     /// By name; the name is part of the tools' names.
     pub servers: BTreeMap<String, McpServer>,
 }
@@ -319,7 +337,7 @@ pub(crate) struct Mcp {
 /// One MCP server: a command (stdio) or an address (HTTP).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct McpServer {
+pub struct McpServer {
     /// The program to start.
     pub command: Option<String>,
     /// Its arguments.
@@ -343,7 +361,7 @@ pub(crate) struct McpServer {
 /// How a server at an address speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum McpTransport {
+pub enum McpTransport {
     /// Streamable HTTP.
     #[default]
     Http,
@@ -354,7 +372,7 @@ pub(crate) enum McpTransport {
 /// `[context]`: the files that tell the model about the project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ContextSettings {
+pub struct ContextSettings {
     /// The most bytes that all of them may have together.
     pub max_bytes: u64,
     /// Their names, looked for in each directory up the tree.
@@ -363,14 +381,17 @@ pub(crate) struct ContextSettings {
 
 impl Default for ContextSettings {
     fn default() -> Self {
-        Self { max_bytes: DEFAULT_CONTEXT_BYTES as u64, files: DEFAULT_FILES.map(str::to_owned).to_vec() }
+        Self {
+            max_bytes: defaults::CONTEXT_BYTES as u64,
+            files: defaults::CONTEXT_FILES.map(str::to_owned).to_vec(),
+        }
     }
 }
 
 /// `[web]`: fetching pages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Web {
+pub struct Web {
     /// Whether addresses of this machine and of private networks may be fetched.
     pub allow_private: bool,
     /// Where WebSearch asks: an address with `{query}` in it. Without one there is no WebSearch.
@@ -382,7 +403,7 @@ pub(crate) struct Web {
 /// `[bash]`: running commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Bash {
+pub struct Bash {
     /// Milliseconds until a command is ended, when the call names no time of its own.
     pub timeout_ms: NonZeroU64,
     /// Seconds that a run waits at its end for background commands before the model is asked what to do with them.
@@ -395,7 +416,7 @@ pub(crate) struct Bash {
 
 impl Default for Bash {
     fn default() -> Self {
-        let time = caliban_tools::ToolLimits::default().command_time.as_millis();
+        let time = defaults::COMMAND_TIME.as_millis();
         let time = u64::try_from(time).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
         Self { timeout_ms: time, job_wait_seconds: 120, env_allow: Vec::new(), env: BTreeMap::new() }
     }
@@ -404,7 +425,7 @@ impl Default for Bash {
 /// `[worktrees]`: worktrees of sub-agents.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Worktrees {
+pub struct Worktrees {
     /// Whether they stay when their task has ended.
     pub keep: bool,
     /// A command line that is run in a fresh worktree.
@@ -416,7 +437,7 @@ pub(crate) struct Worktrees {
 /// What is done about programs that the repo's own git configuration makes git run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum GitPrograms {
+pub enum GitPrograms {
     /// They are named, and asked about once.
     #[default]
     Ask,
@@ -427,7 +448,7 @@ pub(crate) enum GitPrograms {
 /// `[background_agents]`: agents of a session, started with `/bg` or by the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct BackgroundAgents {
+pub struct BackgroundAgents {
     /// How many work at the same time.
     pub max_agents: NonZeroU32,
     /// Tokens of each of them, cache reads and writes included.
@@ -435,13 +456,13 @@ pub(crate) struct BackgroundAgents {
     /// Tokens of all of them together, those that have ended included.
     pub global_budget: NonZeroU64,
     /// Where they work: in the session's directory, or each in a git worktree of its own.
-    pub isolation: background::Ground,
+    pub isolation: Ground,
 }
 
 impl Default for BackgroundAgents {
-    /// The defaults of the agent crate, which are written there.
+    /// Those of the limits themselves.
     fn default() -> Self {
-        let limits = background::BackgroundLimits::default();
+        let limits = BackgroundLimits::default();
         let tokens = |tokens| NonZeroU64::new(tokens).unwrap_or(NonZeroU64::MIN);
         Self {
             max_agents: NonZeroU32::new(limits.max_agents).unwrap_or(NonZeroU32::MIN),
@@ -453,8 +474,9 @@ impl Default for BackgroundAgents {
 }
 
 impl BackgroundAgents {
-    pub(crate) fn limits(&self) -> background::BackgroundLimits {
-        background::BackgroundLimits {
+    /// The same as limits.
+    pub fn limits(&self) -> BackgroundLimits {
+        BackgroundLimits {
             max_agents: self.max_agents.get(),
             per_agent: self.per_agent_budget.get(),
             global: self.global_budget.get(),
@@ -466,7 +488,7 @@ impl BackgroundAgents {
 /// `[ui]`: the screen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Ui {
+pub struct Ui {
     /// What `caliban` without a prompt opens on a terminal.
     pub start: UiStart,
     /// Colours for which ground.
@@ -489,15 +511,14 @@ pub(crate) struct Ui {
 
 impl Default for Ui {
     fn default() -> Self {
-        let look = caliban_tui::Look::default();
         Self {
             start: UiStart::default(),
             theme: UiTheme::default(),
-            alt_screen: look.is_alternate,
+            alt_screen: defaults::ALT_SCREEN,
             screen_reader: false,
-            mouse: look.has_mouse,
-            wheel_rows: std::num::NonZeroU16::new(look.wheel_rows).unwrap_or(std::num::NonZeroU16::MIN),
-            copy_on_select: look.copy_on_select,
+            mouse: defaults::MOUSE,
+            wheel_rows: std::num::NonZeroU16::new(defaults::WHEEL_ROWS).unwrap_or(std::num::NonZeroU16::MIN),
+            copy_on_select: defaults::COPY_ON_SELECT,
             on_leave: UiOnLeave::default(),
             notify: UiNotify::default(),
         }
@@ -507,7 +528,7 @@ impl Default for Ui {
 /// How the terminal tells the person something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum UiNotify {
+pub enum UiNotify {
     /// As the terminal is known to do it; else the bell.
     #[default]
     Auto,
@@ -524,7 +545,7 @@ pub(crate) enum UiNotify {
 /// What becomes of `/bg` agents at work when their session is left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum UiOnLeave {
+pub enum UiOnLeave {
     /// The person is asked.
     #[default]
     Ask,
@@ -537,7 +558,7 @@ pub(crate) enum UiOnLeave {
 /// What the screen shows first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum UiStart {
+pub enum UiStart {
     /// A new session.
     #[default]
     Session,
@@ -548,7 +569,7 @@ pub(crate) enum UiStart {
 /// Colours for which ground.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum UiTheme {
+pub enum UiTheme {
     /// The terminal's: it is asked.
     #[default]
     Auto,
@@ -561,7 +582,7 @@ pub(crate) enum UiTheme {
 /// `[fleet]`: agents in the background.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct FleetSettings {
+pub struct FleetSettings {
     /// How many work at the same time; more wait in order.
     pub max_running: AtLeastOne<8>,
     /// How many of yours work at the same time, over all repos; no limit when not set.
@@ -600,7 +621,7 @@ pub(crate) struct FleetSettings {
 /// Where a background agent works.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum FleetIsolation {
+pub enum FleetIsolation {
     /// In a worktree of its own.
     #[default]
     Worktree,
@@ -611,7 +632,7 @@ pub(crate) enum FleetIsolation {
 /// `[retry]`: what is done about a model that does not answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Retry {
+pub struct Retry {
     /// How often a request is tried when the server or the stream fails.
     pub attempts: NonZeroU32,
     /// Seconds that background agents, the screen and editors wait for a server that cannot be reached.

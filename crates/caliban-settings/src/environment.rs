@@ -24,7 +24,7 @@ const OLLAMA_PORT: u16 = 11434;
 
 /// Every variable, as it was when the program started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Environment {
+pub struct Environment {
     vars: BTreeMap<OsString, OsString>,
     /// What the caller of an agent has handed over beside them: in the agent's own process.
     handover: HandedOver,
@@ -33,13 +33,13 @@ pub(crate) struct Environment {
 impl Environment {
     /// What this process was started with.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
-    pub(crate) fn of_process() -> Self {
+    pub fn of_process() -> Self {
         std::env::vars_os().collect()
     }
 
     /// The same with what the agent was handed. Its variables are those of the process; a daemon of an earlier build hands the
     /// rest over in variables, too.
-    pub(crate) fn handed(mut self, handover: HandedOver) -> Self {
+    pub fn handed(mut self, handover: HandedOver) -> Self {
         let names = HANDED_SECRETS.map(|name| (name, self.vars.remove(OsStr::new(name))));
         let old =
             names.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into_string().ok()?)));
@@ -50,39 +50,39 @@ impl Environment {
 
     /// The value of a variable that is meant for this process alone: nobody finds it here again. What names secrets is no secret
     /// itself, whatever its own name sounds like.
-    pub(crate) fn take(&mut self, name: &str) -> Option<OsString> {
+    pub fn take(&mut self, name: &str) -> Option<OsString> {
         self.vars.remove(OsStr::new(name))
     }
 
     /// What the agent of this process was handed.
-    pub(crate) fn handover(&self) -> &HandedOver {
+    pub fn handover(&self) -> &HandedOver {
         &self.handover
     }
 
     /// The raw value; an empty one counts as not set.
-    pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
+    pub fn raw(&self, name: &str) -> Option<&OsStr> {
         self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
     /// The value as text; an empty one counts as not set.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, SettingsError> {
+    pub fn text(&self, name: &str) -> Result<Option<&str>, SettingsError> {
         self.raw(name)
             .map(|value| value.to_str().ok_or_else(|| wrong(name, "its value is not UTF-8".to_owned())))
             .transpose()
     }
 
     /// All of them, sorted by name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.vars.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
     /// Where programs are looked for.
-    pub(crate) fn search_path(&self) -> Vec<PathBuf> {
+    pub fn search_path(&self) -> Vec<PathBuf> {
         self.raw("PATH").map(|path| std::env::split_paths(path).collect()).unwrap_or_default()
     }
 
     /// The program of this name on `PATH`.
-    pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
+    pub fn find_program(&self, name: &str) -> Option<PathBuf> {
         self.search_path()
             .into_iter()
             .map(|dir| dir.join(name))
@@ -90,7 +90,7 @@ impl Environment {
     }
 
     /// The directories for Caliban's own files.
-    pub(crate) fn paths(&self) -> Result<Paths, SettingsError> {
+    pub fn paths(&self) -> Result<Paths, SettingsError> {
         let home = self.absolute("HOME");
         let below = |variable: &'static str, usual: &str| {
             self.absolute(variable)
@@ -113,7 +113,7 @@ impl Environment {
     }
 
     /// The proxies, in capitals or not, as curl and others read them.
-    pub(crate) fn proxy(&self) -> caliban_http::ProxySettings {
+    pub fn proxy(&self) -> caliban_http::ProxySettings {
         let either = |upper: &str, lower: &str| {
             self.raw(lower).or_else(|| self.raw(upper)).and_then(OsStr::to_str).map(str::to_owned)
         };
@@ -127,7 +127,7 @@ impl Environment {
 
     /// The settings that the environment makes. `files` is what the files say: it decides whether the
     /// usual `OPENAI_…` variables are meant for `openai-chat` too.
-    pub(crate) fn layer(&self, files: &super::Settings) -> Result<Layer, SettingsError> {
+    pub fn layer(&self, files: &super::Settings) -> Result<Layer, SettingsError> {
         let mut layer = Layer::default();
         for (variable, path) in [
             ("CALIBAN_MODEL", &["model"][..]),
@@ -224,7 +224,7 @@ impl Environment {
     }
 
     /// A variable that holds an absolute path; the XDG rules say that others are ignored.
-    pub(crate) fn absolute(&self, variable: &str) -> Option<PathBuf> {
+    pub fn absolute(&self, variable: &str) -> Option<PathBuf> {
         self.raw(variable).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 }
@@ -243,7 +243,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Environment {
 
 /// The directories for Caliban's own files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Paths {
+pub struct Paths {
     /// The user's home, where there is one.
     pub home: Option<PathBuf>,
     /// `…/caliban` for settings.
@@ -256,28 +256,28 @@ pub(crate) struct Paths {
 
 impl Paths {
     /// The user's settings file.
-    pub(crate) fn user_settings(&self) -> PathBuf {
+    pub fn user_settings(&self) -> PathBuf {
         self.config.join("settings.toml")
     }
 
     /// The user's own settings for the project at this root.
-    pub(crate) fn repo_settings(&self, root: &Path) -> PathBuf {
+    pub fn repo_settings(&self, root: &Path) -> PathBuf {
         self.config.join("repos").join(caliban_contract::repo_hash(root)).join("settings.toml")
     }
 
     /// Where the user's own definitions of a kind are, the strongest first.
-    pub(crate) fn own_directories(&self, kind: DefinitionKind) -> Vec<PathBuf> {
+    pub fn own_directories(&self, kind: DefinitionKind) -> Vec<PathBuf> {
         let claude = self.home.as_ref().map(|home| home.join(".claude").join(kind.directory()));
         [self.config.join(kind.directory())].into_iter().chain(claude).collect()
     }
 
     /// The user's settings of Claude Code.
-    pub(crate) fn claude_settings(&self) -> Option<PathBuf> {
+    pub fn claude_settings(&self) -> Option<PathBuf> {
         self.home.as_ref().map(|home| home.join(".claude/settings.json"))
     }
 
     /// The directory for everything about one repo: `<data>/repos/<hash>`.
-    pub(crate) fn repo(&self, root: &Path) -> PathBuf {
+    pub fn repo(&self, root: &Path) -> PathBuf {
         self.data.join("repos").join(caliban_contract::repo_hash(root))
     }
 }

@@ -11,28 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_core::definition::Definition;
+
 /// A larger file is not a definition.
 const MAX_BYTES: u64 = 256 * 1024;
 /// More of them in one directory are not read.
 pub const MAX_FILES: usize = 200;
-
-/// A kind of agent that a call can name.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Definition {
-    /// The name to call it by.
-    pub name: String,
-    /// What it is for.
-    pub description: String,
-    /// Its tools; all of the caller's when absent.
-    pub tools: Option<Vec<String>>,
-    /// Its model; the caller's when absent.
-    pub model: Option<String>,
-    /// The body: its part of the system prompt.
-    #[serde(skip)]
-    pub role: String,
-    /// Where it comes from.
-    pub path: PathBuf,
-}
 
 /// A definition file as it was read: what is judged and what is used are the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::{
 use super::error::{SettingPlace, SettingsError};
 
 /// The largest settings file that is read.
-pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024;
+pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The bytes of a file; `None` when there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
+pub fn read(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
     let wrong = |message: String| SettingsError::new(SettingPlace::File(path.to_owned()), message);
     // Without NONBLOCK a named pipe at this path would hang the start for ever.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
 }
 
 /// The bytes as text, or where they stop being UTF-8.
-pub(crate) fn text<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, SettingsError> {
+pub fn text<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, SettingsError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let good = bytes
             .get(..error.valid_up_to())
@@ -64,7 +64,7 @@ pub(crate) fn text<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Settings
 }
 
 /// An I/O error without the number at its end.
-pub(crate) fn words(error: &std::io::Error) -> String {
+pub fn words(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => "permission denied".to_owned(),
         ErrorKind::NotFound => "no such file or directory".to_owned(),

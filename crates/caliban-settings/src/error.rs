@@ -8,7 +8,7 @@ use super::{layer::Source, values::close_match};
 
 /// A setting that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SettingsError {
+pub struct SettingsError {
     /// Where it is.
     pub place: SettingPlace,
     /// What was found and what was expected.
@@ -19,22 +19,28 @@ pub(crate) struct SettingsError {
 
 /// Where a wrong setting is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SettingPlace {
+pub enum SettingPlace {
     /// In a file, as a whole.
     File(PathBuf),
     /// At a position in a file, both counted from one.
     Position {
+        /// Which file.
         path: PathBuf,
+        /// The line.
         line: usize,
+        /// The column.
         column: usize,
     },
     /// On a line of a file, counted from one.
     Line {
+        /// Which file.
         path: PathBuf,
+        /// The line.
         line: usize,
     },
     /// In a variable of the environment.
     Variable(String),
+    /// In this flag.
     Flag(String),
     /// Nowhere in particular.
     Nowhere,
@@ -42,18 +48,18 @@ pub(crate) enum SettingPlace {
 
 impl SettingsError {
     /// An error without a hint.
-    pub(crate) fn new(place: SettingPlace, message: impl Into<String>) -> Self {
+    pub fn new(place: SettingPlace, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
 
     /// The same error with a hint.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// An error of TOML or serde at its position in `text`.
-    pub(crate) fn from_toml(path: PathBuf, text: &str, error: &toml::de::Error) -> Self {
+    pub fn from_toml(path: PathBuf, text: &str, error: &toml::de::Error) -> Self {
         let place = match error.span() {
             Some(span) => {
                 let (line, column) = position(text, span.start);
@@ -96,7 +102,7 @@ impl fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 /// Line and column of a byte offset, both counted from one; columns in characters.
-pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
+pub fn position(text: &str, offset: usize) -> (usize, usize) {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;

@@ -521,7 +521,7 @@ fn the_usual_switches_of_the_environment_work() {
 
 #[test]
 fn the_guide_shows_every_setting_with_its_default() {
-    let guide = include_str!("../../../../docs/guide/settings.md");
+    let guide = include_str!("../../../docs/guide/settings.md");
     let block = guide.split("```toml defaults\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let shown: Settings = toml::from_str(block).unwrap();
     assert_eq!(shown, Settings::default());

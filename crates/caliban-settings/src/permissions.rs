@@ -36,7 +36,7 @@ pub(super) fn rules(
 
 /// A rule as somebody wrote it; the error has a hint where there is one. A rule about a tool that there is not would never
 /// apply, and a denial that never applies protects nothing.
-pub(crate) fn parse_rule(text: &str) -> Result<Rule, (String, Option<String>)> {
+pub fn parse_rule(text: &str) -> Result<Rule, (String, Option<String>)> {
     if let Some(name) = tool(text).filter(|name| !tool_names::is_known(name)) {
         return Err((format!("rule `{text}`: there is no tool `{name}`"), Some(tool_names::hint(name))));
     }
@@ -52,7 +52,7 @@ fn tool(rule: &str) -> Option<&str> {
 
 impl Loaded {
     /// The policy for an agent that works in the project's root.
-    pub(crate) fn policy(&self) -> Policy {
+    pub fn policy(&self) -> Policy {
         // Without a home nothing is below it: a path that cannot exist matches nothing.
         let home = self.paths.home.clone().unwrap_or_else(|| "/nonexistent".into());
         let mut policy = Policy::new(self.root.clone(), home);

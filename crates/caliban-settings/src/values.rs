@@ -10,15 +10,16 @@ use caliban_providers::ProviderKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// The providers' names, in the order in which people are shown them.
-pub(crate) fn provider_names() -> Vec<&'static str> {
+pub fn provider_names() -> Vec<&'static str> {
     ProviderKind::all().map(ProviderKind::name).collect()
 }
 
 /// How a provider stands in settings: by its name.
-pub(crate) mod provider_name {
+pub mod provider_name {
     use super::{Deserialize, Deserializer, ProviderKind, Serialize, Serializer, provider_names};
     use serde::de::Error as _;
 
+    /// Writes it as its name.
     #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
     pub(crate) fn serialize<S: Serializer>(
         kind: &Option<ProviderKind>,
@@ -27,6 +28,7 @@ pub(crate) mod provider_name {
         kind.map(ProviderKind::name).serialize(serializer)
     }
 
+    /// Reads it by its name.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<ProviderKind>, D::Error> {
@@ -40,16 +42,16 @@ pub(crate) mod provider_name {
 
 /// A value that must never be shown. Prints as `set`, in `Debug` and when serialised.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
+pub struct Secret(String);
 
 impl Secret {
     /// Wraps a secret.
-    pub(crate) fn new(value: impl Into<String>) -> Self {
+    pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
     /// The secret itself, for the one place that sends it and for the redactor.
-    pub(crate) fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -73,7 +75,7 @@ impl<'de> Deserialize<'de> for Secret {
 }
 
 /// A key: a secret that is not empty.
-pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+pub fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     let key = Secret::deserialize(deserializer)?;
     if key.reveal().trim().is_empty() {
         return Err(D::Error::custom("found an empty string, expected a key"));
@@ -84,10 +86,11 @@ pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 /// A whole number above zero; `N` unless somebody sets it. A default of zero does not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct AtLeastOne<const N: u32>(pub NonZeroU32);
+pub struct AtLeastOne<const N: u32>(pub NonZeroU32);
 
 impl<const N: u32> AtLeastOne<N> {
-    pub(crate) fn get(self) -> u32 {
+    /// The value.
+    pub fn get(self) -> u32 {
         self.0.get()
     }
 }
@@ -105,7 +108,7 @@ impl<const N: u32> Default for AtLeastOne<N> {
 
 /// A size: a whole number with a unit, above zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub u64);
+pub struct Size(pub u64);
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -125,10 +128,11 @@ impl Serialize for Size {
 /// `fleet.disk_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct DiskMax(Size);
+pub struct DiskMax(Size);
 
 impl DiskMax {
-    pub(crate) fn bytes(self) -> u64 {
+    /// How many bytes.
+    pub fn bytes(self) -> u64 {
         self.0.0
     }
 }
@@ -142,7 +146,7 @@ impl Default for DiskMax {
 /// A switch that is on unless somebody turns it off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct OnByDefault(pub bool);
+pub struct OnByDefault(pub bool);
 
 impl Default for OnByDefault {
     fn default() -> Self {
@@ -152,26 +156,26 @@ impl Default for OnByDefault {
 
 /// An amount of US dollars: finite, above zero.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Usd(f64);
+pub struct Usd(f64);
 
 impl Usd {
     /// In millionths, rounded to the nearest and never to nothing.
-    pub(crate) fn micro(self) -> MicroUsd {
+    pub fn micro(self) -> MicroUsd {
         MicroUsd((self.dollars() * 1e6).round().max(1.0) as u64)
     }
 
     /// An amount in millionths; none for zero.
-    pub(crate) fn of_micro(amount: MicroUsd) -> Option<Self> {
+    pub fn of_micro(amount: MicroUsd) -> Option<Self> {
         Self::new(amount.0 as f64 / 1e6)
     }
 
     /// The amount, when it makes sense as one.
-    pub(crate) fn new(amount: f64) -> Option<Self> {
+    pub fn new(amount: f64) -> Option<Self> {
         (amount.is_finite() && amount > 0.0).then_some(Self(amount))
     }
 
     /// The amount in dollars.
-    pub(crate) fn dollars(self) -> f64 {
+    pub fn dollars(self) -> f64 {
         self.0
     }
 }
@@ -186,12 +190,12 @@ impl<'de> Deserialize<'de> for Usd {
 
 /// An `http` or `https` address without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct BaseUrl(String);
+pub struct BaseUrl(String);
 
 impl BaseUrl {
     /// Checks an address that paths are put behind. The error says what was expected and never repeats
     /// credentials.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let url = Self::parse_any(text)?;
         let bare = url.username().is_empty()
             && url.password().is_none()
@@ -201,14 +205,14 @@ impl BaseUrl {
     }
 
     /// Checks that something is an `http` or `https` address at all.
-    pub(crate) fn parse_any(text: &str) -> Result<url::Url, String> {
+    pub fn parse_any(text: &str) -> Result<url::Url, String> {
         let url = url::Url::parse(text).map_err(|_| no_address(text))?;
         let usable = matches!(url.scheme(), "http" | "https") && url.has_host();
         if usable { Ok(url) } else { Err(no_address(text)) }
     }
 
     /// The address as text.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -225,7 +229,7 @@ fn no_address(text: &str) -> String {
 }
 
 /// The candidate that is close enough to `word` to be what was meant.
-pub(crate) fn close_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn close_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     // One slip in a short word, one for every three characters in a long one.
     let slips = (word.chars().count() / 3).max(1);

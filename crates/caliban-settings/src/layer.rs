@@ -19,20 +19,23 @@ use super::{
 };
 
 /// A key as the steps to it: `["limits", "max_turns"]`; an element of a list has its index as last step.
-pub(crate) type KeyPath = Vec<String>;
+pub type KeyPath = Vec<String>;
 
 /// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// Nowhere: it is the default.
     Default,
     /// In this file, on this line; line 0 where the format gives none.
     File {
+        /// Which file.
         path: PathBuf,
+        /// The line.
         line: usize,
     },
     /// By this variable.
     Environment(String),
+    /// By this flag.
     Flag(String),
 }
 
@@ -50,7 +53,8 @@ impl fmt::Display for Source {
 
 /// A value and where it was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sourced<T> {
+pub struct Sourced<T> {
+    /// The value.
     pub value: T,
     /// Where it was set.
     pub source: Source,
@@ -58,14 +62,14 @@ pub(crate) struct Sourced<T> {
 
 /// Some settings and the source of each.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Layer {
+pub struct Layer {
     pub(super) table: Table,
     pub(super) sources: BTreeMap<KeyPath, Source>,
 }
 
 impl Layer {
     /// The layer that a TOML file makes. The text has to fit the schema.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, SettingsError> {
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, SettingsError> {
         let text = file::text(path, bytes)?;
         let wrong = |error: toml::de::Error| SettingsError::from_toml(path.to_owned(), text, &error);
         let document = DeTable::parse(text).map_err(wrong)?;
@@ -79,7 +83,8 @@ impl Layer {
         Ok(layer)
     }
 
-    pub(crate) fn set(&mut self, path: &[&str], value: impl Into<Value>, source: Source) {
+    /// Sets a value.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>, source: Source) {
         let Some((last, parents)) = path.split_last() else { return };
         let mut table = &mut self.table;
         for step in parents {
@@ -95,7 +100,7 @@ impl Layer {
     }
 
     /// Adds one element to a list that adds up.
-    pub(crate) fn push(&mut self, path: &[&str], value: impl Into<Value>, source: Source) {
+    pub fn push(&mut self, path: &[&str], value: impl Into<Value>, source: Source) {
         let mut list = match self.get(path) {
             Some(Value::Array(list)) => list.clone(),
             _ => Vec::new(),
@@ -109,7 +114,7 @@ impl Layer {
     }
 
     /// Takes one value away.
-    pub(crate) fn unset(&mut self, path: &[&str]) {
+    pub fn unset(&mut self, path: &[&str]) {
         let Some((last, parents)) = path.split_last() else { return };
         let mut table = &mut self.table;
         for step in parents {
@@ -121,13 +126,13 @@ impl Layer {
     }
 
     /// The value at a key.
-    pub(crate) fn get(&self, path: &[&str]) -> Option<&Value> {
+    pub fn get(&self, path: &[&str]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
         rest.iter().try_fold(self.table.get(*first)?, |value, step| value.as_table()?.get(*step))
     }
 
     /// Makes the paths of this layer absolute: `~/…` below the home, others below `base`.
-    pub(crate) fn resolve_paths(&mut self, base: &Path, home: Option<&Path>) {
+    pub fn resolve_paths(&mut self, base: &Path, home: Option<&Path>) {
         let resolve = |value: &mut Value| {
             if let Value::String(text) = value {
                 *text = absolute(text, base, home);
@@ -183,7 +188,7 @@ impl Layer {
 }
 
 /// Whether the values of a list are kept when a stronger layer brings more of them.
-pub(crate) fn adds_up<S: AsRef<str>>(path: &[S]) -> bool {
+pub fn adds_up<S: AsRef<str>>(path: &[S]) -> bool {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     matches!(
         path.as_slice(),
@@ -195,7 +200,7 @@ pub(crate) fn adds_up<S: AsRef<str>>(path: &[S]) -> bool {
 }
 
 /// What is wrong with a server's name, when something is.
-pub(crate) fn bad_server_name(name: &str) -> Option<String> {
+pub fn bad_server_name(name: &str) -> Option<String> {
     /// Leaves room for the tool's own name within the 64 characters that models allow.
     const MAX_SERVER_NAME: usize = 32;
     let fits = !name.is_empty()

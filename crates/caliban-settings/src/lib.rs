@@ -4,24 +4,28 @@
 //! Nothing of a repo is parsed unless `trust` vouches for it. Everything else in the program receives
 //! structs from here; nobody else reads a settings file or the environment.
 
+pub mod agent_types;
 mod claude;
-pub(crate) mod environment;
-pub(crate) mod error;
-pub(crate) mod file;
+pub mod definitions;
+pub mod environment;
+pub mod error;
+pub mod file;
 mod files;
 mod keep;
-pub(crate) mod layer;
+pub mod layer;
 mod mcp_json;
 mod mcp_servers;
 mod merge;
 mod permissions;
-pub(crate) mod provider;
-pub(crate) mod schema;
+pub mod provider;
+pub mod schema;
 mod setup;
-pub(crate) mod show;
+pub mod show;
 mod spending;
-pub(crate) mod tool_environment;
-pub(crate) mod values;
+pub mod tool_environment;
+pub mod tool_names;
+pub mod trust;
+pub mod values;
 
 #[cfg(test)]
 mod tests;
@@ -31,11 +35,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_agent::definitions::DefinitionFile;
+use caliban_core::defaults::SEARCH_QUERY;
 use caliban_permissions::SourcedRule;
 use serde::Deserialize as _;
 
-pub(crate) use self::{
+pub use self::{
     environment::{Environment, Paths},
     error::{SettingPlace, SettingsError},
     files::Files,
@@ -44,11 +48,12 @@ pub(crate) use self::{
     permissions::parse_rule,
     schema::Settings,
 };
+use crate::definitions::DefinitionFile;
 use crate::trust::{DefinitionKind, RepoFile, RepoFiles, Trust};
 
 /// The effective settings, with everything that was found out on the way.
 #[derive(Debug, Clone)]
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The effective settings.
     pub settings: Settings,
     /// The directories for Caliban's own files.
@@ -74,7 +79,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// The files of a kind: the repo's when it is trusted, then the user's own.
-    pub(crate) fn definitions(&self, kind: DefinitionKind) -> Vec<DefinitionFile> {
+    pub fn definitions(&self, kind: DefinitionKind) -> Vec<DefinitionFile> {
         let mut files = match &self.trust {
             Trust::Trusted(files) => files.definitions(kind),
             Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
@@ -84,19 +89,19 @@ impl Loaded {
     }
 
     /// Where a value was set; an element of a list that adds up has its index as last step.
-    pub(crate) fn source_of(&self, path: &[&str]) -> Source {
+    pub fn source_of(&self, path: &[&str]) -> Source {
         source_of(&self.sources, path)
     }
 }
 
 /// Reads and merges everything. `cwd` is the directory the agent works in.
-pub(crate) fn load(environment: &Environment, cwd: &Path, flags: Layer) -> Result<Loaded, SettingsError> {
+pub fn load(environment: &Environment, cwd: &Path, flags: Layer) -> Result<Loaded, SettingsError> {
     let files = Files::read(&environment.paths()?, &project_root(cwd)?)?;
     load_files(environment, cwd, flags, files)
 }
 
 /// From the files that were read before, if there are any.
-pub(crate) fn load_with(
+pub fn load_with(
     environment: &Environment,
     cwd: &Path,
     flags: Layer,
@@ -109,7 +114,7 @@ pub(crate) fn load_with(
 }
 
 /// The same from files that were read before.
-pub(crate) fn load_files(
+pub fn load_files(
     environment: &Environment,
     cwd: &Path,
     flags: Layer,
@@ -171,17 +176,14 @@ pub(crate) fn load_files(
 
 /// What is wrong with the address of a search service, when something is.
 fn wrong_search_url(url: &str) -> Option<String> {
-    if !url.contains(caliban_tools::SEARCH_QUERY) {
-        return Some(format!(
-            "found `{url}`, expected an address with {} in it",
-            caliban_tools::SEARCH_QUERY
-        ));
+    if !url.contains(SEARCH_QUERY) {
+        return Some(format!("found `{url}`, expected an address with {} in it", SEARCH_QUERY));
     }
-    values::BaseUrl::parse_any(&url.replace(caliban_tools::SEARCH_QUERY, "x")).err()
+    values::BaseUrl::parse_any(&url.replace(SEARCH_QUERY, "x")).err()
 }
 
 /// The layers of a repo's files, weakest first, and what is to be said about those of other programs.
-pub(crate) fn repo_layers(
+pub fn repo_layers(
     files: &RepoFiles,
     root: &Path,
     home: Option<&Path>,
@@ -210,7 +212,7 @@ pub(crate) fn repo_layers(
 }
 
 /// The nearest directory upwards that has a `.git`, else `cwd` itself. Canonical.
-pub(crate) fn project_root(cwd: &Path) -> Result<PathBuf, SettingsError> {
+pub fn project_root(cwd: &Path) -> Result<PathBuf, SettingsError> {
     let cwd = cwd.canonicalize().map_err(|error| {
         SettingsError::new(
             SettingPlace::Nowhere,
@@ -234,7 +236,7 @@ pub(crate) fn project_root(cwd: &Path) -> Result<PathBuf, SettingsError> {
 
 /// A merged layer as the typed settings. Each layer was checked by itself, so this fails only where the
 /// layers do not fit together.
-pub(crate) fn typed(layer: &Layer) -> Result<Settings, SettingsError> {
+pub fn typed(layer: &Layer) -> Result<Settings, SettingsError> {
     Settings::deserialize(layer.table.clone())
         .map_err(|error| SettingsError::new(SettingPlace::Nowhere, error.message().to_owned()))
 }

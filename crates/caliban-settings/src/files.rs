@@ -12,7 +12,7 @@ use crate::trust::{KeptFiles, RepoFile, RepoFiles, Trust, TrustStore};
 
 /// The files of one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Files {
+pub struct Files {
     /// The user's own settings, if there are any.
     pub user: Option<Vec<u8>>,
     /// The user's own settings for the repo.
@@ -49,7 +49,7 @@ enum Judged {
 
 impl Files {
     /// The files as they are now.
-    pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
+    pub fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
         let user = file::read(&paths.user_settings())?;
         let own = file::read(&paths.repo_settings(root))?;
         let trust = TrustStore::read(paths)?.judge(paths, root)?;
@@ -70,7 +70,7 @@ impl Files {
     }
 
     /// The copy of what was loaded, as text; none when a file is no text.
-    pub(crate) fn copy(loaded: &Loaded) -> Option<String> {
+    pub fn copy(loaded: &Loaded) -> Option<String> {
         let text = |bytes: &Option<Vec<u8>>| match bytes {
             Some(bytes) => String::from_utf8(bytes.clone()).ok().map(Some),
             None => Some(None),
@@ -89,7 +89,7 @@ impl Files {
     }
 
     /// The copy that the agent of this process was handed. None when there is no copy, or one of another version.
-    pub(crate) fn handed(environment: &Environment) -> Option<Self> {
+    pub fn handed(environment: &Environment) -> Option<Self> {
         let text = environment.handover().settings.as_deref()?;
         Some(Self::of_copy(text)?.trusted_as_of_now(environment))
     }
@@ -139,7 +139,7 @@ mod tests {
     use caliban_contract::{HandedOver, variables::ASKED_SETTINGS};
 
     use super::*;
-    use crate::settings::{Layer, load};
+    use crate::{Layer, load};
 
     #[test]
     fn a15_what_was_loaded_is_the_same_later_as_long_as_it_is_trusted() {
@@ -177,7 +177,7 @@ mod tests {
         write("repo/.caliban/settings.toml", "[[[");
         write(&own, "[[[");
         assert!(load(&environment, &repo, Layer::default()).is_err());
-        let later = super::super::load_files(&worker, &repo, Layer::default(), handed.unwrap()).unwrap();
+        let later = crate::load_files(&worker, &repo, Layer::default(), handed.unwrap()).unwrap();
         assert_eq!((later.settings, later.trust), (then.settings, then.trust));
         // Trust that was taken back counts at once, whatever the copy says (a15).
         TrustStore::remove(&paths, &repo).unwrap();

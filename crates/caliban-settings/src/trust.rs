@@ -14,12 +14,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_agent::definitions::{self, DefinitionFile};
 use caliban_core::{hex, inert};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::settings::{Paths, SettingPlace, SettingsError, file};
+use crate::{
+    Paths, SettingPlace, SettingsError,
+    definitions::{self, DefinitionFile},
+    file,
+};
 
 /// So many agent files of one directory are named one by one in a line for people.
 const NAMED_AGENT_FILES: usize = 3;
@@ -27,7 +30,7 @@ const NAMED_AGENT_FILES: usize = 3;
 /// A file of a repo that decides what runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum RepoFile {
+pub enum RepoFile {
     /// Settings for everybody.
     Settings,
     /// Settings of one person.
@@ -46,14 +49,14 @@ impl RepoFile {
 
     /// In the order in which they count, the weakest first: what a repo has for us is stronger than what it has for another
     /// program.
-    pub(crate) const WEAKEST_FIRST: [Self; 5] =
+    pub const WEAKEST_FIRST: [Self; 5] =
         [Self::ClaudeSettings, Self::ClaudeLocalSettings, Self::McpJson, Self::Settings, Self::LocalSettings];
 
     /// Those of another program whose denials hold without trust: they only narrow.
-    pub(crate) const NARROWING: [Self; 2] = [Self::ClaudeSettings, Self::ClaudeLocalSettings];
+    pub const NARROWING: [Self; 2] = [Self::ClaudeSettings, Self::ClaudeLocalSettings];
 
     /// The path below the root.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Settings => ".caliban/settings.toml",
             Self::LocalSettings => ".caliban/settings.local.toml",
@@ -64,7 +67,7 @@ impl RepoFile {
     }
 
     /// Its path in a repo. Where the "repo" is the user's home, Claude's settings in it are the user's own.
-    pub(crate) fn path(self, paths: &Paths, root: &Path) -> Option<PathBuf> {
+    pub fn path(self, paths: &Paths, root: &Path) -> Option<PathBuf> {
         let home = paths.home.as_ref().and_then(|home| home.canonicalize().ok());
         let is_users = Self::NARROWING.contains(&self) && home.is_some_and(|home| home == root);
         (!is_users).then(|| root.join(self.name()))
@@ -74,11 +77,12 @@ impl RepoFile {
 /// What a repo or a user defines in files of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum DefinitionKind {
+pub enum DefinitionKind {
     /// Agent types.
     Agents,
     /// Slash commands.
     Commands,
+    /// Skills.
     Skills,
 }
 
@@ -86,7 +90,7 @@ impl DefinitionKind {
     const ALL: [Self; 3] = [Self::Agents, Self::Commands, Self::Skills];
 
     /// The name of their directories.
-    pub(crate) fn directory(self) -> &'static str {
+    pub fn directory(self) -> &'static str {
         match self {
             Self::Agents => "agents",
             Self::Commands => "commands",
@@ -109,7 +113,7 @@ impl DefinitionKind {
     }
 
     /// The files of a directory.
-    pub(crate) fn read(self, dir: &Path) -> Vec<DefinitionFile> {
+    pub fn read(self, dir: &Path) -> Vec<DefinitionFile> {
         if self == Self::Skills { definitions::read_skills(dir) } else { definitions::read(dir) }
     }
 
@@ -121,7 +125,7 @@ impl DefinitionKind {
 
 /// The files of a repo as they were read, once: what is judged is what is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RepoFiles {
+pub struct RepoFiles {
     root: PathBuf,
     settings: Vec<(RepoFile, Vec<u8>)>,
     definitions: Vec<(DefinitionKind, DefinitionFile)>,
@@ -129,7 +133,7 @@ pub(crate) struct RepoFiles {
 
 /// The files of a repo as text, for an agent that starts later. A definition has its text or why there is none.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct KeptFiles {
+pub struct KeptFiles {
     root: PathBuf,
     settings: Vec<(RepoFile, String)>,
     definitions: Vec<(DefinitionKind, PathBuf, Result<String, String>)>,
@@ -137,7 +141,7 @@ pub(crate) struct KeptFiles {
 
 impl RepoFiles {
     /// The files as text; none when one of them is no text.
-    pub(crate) fn kept(&self) -> Option<KeptFiles> {
+    pub fn kept(&self) -> Option<KeptFiles> {
         let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
         let settings = self.settings.iter().map(|(kind, bytes)| Some((*kind, text(bytes)?)));
         let definitions = self.definitions.iter().map(|(kind, file)| {
@@ -154,7 +158,8 @@ impl RepoFiles {
         })
     }
 
-    pub(crate) fn of_kept(kept: KeptFiles) -> Self {
+    /// Those that an agent was handed.
+    pub fn of_kept(kept: KeptFiles) -> Self {
         let settings = kept.settings.into_iter().map(|(kind, text)| (kind, text.into_bytes()));
         let definitions = kept.definitions.into_iter().map(|(kind, path, content)| {
             (kind, DefinitionFile { path, content: content.map(String::into_bytes) })
@@ -163,7 +168,7 @@ impl RepoFiles {
     }
 
     /// Reads the ones that are there.
-    pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
+    pub fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
         let mut settings = Vec::new();
         for kind in RepoFile::ALL {
             let Some(path) = kind.path(paths, root) else { continue };
@@ -180,22 +185,23 @@ impl RepoFiles {
     }
 
     /// Where they are.
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// The bytes of one of them.
-    pub(crate) fn get(&self, kind: RepoFile) -> Option<&[u8]> {
+    pub fn get(&self, kind: RepoFile) -> Option<&[u8]> {
         self.settings.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
     }
 
-    pub(crate) fn definitions(&self, wanted: DefinitionKind) -> Vec<DefinitionFile> {
+    /// The files of a kind.
+    pub fn definitions(&self, wanted: DefinitionKind) -> Vec<DefinitionFile> {
         let of_kind = self.definitions.iter().filter(|(kind, _)| *kind == wanted);
         of_kind.map(|(_, file)| file.clone()).collect()
     }
 
     /// The names of the ones that are there, for people.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let settings = self.settings.iter().map(|(kind, _)| *kind).collect();
         names(&self.root, settings, self.definitions.iter().map(|(_, file)| file.path.as_path()))
     }
@@ -239,7 +245,7 @@ fn names<'a>(root: &Path, settings: Vec<RepoFile>, files: impl Iterator<Item = &
 
 /// The judgement about a repo.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub enum Trust {
     /// It has no file that would need trust, and nobody trusted it.
     NoFiles,
     /// Trusted, and this is what it says.
@@ -252,7 +258,7 @@ pub(crate) enum Trust {
 
 impl Trust {
     /// The one line about what is ignored.
-    pub(crate) fn note(&self, root: &Path) -> Option<String> {
+    pub fn note(&self, root: &Path) -> Option<String> {
         let (names, why) = match self {
             Self::NoFiles | Self::Trusted(_) => return None,
             Self::Untrusted(names) => (names, "you have not trusted this repo"),
@@ -266,15 +272,16 @@ impl Trust {
 /// The repos that were trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TrustStore {
+pub struct TrustStore {
     /// One entry for each root.
     #[serde(default, rename = "repo")]
     pub repos: Vec<TrustedRepo>,
 }
 
+/// A repo that is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TrustedRepo {
+pub struct TrustedRepo {
     /// Its canonical root.
     pub path: PathBuf,
     /// The digest of its files at that time.
@@ -283,7 +290,7 @@ pub(crate) struct TrustedRepo {
 
 /// What came of asking to forget a repo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removed {
+pub enum TrustRemoval {
     /// It is no longer trusted.
     Yes,
     /// It was not trusted before.
@@ -292,12 +299,12 @@ pub(crate) enum Removed {
 
 impl TrustStore {
     /// Where the store is.
-    pub(crate) fn path(paths: &Paths) -> PathBuf {
+    pub fn path(paths: &Paths) -> PathBuf {
         paths.data.join("trusted.toml")
     }
 
     /// Reads the store; an absent one is empty.
-    pub(crate) fn read(paths: &Paths) -> Result<Self, SettingsError> {
+    pub fn read(paths: &Paths) -> Result<Self, SettingsError> {
         let path = Self::path(paths);
         let Some(bytes) = file::read(&path)? else { return Ok(Self::default()) };
         let text = file::text(&path, &bytes)?;
@@ -308,12 +315,12 @@ impl TrustStore {
     }
 
     /// Whether the repo at a canonical root is trusted with some content.
-    pub(crate) fn lists(&self, root: &Path) -> bool {
+    pub fn lists(&self, root: &Path) -> bool {
         self.repos.iter().any(|repo| repo.path == root)
     }
 
     /// Judges the repo at a canonical root.
-    pub(crate) fn judge(&self, paths: &Paths, root: &Path) -> Result<Trust, SettingsError> {
+    pub fn judge(&self, paths: &Paths, root: &Path) -> Result<Trust, SettingsError> {
         let Some(entry) = self.repos.iter().find(|repo| repo.path == root) else {
             let there =
                 |kind: &RepoFile| kind.path(paths, root).is_some_and(|path| path.symlink_metadata().is_ok());
@@ -334,7 +341,7 @@ impl TrustStore {
     }
 
     /// Trusts the repo at a canonical root with exactly these files.
-    pub(crate) fn trust(paths: &Paths, root: &Path, files: &RepoFiles) -> Result<(), SettingsError> {
+    pub fn trust(paths: &Paths, root: &Path, files: &RepoFiles) -> Result<(), SettingsError> {
         if root.to_str().is_none() {
             let message = format!("{} is not UTF-8, so it cannot be remembered as trusted", root.display());
             return Err(SettingsError::new(SettingPlace::Nowhere, message));
@@ -347,13 +354,13 @@ impl TrustStore {
     }
 
     /// Forgets the repo at a root.
-    pub(crate) fn remove(paths: &Paths, root: &Path) -> Result<Removed, SettingsError> {
-        let mut removed = Removed::WasNotThere;
+    pub fn remove(paths: &Paths, root: &Path) -> Result<TrustRemoval, SettingsError> {
+        let mut removed = TrustRemoval::WasNotThere;
         Self::change(paths, |store| {
             let before = store.repos.len();
             store.repos.retain(|repo| repo.path != root);
             if store.repos.len() < before {
-                removed = Removed::Yes;
+                removed = TrustRemoval::Yes;
             }
         })?;
         Ok(removed)
@@ -388,7 +395,7 @@ impl TrustStore {
 }
 
 /// A path as a shell takes it.
-pub(crate) fn quoted(path: &str) -> String {
+pub fn quoted(path: &str) -> String {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'_' | b'-' | b'+' | b'@');
     if !path.is_empty() && path.bytes().all(plain) {

@@ -8,7 +8,7 @@ use super::layer::{KeyPath, Layer, Source, adds_up};
 
 impl Layer {
     /// Puts a stronger layer on top of this one.
-    pub(crate) fn add(&mut self, mut over: Layer) {
+    pub fn add(&mut self, mut over: Layer) {
         if self.changes_provider(&over) {
             self.unset(&["model"]);
         }
