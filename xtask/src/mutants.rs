@@ -58,9 +58,9 @@ const TARGETS: [MutantsTarget; 6] = [
     },
     MutantsTarget { package: "caliban-store", file: None, tests: &["--lib", "--tests"] },
     MutantsTarget {
-        package: "caliban-supervisor",
-        file: Some("crates/caliban-supervisor/src/daemon/decide.rs"),
-        tests: &["--lib", "daemon::decide"],
+        package: "caliban-fleet",
+        file: Some("crates/caliban-fleet/src/decide.rs"),
+        tests: &["--lib", "decide"],
     },
 ];
 

@@ -1,6 +1,6 @@
 //! The fleet's supervisor: the daemon of a repo, and the shim of each agent.
 //!
-//! Clients link `caliban-control`; names and records that other processes share are in `caliban-contract`.
+//! Clients link `caliban-fleet`; names and records that other processes share are in `caliban-contract`.
 //!
 //! Hidden modes of a binary, each entered first thing in `main`, before any runtime:
 //! - [`caliban_contract::modes::SHIM`]: `return shim_main(args_after_the_mode)`.
@@ -22,16 +22,11 @@
 
 mod daemon;
 mod daemon_mode;
-pub mod git_programs;
-pub mod landing;
-pub mod offline;
 mod process;
-pub mod row;
 mod shim;
 
 use caliban_contract::{ancestry, daemon_options, disk_room, lock, places, records, sockets, wall_ms};
-use caliban_control::protocol;
+use caliban_fleet::{git_programs, landing, protocol, row};
 
-pub use daemon::decide;
 pub use daemon_mode::{DaemonArgs, daemon_main, run_daemon};
 pub use shim::shim_main;

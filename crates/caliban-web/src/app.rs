@@ -6,8 +6,8 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
-use caliban_control::protocol::AgentRow;
 use caliban_core::redact::Redactor;
+use caliban_fleet::protocol::AgentRow;
 use serde_json::Value;
 
 use crate::addresses::Site;

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use caliban_control::ClientError;
-use caliban_control::protocol::ApiError;
+use caliban_fleet::ClientError;
+use caliban_fleet::protocol::ApiError;
 use http::StatusCode;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! The fleet's web application: what `caliban dashboard` and `cafleet server` serve.
 //!
 //! Owns the API (`docs/reference/web-api.md`), sign-in, and the pages' view of the fleets, the broker and their past.
-//! It talks to daemons through `caliban-control` and to the broker through `caliban-store`, like the command line. The
+//! It talks to daemons through `caliban-fleet` and to the broker through `caliban-store`, like the command line. The
 //! page itself is `assets/`. It makes no decisions about agents: daemons and agents check who asks.
 
 mod addresses;

@@ -92,7 +92,7 @@ fn list(all: &[DetachedRecord], jobs: &Path, json: bool, out: &mut dyn Write) ->
     writeln!(out, "{:<8}  {:<11}  {:>4}  {:<8}  COMMAND", "ID", "STATE", "AGE", "AGENT")?;
     let now = caliban_contract::wall_ms();
     for (record, listed) in all.iter().zip(&listed) {
-        let age = caliban_control::words::time(Duration::from_millis(now.saturating_sub(record.started_at)));
+        let age = caliban_fleet::words::time(Duration::from_millis(now.saturating_sub(record.started_at)));
         let command: String = inert::line(listed.command).chars().take(COMMAND_COLUMNS).collect();
         let agent: String = inert::line(listed.agent).chars().take(8).collect();
         writeln!(out, "{:<8}  {:<11}  {age:>4}  {agent:<8}  {command}", listed.id, listed.state_in_words())?;

@@ -415,7 +415,7 @@ fn unknown(name: &str) -> ApiError {
 
 /// A length of time, in short words.
 fn ago(ms: u64) -> String {
-    caliban_control::words::time(std::time::Duration::from_millis(ms))
+    caliban_fleet::words::time(std::time::Duration::from_millis(ms))
 }
 
 fn moment(ms: u64) -> Option<Timestamp> {

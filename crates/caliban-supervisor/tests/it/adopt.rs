@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use caliban_contract::records;
 use caliban_contract::variables::AGENT_ID as MARKER;
-use caliban_control::Client;
-use caliban_control::protocol::AgentRow;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, Status};
+use caliban_fleet::Client;
+use caliban_fleet::protocol::AgentRow;
 use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 use caliban_store::{HostId, StoreUrl};
 use rustix::process::Signal;

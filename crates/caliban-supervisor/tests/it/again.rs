@@ -4,9 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use caliban_contract::records;
-use caliban_control::protocol::{REQUEST_HEADER, RespawnRequest, RmRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::{REQUEST_HEADER, RespawnRequest, RmRequest};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, processes_of, until};
@@ -138,6 +138,6 @@ async fn r08_a_daemon_that_is_killed_while_it_starts_is_started_again() {
     // One that never says a word is not started for ever.
     fleet.kill_daemon();
     fleet.start.programs = vec![("/bin/true".into(), Vec::new())];
-    let refused = caliban_control::Client::connect_or_start(&fleet.places, fleet.start.clone()).await;
+    let refused = caliban_fleet::Client::connect_or_start(&fleet.places, fleet.start.clone()).await;
     assert!(refused.is_err_and(|error| error.to_string().contains("it ended without a word")));
 }

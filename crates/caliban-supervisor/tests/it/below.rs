@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use caliban_contract::records;
-use caliban_control::Client;
-use caliban_control::protocol::{ResumeRequest, SpawnRequest};
 use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::mode::Mode;
 use caliban_core::spec::{MAX_DEPTH, SpawnSpec};
+use caliban_fleet::Client;
+use caliban_fleet::protocol::{ResumeRequest, SpawnRequest};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, wait_until, write};

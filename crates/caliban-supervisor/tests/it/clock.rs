@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use caliban_contract::records::{self, ExitRecord};
-use caliban_control::Client;
-use caliban_control::protocol::KillRequest;
 use caliban_core::lifecycle::State;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::KillRequest;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, processes_of, quick, signal, until, wait_until, write};
@@ -98,7 +98,7 @@ async fn r15_inside() {
     last.spec.after = vec![ids[4]];
     jump("-1d");
     ids.push(client.spawn(last).await.unwrap().id);
-    let listed = |rows: Vec<caliban_control::protocol::AgentRow>| -> Vec<_> {
+    let listed = |rows: Vec<caliban_fleet::protocol::AgentRow>| -> Vec<_> {
         rows.into_iter().map(|row| row.id).collect()
     };
     let rows = client.list().await.unwrap();

@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use caliban_control::protocol::FleetEvent;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::FleetEvent;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, quick, signal, wait_until};

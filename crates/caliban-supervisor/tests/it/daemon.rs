@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use caliban_contract::records::{self, ShimRecord};
 use caliban_contract::{DaemonOptions, PlaceSources, Places};
-use caliban_control::protocol::{FleetEvent, ResumeRequest, RmRequest, SpawnRequest};
-use caliban_control::{Client, ClientError};
 use caliban_core::lifecycle::{Ending, State};
+use caliban_fleet::protocol::{FleetEvent, ResumeRequest, RmRequest, SpawnRequest};
+use caliban_fleet::{Client, ClientError};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until, write};

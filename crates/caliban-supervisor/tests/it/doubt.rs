@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use caliban_control::Client;
-use caliban_control::protocol::{ResumeRequest, RmRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::{ResumeRequest, RmRequest};
 
 use crate::fleet::{Fleet, caliband, processes_of, quick, wait_until, write};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use caliban_contract::records::{self, STATUS_VERSION, WorkerState, WorkerStatus};
 use caliban_contract::{PlaceSources, Places};
-use caliban_control::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest};
-use caliban_control::{Client, ClientError};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest};
+use caliban_fleet::{Client, ClientError};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, quick, refused, signal};
@@ -367,7 +367,7 @@ async fn a_repo_that_is_gone_leaves_its_agents_and_who_is_queued_waits_for_it() 
     let repo = fleet.places.repo().display();
     let why = format!("the repo {repo} is not there; it starts when the repo is back");
     assert_eq!((row.state, row.note.as_deref()), (State::Spawning, Some(why.as_str())));
-    assert_eq!(caliban_control::words::doing(&row, 0), format!("queued: {why}"));
+    assert_eq!(caliban_fleet::words::doing(&row, 0), format!("queued: {why}"));
     assert_eq!(client.kill(&id.to_string(), &quick()).await.unwrap().state, State::Killed);
     // Also the next daemon waits.
     fleet.kill_daemon();

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use caliban_contract::records::{self, ShimRecord};
 use caliban_contract::{DaemonOptions, PlaceSources, Places, Sweep};
-use caliban_control::protocol::{AgentRow, KillRequest, SpawnRequest};
-use caliban_control::{Client, ClientError, StartOptions};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
+use caliban_fleet::protocol::{AgentRow, KillRequest, SpawnRequest};
+use caliban_fleet::{Client, ClientError, StartOptions};
 use rustix::process::{Pid, Signal};
 
 /// How long a condition may take on a loaded machine before it counts as never.
@@ -72,7 +72,7 @@ impl Fleet {
     pub(crate) fn request(&self, plan: &str) -> SpawnRequest {
         SpawnRequest {
             spec: self.spec(plan),
-            secrets: caliban_control::protocol::HandedSecrets::default(),
+            secrets: caliban_fleet::protocol::HandedSecrets::default(),
             program: Some(fake_worker()),
             key: None,
         }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use caliban_contract::records;
-use caliban_control::Client;
-use caliban_control::protocol::RmRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::RmRequest;
 use caliban_store::fleet::Registry;
 use caliban_store::{HostId, StoreUrl};
 

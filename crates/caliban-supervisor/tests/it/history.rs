@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use caliban_control::protocol::{ErrorCode, KillRequest, RmRequest, SpawnRequest};
-use caliban_control::{Client, ClientError};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::{ErrorCode, KillRequest, RmRequest, SpawnRequest};
+use caliban_fleet::{Client, ClientError};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, processes_of, signal};

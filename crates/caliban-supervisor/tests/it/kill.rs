@@ -1,10 +1,10 @@
 //! Ending agents: nothing is left, and the state is true at every moment.
 
 use caliban_contract::{PlaceSources, Places};
-use caliban_control::Client;
-use caliban_control::protocol::{KillRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
+use caliban_fleet::Client;
+use caliban_fleet::protocol::{KillRequest, ResumeRequest};
 use rustix::process::Signal;
 use testkit::{Lack, skip};
 

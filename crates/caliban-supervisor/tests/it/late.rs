@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use caliban_control::Client;
-use caliban_control::protocol::{ResumeRequest, RmRequest, SpawnRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::{ResumeRequest, RmRequest, SpawnRequest};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, fake_worker, processes_of, quick, refused, signal, until, wait_until};

@@ -1,8 +1,8 @@
 //! Spawn, list, resume, respawn, rm, hibernate and wake.
 
-use caliban_control::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::spec::MAX_PROMPT_BYTES;
+use caliban_fleet::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 
 use caliban_contract::records::WorkerStatus;
 

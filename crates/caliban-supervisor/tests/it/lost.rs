@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use caliban_contract::{HandedOver, variables::ASKED_SETTINGS};
 use caliban_contract::{PlaceSources, Places};
-use caliban_control::protocol::{FleetEvent, WakeRequest};
-use caliban_control::{Client, ClientError, SignalResult, end_by_signal};
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::{FleetEvent, WakeRequest};
+use caliban_fleet::{Client, ClientError, SignalResult, end_by_signal};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, quick, refused, signal, wait_until};

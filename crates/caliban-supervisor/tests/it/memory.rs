@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use caliban_control::protocol::ResumeRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
+use caliban_fleet::protocol::ResumeRequest;
 use rustix::process::Signal;
 use testkit::{Lack, skip};
 

@@ -1,8 +1,8 @@
 //! Ends that no worker can tell of are told by the daemon, with the environment that the agent was spawned with.
 
-use caliban_control::protocol::RmRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::RmRequest;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, quick, signal, until};

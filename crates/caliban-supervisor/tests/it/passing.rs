@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use caliban_contract::records;
-use caliban_control::protocol::ResumeRequest;
 use caliban_core::lifecycle::{Ending, State};
 use caliban_core::spec::SpawnSpec;
+use caliban_fleet::protocol::ResumeRequest;
 
 use crate::faults::Small;
 use crate::fleet::{Fleet, caliband, fake_worker, quick};
@@ -34,7 +34,7 @@ async fn r11_on_a_nearly_full_disk_who_waits_for_a_place_waits_for_room_too() {
         let exit = fleet.places.agent_dir(first).join(records::EXIT);
         assert_eq!(std::fs::metadata(exit).unwrap().permissions().mode() & 0o777, 0o600);
         // It is tried, and says why it does not begin, or begins.
-        let tried = |row: &caliban_control::protocol::AgentRow| {
+        let tried = |row: &caliban_fleet::protocol::AgentRow| {
             row.note.is_some() || row.pid.is_some() || row.state != State::Spawning
         };
         notes.extend(fleet.until_row(&mut client, waits, tried).await.note);

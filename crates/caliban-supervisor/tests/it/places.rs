@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use caliban_contract::{PlaceSources, Places, SOCKET_PATH_LIMIT, repo_hash, repo_root};
-use caliban_control::Client;
+use caliban_fleet::Client;
 
 use crate::fleet::Fleet;
 

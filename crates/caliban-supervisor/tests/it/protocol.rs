@@ -3,9 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use caliban_control::Client;
-use caliban_control::protocol::BODY_CAP;
-use caliban_control::protocol::routes::ROUTES;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::BODY_CAP;
+use caliban_fleet::protocol::routes::ROUTES;
 
 use crate::fleet::{Fleet, refused};
 

@@ -1,9 +1,9 @@
 //! Places and order.
 
 use caliban_contract::records;
-use caliban_control::protocol::{RespawnRequest, ResumeRequest, RmRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
+use caliban_fleet::protocol::{RespawnRequest, ResumeRequest, RmRequest};
 
 use crate::fleet::{Fleet, quick, refused, write};
 
@@ -19,7 +19,7 @@ async fn more_than_max_running_wait_in_order_and_start_as_places_get_free() {
     for id in &ids[..2] {
         fleet.until_row(&mut client, *id, |row| row.turns > 0).await;
     }
-    let queue = |rows: Vec<caliban_control::protocol::AgentRow>| -> Vec<_> {
+    let queue = |rows: Vec<caliban_fleet::protocol::AgentRow>| -> Vec<_> {
         rows.into_iter().map(|row| (row.state, row.queued_behind)).collect()
     };
     let (running, spawning) = ((State::Running, None), |n| (State::Spawning, Some(n)));

@@ -3,8 +3,8 @@
 use std::fs;
 
 use caliban_contract::records;
-use caliban_control::protocol::{KillRequest, ResumeRequest, RmRequest};
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::{KillRequest, ResumeRequest, RmRequest};
 use caliban_store::fleet::Registry;
 use caliban_store::{HostId, StoreUrl};
 use rustix::process::Signal;
@@ -24,7 +24,7 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     fleet.until_row(&mut client, done, |row| row.state.is_ending()).await;
     let killed = fleet.spawn_up(&mut client, "serve").await;
     client.kill(&killed.to_string(), &KillRequest::default()).await.unwrap();
-    let rows = |mut rows: Vec<caliban_control::protocol::AgentRow>| {
+    let rows = |mut rows: Vec<caliban_fleet::protocol::AgentRow>| {
         rows.sort_by_key(|row| row.id);
         rows.into_iter()
             .map(|row| (row.id, row.state, row.hibernated, row.waiting_for, row.pid, row.prompt))
@@ -126,7 +126,7 @@ async fn r01_acknowledged_agents_that_were_queued_are_queued_again_when_the_regi
         let unknown = fleet.places.agents_dir().join("0badcafe");
         fs::create_dir(&unknown).unwrap();
         fs::copy(fleet.places.agent_dir(first).join(records::SPEC), unknown.join(records::SPEC)).unwrap();
-        let rows = |rows: Vec<caliban_control::protocol::AgentRow>| {
+        let rows = |rows: Vec<caliban_fleet::protocol::AgentRow>| {
             rows.into_iter()
                 .map(|row| (row.id, row.state, row.queued_behind, row.after, row.runs))
                 .collect::<Vec<_>>()

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use caliban_control::Client;
-use caliban_control::protocol::{HandedSecrets, RespawnRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::{HandedSecrets, RespawnRequest, ResumeRequest};
 use caliban_store::fleet::Registry;
 use caliban_store::{HostId, StoreUrl};
 

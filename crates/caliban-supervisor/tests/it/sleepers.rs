@@ -5,9 +5,9 @@ use std::fs;
 use caliban_contract::records::{
     self, ExitRecord, HIBERNATED, STATUS_VERSION, ToldBy, WorkerState, WorkerStatus,
 };
-use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{LifecycleEvent, Status};
+use caliban_fleet::Client;
 use caliban_store::fleet::{AgentRecord, Registry, RegistryChange, WantedState};
 use caliban_store::{HostId, StoreUrl};
 

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use caliban_contract::{PlaceSources, Places, records};
-use caliban_control::Client;
-use caliban_control::protocol::{
-    AgentRow, KeysRequest, RequeueRequest, ResumeRequest, ScheduleRequest, SpawnRequest,
-};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
 use caliban_core::names::Slug;
 use caliban_core::priority::Priority;
 use caliban_core::wait::QueuedFor;
+use caliban_fleet::Client;
+use caliban_fleet::protocol::{
+    AgentRow, KeysRequest, RequeueRequest, ResumeRequest, ScheduleRequest, SpawnRequest,
+};
 
 use crate::fleet::{Fleet, fake_worker, is_alive, quick, refused, signal, until, wait_until, write};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use caliban_contract::records;
-use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
+use caliban_fleet::Client;
 use caliban_store::fleet::{Registry, WantedState};
 use caliban_store::{HostId, StoreUrl};
 

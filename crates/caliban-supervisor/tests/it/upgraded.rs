@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use caliban_control::protocol::ResumeRequest;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::ResumeRequest;
 
 use crate::doubt::Shim;
 use crate::fleet::{Fleet, caliband, fake_worker, quick, wait_until};

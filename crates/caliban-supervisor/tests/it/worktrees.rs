@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use caliban_contract::{PlaceSources, Places, Sweep};
-use caliban_control::protocol::{RespawnRequest, RmRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
 use caliban_core::names::Slug;
 use caliban_core::spec::{Isolation, WorktreeSpec};
+use caliban_fleet::protocol::{RespawnRequest, RmRequest};
 use caliban_worktrees::{CreateRequest, GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use caliban_core::inert;
 use caliban_core::names::Slug;
-use caliban_supervisor::landing::{words, worktree_name};
+use caliban_fleet::landing::{words, worktree_name};
 use caliban_worktrees::{GitOptions, PathChange, Repo};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use caliban_contract::records::{SPEC, TRANSCRIPT};
-use caliban_control::Client;
-use caliban_control::protocol::AgentRow;
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_core::{inert, models};
+use caliban_fleet::Client;
+use caliban_fleet::protocol::AgentRow;
 use serde_json::{Value, json};
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use caliban_control::Client;
+use caliban_fleet::Client;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ pub(crate) async fn form(
         .hub
         .agents()
         .into_iter()
-        .filter(|(of, row)| of.hash == repo && !caliban_control::words::has_ended(row.state))
+        .filter(|(of, row)| of.hash == repo && !caliban_fleet::words::has_ended(row.state))
         .map(|(_, row)| json!({"id": row.id, "name": row.label.clone().unwrap_or_else(|| row.id.to_string()), "state": row.state}))
         .collect();
     let queue = match Client::connect(&view.places).await {

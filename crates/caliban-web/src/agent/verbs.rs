@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use caliban_acp::Link;
-use caliban_control::protocol::{
+use caliban_fleet::protocol::{
     ApproveRequest, DenyRequest, KillRequest, MergeRequest, RmRequest, SendRequest,
 };
 use http::StatusCode;

@@ -7,12 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use caliban_contract::recorded_ask::RecordedAsk;
 use caliban_contract::records::AskRecord;
-use caliban_control::protocol::AgentRow;
-use caliban_control::words;
 use caliban_core::{
     call_text::{self, Excerpt},
     inert,
 };
+use caliban_fleet::protocol::AgentRow;
+use caliban_fleet::words;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};

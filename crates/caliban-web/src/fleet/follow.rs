@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caliban_contract::Places;
-use caliban_control::protocol::{AgentRow, FleetEvent};
-use caliban_control::{Client, ClientError, DaemonEvents};
-use caliban_supervisor::offline;
+use caliban_fleet::offline;
+use caliban_fleet::protocol::{AgentRow, FleetEvent};
+use caliban_fleet::{Client, ClientError, DaemonEvents};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -86,7 +86,7 @@ async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
         if daemon != FollowEnd::Nobody || seen.as_ref() != Some(&now) || now.is_moving {
             match offline::read(base, &places, &places).await {
                 Ok(rows) => {
-                    let is_moving = rows.iter().any(|row| !caliban_control::words::has_ended(row.state));
+                    let is_moving = rows.iter().any(|row| !caliban_fleet::words::has_ended(row.state));
                     seen = Some(Signature { is_moving, ..now });
                     repo = Repo { daemon: false, recorded_at: Some(caliban_contract::wall_ms()), ..repo };
                     if matches!(daemon, FollowEnd::Nobody) {

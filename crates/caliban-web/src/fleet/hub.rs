@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use caliban_contract::Places;
-use caliban_control::protocol::AgentRow;
-use caliban_control::words;
 use caliban_core::ids::AgentId;
 use caliban_core::status_word::StatusGroup;
+use caliban_fleet::protocol::AgentRow;
+use caliban_fleet::words;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

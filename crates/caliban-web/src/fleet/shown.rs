@@ -1,10 +1,10 @@
 //! One agent as a page shows it: its row, and everything that a page would otherwise have to derive. Pure.
 
-use caliban_control::protocol::AgentRow;
-use caliban_control::{plain, words};
 use caliban_core::inert;
 use caliban_core::lifecycle::WaitingFor;
 use caliban_core::status_word::{StatusGroup, StatusTone, StatusWord};
+use caliban_fleet::protocol::AgentRow;
+use caliban_fleet::{plain, words};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use caliban_control::words;
+use caliban_fleet::words;
 use http::{StatusCode, header};
 
 use crate::app::App;

@@ -13,10 +13,10 @@ use std::{
 
 use caliban_acp_host::{CommandAnswer, CommandInfo, Commands, SessionHost};
 use caliban_agent::{Agent, AgentChange, background::Background, checkpoint, event::Author, fork};
-use caliban_control::Client;
 use caliban_core::{
     BoxFuture, background::BackgroundStatus, definition::Definition, message::Effort, model_alias,
 };
+use caliban_fleet::Client;
 use caliban_permissions::{Effect, SourcedRule};
 use caliban_providers::Provider;
 use tokio_util::sync::CancellationToken;

@@ -6,8 +6,8 @@ use caliban_agent::{
     checkpoint::{self, Undone},
     fork::Point,
 };
-use caliban_control::protocol::Approval;
 use caliban_core::{definition::Definition, inert};
+use caliban_fleet::protocol::Approval;
 use caliban_permissions::{Effect, Policy};
 use caliban_tools::limits::DIFF_TIME;
 use similar::TextDiff;

@@ -7,8 +7,8 @@ mod stage;
 
 use std::time::Duration;
 
-use caliban_control::protocol::AgentRow;
 use caliban_core::lifecycle::State;
+use caliban_fleet::protocol::AgentRow;
 
 use self::stage::Stage;
 use crate::{

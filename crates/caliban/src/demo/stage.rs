@@ -13,7 +13,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use caliban_control::{
+use caliban_fleet::{
     Client,
     protocol::{AgentRow, FleetEvent},
 };
@@ -198,7 +198,7 @@ impl Stage {
     async fn until(&self, is_so: Scene) -> Result<()> {
         let fleet = Fleet::open(&self.environment, &self.repo())?;
         let client = fleet.client().await?;
-        let broken = |error: caliban_control::ClientError| Failure::new(error.to_string());
+        let broken = |error: caliban_fleet::ClientError| Failure::new(error.to_string());
         let mut events = client.events().await.map_err(broken)?;
         let (mut rows, mut ready) = (BTreeMap::new(), false);
         while let Some(event) = events.next().await.map_err(broken)? {

@@ -12,9 +12,9 @@ use std::{
 
 use anstyle::Style;
 use caliban_contract::{PlaceSources, Places};
-use caliban_control::{Client, ClientError, protocol::AgentRow};
 use caliban_core::inert;
-use caliban_supervisor::offline;
+use caliban_fleet::offline;
+use caliban_fleet::{Client, ClientError, protocol::AgentRow};
 use serde::Serialize;
 
 use super::{

@@ -4,13 +4,13 @@ use std::{io::Write, time::Duration};
 
 use caliban_agent::event::Answer;
 use caliban_contract::records;
-use caliban_control::{
-    ClientError,
-    protocol::{ApproveRequest, DenyRequest, ErrorCode},
-};
 use caliban_core::{
     inert,
     kept_rules::{KeepFor, KeptRules},
+};
+use caliban_fleet::{
+    ClientError,
+    protocol::{ApproveRequest, DenyRequest, ErrorCode},
 };
 
 use super::{

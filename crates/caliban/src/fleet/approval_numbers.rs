@@ -14,8 +14,8 @@ use std::{
 };
 
 use caliban_contract::records::{self, AskRecord};
-use caliban_control::{protocol::AgentRow, words};
 use caliban_core::ids::AgentId;
+use caliban_fleet::{protocol::AgentRow, words};
 use serde::{Deserialize, Serialize};
 
 /// The file's name.

@@ -313,8 +313,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let there = |repo: &str, id: &str| {
             let asks = vec![AskRecord { id: id.into(), ..AskRecord::default() }];
-            let row =
-                caliban_control::protocol::AgentRow { asks, ..crate::fleet::tests::row(State::Running) };
+            let row = caliban_fleet::protocol::AgentRow { asks, ..crate::fleet::tests::row(State::Running) };
             let asked = approval_numbers::number(dir.path(), &[row], Showing::All).open.remove(0);
             There { repo: repo.into(), asked }
         };

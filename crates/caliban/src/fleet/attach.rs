@@ -12,11 +12,11 @@ use caliban_acp::{
     Link, Unreached,
     extension::{SECRETS, SecretsRequest},
 };
-use caliban_control::{
+use caliban_core::lifecycle::State;
+use caliban_fleet::{
     Client, ClientError,
     protocol::{AgentRow, ErrorCode, FleetEvent},
 };
-use caliban_core::lifecycle::State;
 use serde_json::json;
 
 use self::conversation::{Over, Talk, TalkMemory};

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use caliban_control::{Client, ClientError};
+use caliban_fleet::{Client, ClientError};
 
 /// Connections that nobody uses at the moment.
 pub(super) struct Connections(Mutex<Vec<Client>>);

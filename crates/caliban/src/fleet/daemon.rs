@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, io::Write, path::Path, time::Duration};
 
-use caliban_control::{
+use caliban_core::inert;
+use caliban_fleet::{
     Client, ClientError, SignalResult, end_by_signal,
     protocol::{DaemonStatus, ErrorCode},
 };
-use caliban_core::inert;
 use tokio::time::sleep;
 
 use caliban_contract::tail::Tail;

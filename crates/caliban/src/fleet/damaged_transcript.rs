@@ -4,7 +4,7 @@ use std::path::Path;
 
 use caliban_agent::{event::Event, transcript};
 use caliban_contract::records;
-use caliban_control::protocol::AgentRow;
+use caliban_fleet::protocol::AgentRow;
 
 use crate::report::{Failure, Result};
 

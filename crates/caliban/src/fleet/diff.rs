@@ -7,7 +7,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use caliban_core::inert;
-use caliban_supervisor::landing::{
+use caliban_fleet::landing::{
     self,
     words::{self, listed},
 };

@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal};
 
 use caliban_core::spec::{Isolation, SpawnSpec};
-use caliban_supervisor::git_programs;
+use caliban_fleet::git_programs;
 use caliban_worktrees::{FoundPrograms, GitOccasion, GitOptions, Repo, may_run_programs};
 use tokio_util::sync::CancellationToken;
 

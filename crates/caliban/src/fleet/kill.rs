@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use caliban_control::{
+use caliban_core::lifecycle::State;
+use caliban_fleet::{
     Client, ClientError,
     protocol::{AgentRow, GRACE_CAP_MS, KillRequest},
 };
-use caliban_core::lifecycle::State;
 use futures_util::{StreamExt as _, stream};
 
 use super::{

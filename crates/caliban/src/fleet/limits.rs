@@ -6,8 +6,8 @@
 use std::num::NonZeroU64;
 
 use caliban_contract::limits::RaisedLimits;
-use caliban_control::protocol::AgentRow;
 use caliban_core::{lifecycle::Ending, spec::AfterTurn};
+use caliban_fleet::protocol::AgentRow;
 
 use crate::{
     cli::fleet::ResumeArgs,

@@ -4,8 +4,8 @@ use std::{io::Write, path::Path, time::Duration};
 
 use anstyle::{AnsiColor, Style};
 use caliban_contract::detached::{self, DetachedRecord, DetachedState};
-use caliban_control::protocol::AgentRow;
 use caliban_core::inert;
+use caliban_fleet::protocol::AgentRow;
 use serde::Serialize;
 
 use super::{

@@ -12,11 +12,11 @@ use caliban_agent::{
     transcript,
 };
 use caliban_contract::{records, tail::Tail};
-use caliban_control::{
+use caliban_core::{inert, lifecycle::State};
+use caliban_fleet::{
     Client,
     protocol::{AgentRow, FleetEvent},
 };
-use caliban_core::{inert, lifecycle::State};
 
 use super::{
     Fleet, json_escape, row, say,

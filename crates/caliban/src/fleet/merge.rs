@@ -3,14 +3,14 @@
 
 use std::{io::Write, path::Path};
 
-use caliban_control::{
-    ClientError,
-    protocol::{AgentRow, ErrorCode, MergeForecast, MergeHow, MergeRequest, Merged},
-};
 use caliban_core::inert;
-use caliban_supervisor::landing::{
+use caliban_fleet::landing::{
     self, NotMerged,
     words::{self, LandingError, LandingErrorKind, listed},
+};
+use caliban_fleet::{
+    ClientError,
+    protocol::{AgentRow, ErrorCode, MergeForecast, MergeHow, MergeRequest, Merged},
 };
 use caliban_worktrees::{GitOccasion, GitOptions, LandNote, Repo};
 use tokio::signal::unix::{SignalKind, signal};

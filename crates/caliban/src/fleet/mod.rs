@@ -51,14 +51,14 @@ use caliban_contract::{
     DaemonOptions, PlaceSources, Places, Sweep,
     moved_repos::{self, Elsewhere, Fate},
 };
-use caliban_control::{
+use caliban_core::ids::AgentId;
+use caliban_fleet::{
     Client, ClientError, StartOptions,
     protocol::{AgentRow, ApiError, Awake, ErrorCode, KeysRequest, ScheduleRow, WakeRequest},
     words as row,
 };
-use caliban_core::ids::AgentId;
 
-use caliban_supervisor::landing::words::{LandingError, LandingErrorKind};
+use caliban_fleet::landing::words::{LandingError, LandingErrorKind};
 
 use self::caller_environment::Caller;
 use crate::{
@@ -71,7 +71,7 @@ use crate::{
     },
 };
 
-pub(crate) use caliban_control::words::turns;
+pub(crate) use caliban_fleet::words::turns;
 
 /// The fleet of the repo that we are in.
 pub(crate) struct Fleet<'a> {
@@ -481,8 +481,8 @@ fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use caliban_control::protocol::AgentRow;
     use caliban_core::lifecycle::State;
+    use caliban_fleet::protocol::AgentRow;
 
     /// An agent for tests.
     pub(crate) fn row(state: State) -> AgentRow {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use caliban_control::protocol::RequeueRequest;
+use caliban_fleet::protocol::RequeueRequest;
 
 use super::{
     Fleet, json_line,

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use caliban_control::{
+use caliban_fleet::{
     Client,
     protocol::{AgentRow, RespawnRequest, Respawned},
 };

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use caliban_contract::limits::RaisedLimits;
-use caliban_control::protocol::ResumeRequest;
+use caliban_fleet::protocol::ResumeRequest;
 
 use super::{
     Fleet, damaged_transcript, json_line, limits,

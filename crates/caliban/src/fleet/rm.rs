@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use caliban_control::{
+use caliban_core::{inert, lifecycle::State, names::Slug, review::ReviewState};
+use caliban_fleet::{
     Client, ClientError,
     protocol::{AgentRow, Removed, RmRequest},
 };
-use caliban_core::{inert, lifecycle::State, names::Slug, review::ReviewState};
 use caliban_worktrees::{ChangeKind, GitOptions, PathChange, Repo};
 use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;

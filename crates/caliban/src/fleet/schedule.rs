@@ -2,10 +2,6 @@
 
 use std::{io::Write, time::Duration};
 
-use caliban_control::{
-    Client,
-    protocol::{AgentRow, ScheduleRequest, ScheduleRow},
-};
 use caliban_core::{
     inert,
     names::Slug,
@@ -13,6 +9,10 @@ use caliban_core::{
     recurrence::Recurrence,
     spec::{Isolation, SpawnSpec},
     wait::QueuedFor,
+};
+use caliban_fleet::{
+    Client,
+    protocol::{AgentRow, ScheduleRequest, ScheduleRow},
 };
 use serde::Serialize;
 

@@ -3,8 +3,8 @@
 
 use std::io::{Read as _, Write};
 
-use caliban_control::protocol::SendRequest;
 use caliban_core::{lifecycle::State, redact::Redactor};
+use caliban_fleet::protocol::SendRequest;
 
 use super::{Fleet, PATIENCE, say};
 use crate::{

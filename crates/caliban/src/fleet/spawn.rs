@@ -6,10 +6,6 @@ use std::{
 };
 
 use caliban_agent::mentions;
-use caliban_control::{
-    Client,
-    protocol::{SpawnRequest, Spawned as Registered},
-};
 use caliban_core::{
     ids::AgentId,
     inert,
@@ -17,6 +13,10 @@ use caliban_core::{
     names::Slug,
     setup::AgentSetup,
     spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
+};
+use caliban_fleet::{
+    Client,
+    protocol::{SpawnRequest, Spawned as Registered},
 };
 use caliban_worktrees::{GitOptions, Lookup};
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! The seam for `AgentTool {background: true}`: a helper that an agent starts becomes an agent of the fleet (f02, s11).
 
 use caliban_agent::spawner::Spawner;
-use caliban_control::Client;
 use caliban_core::{ids::AgentId, setup::AgentSetup, spec::SpawnSpec};
+use caliban_fleet::Client;
 use caliban_tools::BoxFuture;
 
 use super::{Fleet, daemon_options, spawn};

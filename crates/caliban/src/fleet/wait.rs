@@ -5,13 +5,13 @@ use std::{
     io::Write,
 };
 
-use caliban_control::{
-    Client,
-    protocol::{AgentRow, ErrorCode, FleetEvent},
-};
 use caliban_core::{
     ids::AgentId,
     lifecycle::{Ending, State},
+};
+use caliban_fleet::{
+    Client,
+    protocol::{AgentRow, ErrorCode, FleetEvent},
 };
 use serde::Serialize;
 
@@ -177,7 +177,7 @@ impl WaitState {
 
     /// One that the daemon did not name: asked for once more before it is called removed.
     async fn gone(&mut self, client: &mut Client, id: AgentId) -> Result<()> {
-        use caliban_control::ClientError;
+        use caliban_fleet::ClientError;
         match client.show(&id.to_string()).await {
             Ok(row) => self.look(&row),
             Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => self.removed(id),

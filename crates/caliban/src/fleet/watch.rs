@@ -5,11 +5,11 @@
 
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
-use caliban_control::{
+use caliban_core::{ids::AgentId, lifecycle::State};
+use caliban_fleet::{
     Client, ClientError, DaemonEvents,
     protocol::{AgentRow, FleetEvent},
 };
-use caliban_core::{ids::AgentId, lifecycle::State};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 

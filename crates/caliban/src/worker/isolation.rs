@@ -7,8 +7,8 @@ use caliban_core::{
     names::Slug,
     spec::{Isolation, SpawnSpec},
 };
+use caliban_fleet::git_programs;
 use caliban_keeper::Variables;
-use caliban_supervisor::git_programs;
 use caliban_worktrees::{BaseRef, CreateRequest, GitOccasion, GitOptions, Repo, Worktree};
 use tokio_util::sync::CancellationToken;
 

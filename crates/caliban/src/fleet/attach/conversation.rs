@@ -16,7 +16,7 @@ use caliban_acp::{
 };
 use caliban_agent::transcript;
 use caliban_contract::tail::Tail;
-use caliban_control::{Client, protocol::AgentRow};
+use caliban_fleet::{Client, protocol::AgentRow};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

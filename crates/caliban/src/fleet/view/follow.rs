@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use caliban_control::{
+use caliban_core::status_word::StatusGroup;
+use caliban_fleet::{
     Client, DaemonEvents,
     protocol::{AgentRow, FleetEvent as News},
 };
-use caliban_core::status_word::StatusGroup;
 use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::mpsc;
@@ -196,7 +196,7 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     let status = row::status(row);
     let doing = match (status.group(), &row.last_text) {
         (StatusGroup::Finished, Some(text)) => {
-            format!("{}: {}", row::with_review(row, row::ended(row)), caliban_control::plain(text))
+            format!("{}: {}", row::with_review(row, row::ended(row)), caliban_fleet::plain(text))
         }
         _ => row::with_review(row, row::doing_within(row, now_ms)),
     };

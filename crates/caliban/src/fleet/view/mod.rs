@@ -7,7 +7,7 @@ mod orders;
 
 use std::{cell::RefCell, collections::BTreeMap, io::Write as _, path::PathBuf};
 
-use caliban_control::protocol::AgentRow;
+use caliban_fleet::protocol::AgentRow;
 use caliban_tui::{
     FleetLeft,
     fleet::{AgentKey, FleetEffect, FleetEvent, FleetScope, FleetState},

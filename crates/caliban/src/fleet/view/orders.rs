@@ -2,9 +2,9 @@
 
 use caliban_agent::event::{Answer, Ask};
 use caliban_contract::recorded_ask::RecordedAsk;
-use caliban_control::protocol::{AgentRow, Diff};
 use caliban_core::redact::Redactor;
-use caliban_supervisor::landing::words;
+use caliban_fleet::landing::words;
+use caliban_fleet::protocol::{AgentRow, Diff};
 use caliban_tui::fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, Forecast};
 
 use super::{FleetBoard, dispatch};

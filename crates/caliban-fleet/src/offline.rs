@@ -14,7 +14,6 @@ use caliban_contract::{
     Places,
     records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, StopOrder, WorkerStatus},
 };
-use caliban_control::protocol::AgentRow;
 use caliban_core::lifecycle::{State, Status};
 use caliban_store::{
     HostId, StoreUrl,
@@ -23,6 +22,7 @@ use caliban_store::{
 
 use crate::{
     decide::{self, RunEnd},
+    protocol::AgentRow,
     row::{About, RowFacts},
 };
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use caliban_control::protocol::MergeForecast;
 use caliban_core::{inert, names::Slug, review::ReviewState};
 use caliban_worktrees::{CannotCommit, Error, LandNote, LandingRefusal, Operation, TreeAfter};
+
+use crate::protocol::MergeForecast;
 
 /// Files that are named in an error.
 const NAMED: usize = 20;

@@ -13,8 +13,8 @@ use caliban_core::wait::QueuedFor;
 use caliban_store::fleet::AgentRecord;
 
 use crate::protocol::AgentRow;
-use crate::records::{BegunRecord, ShimRecord, WorkerStatus};
 use caliban_contract::limits::RaisedLimits;
+use caliban_contract::records::{BegunRecord, ShimRecord, WorkerStatus};
 
 /// Characters of a prompt's first line that a row shows.
 const PROMPT_CHARS: usize = 200;
@@ -194,7 +194,7 @@ impl RowFacts<'_> {
             micro_usd,
             near_limit: now.and_then(|report| report.near_limit.clone()),
             created_at: record.created_at,
-            age_ms: crate::wall_ms().saturating_sub(record.created_at),
+            age_ms: caliban_contract::wall_ms().saturating_sub(record.created_at),
             updated_at: record.updated_at.max(report.updated_at),
             branch: report.branch.clone(),
             worktree: report.worktree.clone(),

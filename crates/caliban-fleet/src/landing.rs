@@ -3,7 +3,7 @@
 
 pub mod words;
 
-use caliban_control::words as row_words;
+use caliban_contract::records;
 use caliban_core::inert;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::words::{LandingError, LandingErrorKind};
 use crate::protocol::{AgentRow, MergeForecast, MergeHow, MergeRefused, MergeRequest, Merged};
-use crate::records;
+use crate::words as row_words;
 
 /// Why there was no merge: an error for people, and what programs get beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,8 @@ pub fn merged(landed: Landed, agent: &AgentRow) -> Merged {
 }
 
 /// The word that serde has for a variant.
-pub(crate) fn word_of(kind: impl serde::Serialize) -> String {
+#[must_use]
+pub fn word_of(kind: impl serde::Serialize) -> String {
     let value = serde_json::to_value(kind).ok();
     value.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -5,7 +5,7 @@
 use caliban_core::lifecycle::{LifecycleEvent, Outcome, State, Status};
 use caliban_store::fleet::WantedState;
 
-use crate::records::{Again, ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
+use caliban_contract::records::{Again, ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
 
 /// The events that bring a living agent to the state that its worker reports.
 #[must_use]
@@ -150,7 +150,7 @@ fn hibernates(facts: &RunFacts<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{AskRecord, EndingKind, ToldBy, Waiting, WorkerEnding};
+    use caliban_contract::records::{AskRecord, EndingKind, ToldBy, Waiting, WorkerEnding};
     use caliban_contract::tree_limits::Excess;
     use caliban_core::lifecycle::WaitingFor;
 

@@ -6,7 +6,7 @@
 //! ```no_run
 //! # async fn example(sources: caliban_contract::PlaceSources, own: std::path::PathBuf) -> Result<(), Box<dyn std::error::Error>> {
 //! use caliban_contract::Places;
-//! use caliban_control::{Client, StartOptions, protocol::{KillRequest, SpawnRequest}};
+//! use caliban_fleet::{Client, StartOptions, protocol::{KillRequest, SpawnRequest}};
 //! // Where things are: the repo of a directory, and what the binary found in its environment.
 //! let places = Places::find(std::path::Path::new("/home/me/project/src"), &sources)?;
 //! // Connects; starts a daemon when there is none. `Client::connect` never starts one.
@@ -32,8 +32,13 @@
 //! [`protocol::ApiError`] with a code (`not_found`, `ambiguous`, `conflict`, `queued`, `ended`, `disk_full` …).
 
 mod client;
+pub mod decide;
+pub mod git_programs;
+pub mod landing;
+pub mod offline;
 mod plain;
 pub mod protocol;
+pub mod row;
 pub mod words;
 
 pub use client::{Client, ClientError, DaemonEvents, SignalResult, StartOptions, end_by_signal};
