@@ -8,6 +8,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak, mpsc},
     time::Duration,
@@ -285,6 +286,13 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, TranscriptError> {
     Ok(read_records(&mut file, &path)?.0)
 }
 
+/// Hands out the records one after the other, as long as `see` wants more: a long transcript is never in memory whole.
+pub fn each(directory: &Path, see: impl FnMut(Record) -> ControlFlow<()>) -> Result<(), TranscriptError> {
+    let path = directory.join(FILE_NAME);
+    let mut file = File::open(&path).map_err(|source| io_error(&path, source))?;
+    scan(&mut file, &path, see).map(drop)
+}
+
 /// How long was worked when the last of these was written.
 pub(crate) fn worked_ms(records: &[Record]) -> u64 {
     records.iter().filter_map(|record| record.worked_ms).max().unwrap_or_default()
@@ -410,8 +418,22 @@ fn open_file(path: &Path, new: bool) -> Result<File, TranscriptError> {
 
 /// The whole records and how many bytes they take. What follows the last whole record is torn.
 fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), TranscriptError> {
+    let mut records = Vec::new();
+    let length = scan(file, path, |record| {
+        records.push(record);
+        ControlFlow::Continue(())
+    })?;
+    Ok((records, length))
+}
+
+/// Hands out whole records; returns how many bytes they take.
+fn scan(
+    file: &mut File,
+    path: &Path,
+    mut see: impl FnMut(Record) -> ControlFlow<()>,
+) -> Result<u64, TranscriptError> {
     let mut reader = BufReader::new(file);
-    let (mut records, mut length, mut line) = (Vec::<Record>::new(), 0_u64, Vec::new());
+    let (mut expected, mut length, mut line) = (0_u64, 0_u64, Vec::new());
     for number in 1.. {
         line.clear();
         let read = reader
@@ -447,14 +469,15 @@ fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), Tran
         {
             return Err(TranscriptError::Newer { path: path.to_owned(), found: header.version });
         }
-        let expected = records.last().map_or(0, |last| last.seq + 1);
         if record.seq != expected {
             return Err(corrupt(format!("record {} where {expected} was expected", record.seq)));
         }
-        records.push(record);
-        length += read as u64;
+        (expected, length) = (expected + 1, length + read as u64);
+        if see(record).is_break() {
+            break;
+        }
     }
-    Ok((records, length))
+    Ok(length)
 }
 
 /// Whether a file was changed after its last record was written: after the torn one where there is one, which a process that

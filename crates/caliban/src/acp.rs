@@ -12,7 +12,6 @@ use caliban_acp_host::{
 use caliban_agent::{
     Attendance,
     choices::{ChosenNow, keep_narrow},
-    conversation::Conversation,
 };
 
 use caliban_core::{BoxFuture, spec::AfterTurn};
@@ -25,7 +24,8 @@ use crate::{
     commands::{Forks, SessionCommands},
     compose::{ComposeRequest, WantedConversation, compose},
     report::{Code, Failure, Result, note},
-    session_places::{FoundSession, Sessions},
+    session_places::{FoundSession, Sessions, Shelf},
+    sessions::summary::{Summaries, Summary},
     settings::{Environment, provider::OutagePatience},
 };
 
@@ -135,7 +135,10 @@ impl Editor {
         // What was done in a directory that is gone is still on record, under its path.
         let root = if cwd.exists() { crate::settings::project_root(cwd)? } else { cwd.to_owned() };
         let sessions = Sessions::new(self.environment.paths()?.repo(&root));
-        Ok(sessions.list().iter().filter_map(info).collect())
+        let (present, mut summaries) = (sessions.list(), Summaries::open(&sessions, Shelf::Sessions));
+        let infos = present.iter().filter_map(|found| info(found, summaries.get(found).ok()?)).collect();
+        summaries.keep(&present);
+        Ok(infos)
     }
 }
 
@@ -165,12 +168,9 @@ impl Factory for Editor {
 }
 
 /// What a list of sessions says about one; nothing when it cannot be read.
-fn info(found: &FoundSession) -> Option<SessionInfo> {
-    let records = caliban_agent::transcript::read(&found.directory).ok()?;
-    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-    let info = SessionInfo::new(found.id.to_string(), conversation.header()?.cwd.clone());
-    let changed = records.last()?.at.to_string();
-    Some(info.title(crate::sessions::title(&records)).updated_at(changed))
+fn info(found: &FoundSession, summary: Summary) -> Option<SessionInfo> {
+    let info = SessionInfo::new(found.id.to_string(), summary.cwd?);
+    Some(info.title(summary.title).updated_at(summary.last_at?.to_string()))
 }
 
 fn failure(failure: Failure) -> AcpFailure {

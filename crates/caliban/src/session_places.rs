@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    ops::ControlFlow,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -37,7 +38,7 @@ pub(crate) enum Shelf {
 }
 
 impl Shelf {
-    fn directory(self) -> &'static str {
+    pub(crate) fn directory(self) -> &'static str {
         match self {
             Self::Sessions => "sessions",
             Self::Agents => "agents",
@@ -59,6 +60,11 @@ impl Sessions {
     /// Those of the repo whose files are in `repo_dir`.
     pub(crate) fn new(repo_dir: PathBuf) -> Self {
         Self { repo_dir }
+    }
+
+    /// Everything about the repo on disk.
+    pub(crate) fn repo_dir(&self) -> &Path {
+        &self.repo_dir
     }
 
     /// The repo that they belong to, by its path.
@@ -111,10 +117,12 @@ impl Sessions {
     /// is told why.
     pub(crate) fn last(&self) -> Option<FoundSession> {
         let is_spoken_in = |found: &&FoundSession| {
-            let records = transcript::read(&found.directory);
-            records.map_or(true, |records| {
-                records.iter().any(|record| matches!(record.event, Event::Prompt { .. }))
-            })
+            let mut is_spoken_in = false;
+            let read = transcript::each(&found.directory, |record| {
+                is_spoken_in = matches!(record.event, Event::Prompt { .. });
+                if is_spoken_in { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            is_spoken_in || read.is_err()
         };
         let all = self.list();
         all.iter().find(is_spoken_in).or(all.first()).cloned()

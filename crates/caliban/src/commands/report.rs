@@ -12,7 +12,10 @@ use caliban_permissions::{Effect, Policy};
 use caliban_tools::limits::DIFF_TIME;
 use similar::TextDiff;
 
-use crate::session_places::Sessions;
+use crate::{
+    session_places::{Sessions, Shelf},
+    sessions::summary::Summaries,
+};
 
 /// The most letters of a diff that are shown.
 const DIFF_CHARS: usize = 64 * 1024;
@@ -87,11 +90,14 @@ pub(crate) fn points(points: &[Point]) -> String {
 
 /// The latest sessions of a repo.
 pub(super) fn sessions(sessions: &Sessions) -> String {
-    let lines = sessions.list().into_iter().take(SESSIONS).filter_map(|found| {
-        let records = caliban_agent::transcript::read(&found.directory).ok()?;
-        Some(format!("{}  {}", found.id, crate::sessions::title(&records)))
-    });
+    let present = sessions.list();
+    let mut summaries = Summaries::open(sessions, Shelf::Sessions);
+    let lines = present
+        .iter()
+        .take(SESSIONS)
+        .filter_map(|found| Some(format!("{}  {}", found.id, summaries.get(found).ok()?.title)));
     let lines: Vec<String> = lines.collect();
+    summaries.keep(&present);
     self::lines(&lines, "There are no sessions.")
 }
 

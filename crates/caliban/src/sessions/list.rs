@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use caliban_agent::conversation::Conversation;
 use caliban_contract::{archive, records};
 use caliban_core::inert;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::summary::{Summaries, Summary};
 use crate::{
     report::Result,
     session_places::{FoundSession, Sessions, Shelf, label_of},
@@ -18,7 +18,7 @@ use crate::{
 struct SessionRow {
     id: String,
     changed: Timestamp,
-    state: &'static str,
+    state: String,
     model: String,
     turns: u32,
     tokens: u64,
@@ -48,11 +48,13 @@ pub(super) fn list(
     let mut rows: Vec<SessionRow> = Vec::new();
     for sessions in repos {
         let repo = sessions.repo();
+        let (present, mut summaries) = (sessions.on(shelf), Summaries::open(sessions, shelf));
         let of = |found: &FoundSession| SessionRow {
             archived: (shelf == Shelf::Archive).then(|| archived(found)),
-            ..row(found, repo.clone())
+            ..row(found, &mut summaries, repo.clone())
         };
-        rows.extend(sessions.on(shelf).iter().map(of));
+        rows.extend(present.iter().map(of));
+        summaries.keep(&present);
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.changed));
     if json {
@@ -90,36 +92,26 @@ pub(super) fn list(
     Ok(())
 }
 
-fn row(found: &FoundSession, repo: Option<std::path::PathBuf>) -> SessionRow {
+fn row(found: &FoundSession, summaries: &mut Summaries, repo: Option<std::path::PathBuf>) -> SessionRow {
     let changed = Timestamp::try_from(found.changed).unwrap_or_default();
-    let records = match caliban_agent::transcript::read(&found.directory) {
-        Ok(records) => records,
-        Err(error) => {
-            let title = format!("unreadable: {error}");
-            return SessionRow {
-                id: found.id.to_string(),
-                changed,
-                state: "unreadable",
-                model: String::new(),
-                turns: 0,
-                tokens: 0,
-                title,
-                repo,
-                archived: None,
-            };
-        }
-    };
-    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-    SessionRow {
+    let of = |summary: Summary| SessionRow {
         id: found.id.to_string(),
         changed,
-        state: super::ending(&records),
-        model: conversation.header().map(|header| header.model.clone()).unwrap_or_default(),
-        turns: conversation.replies(),
-        tokens: super::usage(found, &conversation).total(),
-        title: super::title(&records),
+        state: summary.state,
+        model: summary.model,
+        turns: summary.turns,
+        tokens: summary.tokens,
+        title: summary.title,
         repo,
         archived: None,
+    };
+    match summaries.get(found) {
+        Ok(summary) => of(summary),
+        Err(error) => of(Summary {
+            state: "unreadable".to_owned(),
+            title: format!("unreadable: {error}"),
+            ..Summary::default()
+        }),
     }
 }
 

@@ -7,6 +7,7 @@ mod list;
 pub(crate) mod replay;
 mod rm;
 mod show;
+pub(crate) mod summary;
 
 use caliban_agent::{
     conversation::Conversation,
@@ -93,9 +94,12 @@ fn micro_usd(records: &[Record]) -> Option<u64> {
 
 /// The first thing that the user asked for, in one line.
 pub(crate) fn title(records: &[Record]) -> String {
+    title_of(&records.iter().find_map(|record| record.event.typed()).unwrap_or_default())
+}
+
+fn title_of(text: &str) -> String {
     /// As much as fits beside the other columns.
     const TITLE_CHARS: usize = 60;
-    let text = records.iter().find_map(|record| record.event.typed()).unwrap_or_default();
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let shown: String = caliban_core::inert::line(line.trim()).chars().take(TITLE_CHARS).collect();
     if shown.chars().count() < line.trim().chars().count() { format!("{shown}…") } else { shown }
@@ -108,19 +112,41 @@ fn dollars(micro_usd: Option<u64>) -> String {
 
 /// How the last turn ended, in a word.
 fn ending(records: &[Record]) -> &'static str {
-    use caliban_agent::event::Outcome;
-    let last = records.iter().rev().find(|record| {
-        matches!(record.event, Event::TurnEnded { .. } | Event::Prompt { .. } | Event::Reply { .. })
-    });
-    match last.map(|record| &record.event) {
-        Some(Event::TurnEnded { outcome, .. }) => match outcome {
-            Outcome::Done => "done",
-            Outcome::Failed { .. } => "failed",
-            Outcome::TurnLimit { .. } => "turn limit",
-            Outcome::Budget { .. } => "budget exceeded",
-            Outcome::Cancelled => "interrupted",
-        },
-        Some(_) => "unfinished",
-        None => "empty",
+    records.iter().fold(Ending::Empty, |ending, record| ending.after(&record.event)).word()
+}
+
+/// How the last turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Nothing was said.
+    Empty,
+    Unfinished,
+    /// With this word.
+    Ended(&'static str),
+}
+
+impl Ending {
+    /// With one event more.
+    fn after(self, event: &Event) -> Self {
+        use caliban_agent::event::Outcome;
+        match event {
+            Event::TurnEnded { outcome, .. } => Self::Ended(match outcome {
+                Outcome::Done => "done",
+                Outcome::Failed { .. } => "failed",
+                Outcome::TurnLimit { .. } => "turn limit",
+                Outcome::Budget { .. } => "budget exceeded",
+                Outcome::Cancelled => "interrupted",
+            }),
+            Event::Prompt { .. } | Event::Reply { .. } => Self::Unfinished,
+            _ => self,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Unfinished => "unfinished",
+            Self::Ended(word) => word,
+        }
     }
 }

@@ -85,6 +85,34 @@ fn list_shows_each_session_on_a_line() {
     assert!(plain(&place, &all.stdout).ends_with("have a look  [~/repo]\n"), "{}", all.stdout);
 }
 
+/// What lists say is kept by size and time of the transcript; only one that has changed is read again.
+#[test]
+fn a_list_reads_again_only_what_has_changed() {
+    let place = worked();
+    let list = || place.verb(["sessions", "list", "--json"]).ok().json::<Value>();
+    let (before, id) = (list(), place.session_id());
+    assert_eq!(before[0]["turns"], 3);
+    let transcript = place.session().join("transcript.jsonl");
+    let (bytes, changed) =
+        (std::fs::read(&transcript).unwrap(), std::fs::metadata(&transcript).unwrap().modified().unwrap());
+    std::fs::write(&transcript, vec![b'x'; bytes.len()]).unwrap();
+    std::fs::File::options().write(true).open(&transcript).unwrap().set_modified(changed).unwrap();
+    assert_eq!(list(), before);
+    // Without the index it is read, and is none.
+    let index = place.session().parent().unwrap().with_file_name("sessions.index.json");
+    std::fs::remove_file(&index).unwrap();
+    assert_eq!(list()[0]["state"], "unreadable");
+    // One that changes is read again; so is all where the index is no index.
+    std::fs::write(&transcript, &bytes).unwrap();
+    assert_eq!(list()[0]["turns"], 3);
+    std::fs::write(&index, "{").unwrap();
+    assert_eq!(list()[0]["turns"], 3);
+    place.verb(["sessions", "rm", &id]).ok();
+    assert_eq!(list(), json!([]));
+    let left: Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
+    assert_eq!(left["sessions"], json!({}));
+}
+
 #[test]
 fn show_says_what_was_asked_and_what_came_of_it() {
     let place = worked();
@@ -187,6 +215,8 @@ fn the_session_file_is_the_conversation_as_the_model_would_get_it() {
     let facts = file["messages"][0]["blocks"][0]["text"].as_str().unwrap().to_owned();
     assert!(facts.starts_with("<environment>\n"), "{facts}");
     let result = file["messages"][2]["blocks"][0]["content"].clone();
+    let told = file["messages"][2]["blocks"][1]["text"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("[The repository before your first call:\n"), "{told}");
     assert_eq!(
         without(file, &["created", "updated"]),
         json!({
@@ -199,7 +229,8 @@ fn the_session_file_is_the_conversation_as_the_model_would_get_it() {
                 {"role": "assistant", "blocks": [{"type": "tool_use", "id": "call_0_0", "name": "TodoWrite",
                     "input": {"todos": [{"content": "look", "status": "in_progress"}]}}]},
                 {"role": "user", "blocks": [
-                    {"type": "tool_result", "id": "call_0_0", "content": result, "is_error": false}]},
+                    {"type": "tool_result", "id": "call_0_0", "content": result, "is_error": false},
+                    {"type": "text", "text": told}]},
                 {"role": "assistant", "blocks": [{"type": "text", "text": "done"}]},
             ],
         })
