@@ -194,6 +194,8 @@ fn the_view_outlives_its_daemon_and_says_when_an_agent_cannot_be_opened() {
     tmux.wait_for_text("finished (1)");
     tmux.send_keys(&["r"]);
     tmux.wait_for_text("working (1)");
+    // It counts as working before it listens.
+    fleet.wait_for(&id, "idle");
     // Nobody can be reached at its socket. Whoever does not want to wait is back in the view, and is told.
     let socket = fleet.row(&id)["socket"].as_str().unwrap().to_owned();
     std::fs::remove_file(&socket).unwrap();
