@@ -46,6 +46,7 @@ use crate::{
     past_spending::SessionSpending,
     pictures,
     prompt::{self, Instructions},
+    repo_state::RepoState,
     session_file,
     transcript::{self, Durability, Transcript, TranscriptError, TranscriptPosition},
     turn::Halt,
@@ -76,6 +77,8 @@ pub struct Kit {
     pub system: String,
     /// Context for the first prompt: project files, facts about the place.
     pub context: Vec<String>,
+    /// What the model is told of the repository once it calls a tool.
+    pub repo_state: Option<RepoState>,
     /// Who answers when the model cannot; nobody any more once it does.
     pub fallback: Option<Fallback>,
     /// The project's instruction files, as far as they were read.

@@ -37,6 +37,7 @@ use crate::{
     hooks::Hooks,
     last_writers::Writers,
     prompt::{self, AgentStanding, ContextFiles, Instructions, Surroundings, SystemPrompt, WorkplaceFacts},
+    repo_state::RepoState,
     spawner::Spawner,
     subagent::{self, AgentTool, WorktreeIsolation},
     telemetry::Observers,
@@ -69,6 +70,8 @@ pub struct Blueprint {
     pub date: String,
     /// What else is known of the place.
     pub surroundings: Surroundings,
+    /// What has changed in the repository, and its last commits; none outside of one.
+    pub repo_state: Option<RepoState>,
     /// Tools of MCP servers.
     pub foreign_tools: Vec<Arc<dyn Tool>>,
     /// What may be done.
@@ -356,11 +359,7 @@ impl Blueprint {
             date: self.date.clone(),
             model: self.model.clone(),
             mode: mode.name().to_owned(),
-            // A helper in a worktree of its own stands elsewhere.
-            surroundings: Surroundings {
-                git: if is_the_callers { self.surroundings.git.clone() } else { Vec::new() },
-                ..self.surroundings.clone()
-            },
+            surroundings: self.surroundings.clone(),
         };
         let top = place.repo.clone().unwrap_or_else(|| place.directory.clone());
         let instructions = Instructions::new(self.context_files.clone(), top);
@@ -375,6 +374,8 @@ impl Blueprint {
             system,
             fallback: self.fallback.clone(),
             context: prompt::opening(&place, &instructions, &*off_limits),
+            // A helper in a worktree of its own stands elsewhere.
+            repo_state: self.repo_state.clone().filter(|_| is_the_callers),
             instructions: Arc::new(instructions),
             off_limits,
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),

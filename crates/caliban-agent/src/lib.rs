@@ -28,6 +28,7 @@ pub mod past_spending;
 mod pictures;
 pub mod prompt;
 mod quiet_hours;
+pub mod repo_state;
 mod request;
 mod secrets;
 pub mod session_file;

@@ -102,7 +102,11 @@ impl Agent {
         loop {
             let calls: Vec<_> = self.conversation.open_calls().cloned().collect();
             if !calls.is_empty() {
+                let stands = self.how_the_repo_stands().await;
                 self.run_calls(calls, cancel).await?;
+                if let Some(stands) = stands {
+                    self.say(stands, Author::Caliban).await?;
+                }
             }
             let blocked = self.take_steering().await?;
             if cancel.is_cancelled() {
@@ -200,6 +204,12 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// What the model is told of the repository beside the results of its first calls.
+    async fn how_the_repo_stands(&self) -> Option<String> {
+        let state = self.kit.repo_state.as_ref().filter(|_| self.conversation.replies() == 1)?;
+        state.for_model().await
     }
 
     /// Keeps what has come of an answer and has it continued.

@@ -37,7 +37,7 @@ use caliban_keeper::Variables;
 use caliban_mcp::ConnectedServer;
 use caliban_tools::{Buffers, DetachPlace, SearchService, WorkspaceOptions};
 use caliban_worktrees::{AcceptedGit, KeepWorktrees, Setup};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use fences::{limits as tree_limits, program_fence};
 pub(crate) use model::{check_provider, is_free};
@@ -62,7 +62,7 @@ use fences::{fences, policy};
 use hooks::{hook_problems, hooks};
 use model::{FALLBACK_PATIENCE, billing, claude_names, decide, model, provider};
 use spending::{Hours, agent_above, budget_limits, ledger, standing};
-use surroundings::{canonical, glance, same_place, users_files};
+use surroundings::{canonical, repo_state, same_place, users_files};
 
 /// Whole outputs of tools, in a session's directory.
 const OUTPUTS: &str = "outputs";
@@ -238,16 +238,15 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     };
     let policy = inherit(setup, policy).map_err(Failure::new)?;
     let policy = if fleet_agent.is_none() { below_agent::narrowed(policy)? } else { policy };
-    let glance =
-        tree.as_ref().or(repo.as_ref()).map(|_| glance(root.clone(), loaded.paths.repo(&loaded.root)));
-    let glance = glance.map(|glance| AbortOnDropHandle::new(tokio::spawn(glance)));
+    let repo_state =
+        tree.as_ref().or(repo.as_ref()).map(|_| repo_state(&root, loaded.paths.repo(&loaded.root)));
     let fences = Arc::new(fences);
     let hook_fence = fences.program(settings.fence.hooks, &policy, &loaded.root);
     let mcp_fence = fences.program(settings.fence.mcp, &policy, &root);
     let setup_fence = fences.program(settings.fence.setup, &policy, &root);
     let (observers, problem) = telemetry::observers(environment);
     notes.extend(problem);
-    let mut blueprint = Blueprint {
+    let blueprint = Blueprint {
         billing: billing(&target),
         provider,
         model,
@@ -266,11 +265,10 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         repo: tree.clone().or_else(|| repo.clone()),
         date: caliban_contract::local_time::now().date().to_string(),
         surroundings: Surroundings {
-            // Looked at meanwhile, and put in at the end.
-            git: Vec::new(),
             shell: "bash".to_owned(),
             left_out: left_out(environment, settings, breadth),
         },
+        repo_state,
         foreign_tools: Vec::new(),
         policy,
         fences,
@@ -308,10 +306,6 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let elicit = questions.elicit(attendance);
     let (servers, without) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
     notes.extend(without);
-    if let Some(glance) = glance {
-        // One that crashed has seen nothing.
-        blueprint.surroundings.git = glance.await.unwrap_or_default();
-    }
     Ok(Composition {
         blueprint,
         workspace,

@@ -40,8 +40,6 @@ impl Default for ContextFiles {
 /// What is known of the surroundings of an agent, beside its directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// What has changed in the repository and its last commits, one to a line.
-    pub git: Vec<String>,
     /// The shell that commands run in.
     pub shell: String,
     /// Variables that commands do not get, and why, in words.
@@ -82,7 +80,6 @@ fn facts(place: &WorkplaceFacts) -> String {
     let head =
         place.repo.as_deref().map(|repo| git::head(repo).unwrap_or_else(|| "a git repository".to_owned()));
     lines.push(format!("git: {}", head.as_deref().unwrap_or("not a git repository")));
-    lines.extend(place.surroundings.git.iter().cloned());
     lines.push(format!("platform: {}", platform()));
     let said =
         [("shell", &place.surroundings.shell), ("model", &place.model), ("permission mode", &place.mode)];

@@ -5,15 +5,23 @@ use std::{
     time::Duration,
 };
 
+use caliban_agent::repo_state::RepoState;
 use caliban_worktrees::{GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Failure, Result};
 
-/// How long the repository is looked at before a run begins.
-pub(super) const GLANCE_TIME: Duration = Duration::from_millis(1_500);
-/// What has changed in the repository and its last commits, for the model. Best effort, and not for long.
-pub(super) async fn glance(root: PathBuf, base: PathBuf) -> Vec<String> {
+/// How long the repository is looked at before the first calls run.
+const GLANCE_TIME: Duration = Duration::from_millis(1_500);
+
+/// What has changed in the repository of this tree and its last commits, for the model.
+pub(super) fn repo_state(root: &Path, base: PathBuf) -> RepoState {
+    let root = root.to_owned();
+    RepoState::new(move || glance(root.clone(), base.clone()))
+}
+
+/// Best effort, and not for long.
+async fn glance(root: PathBuf, base: PathBuf) -> Vec<String> {
     let cancel = CancellationToken::new();
     let looking = async {
         let repo = Repo::open(&root, GitOptions::accepting(&base), &cancel).await.ok()?;

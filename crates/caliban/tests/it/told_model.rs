@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{ModelServer, Protocol, StepExt as _, script, text, tool, wait_until};
 
 use crate::{
-    fleet::bash,
+    fleet::{bash, write},
     place::Place,
     screen::{leave, open},
 };
@@ -47,15 +47,12 @@ fn the_system_prompt_says_how_to_finish_the_job() {
 }
 
 #[test]
-fn the_place_is_described_with_what_has_changed_and_the_last_commits() {
+fn the_place_is_described_in_the_first_request() {
     let place = Place::new(script![text("hi")]);
-    place.env.write(place.repo.join("new file.txt"), "x");
     place.ask("hello", ["--permission-mode", "accept-edits"]).ok();
     let facts = messages(&place, 0);
     for words in [
         "git: branch main at ",
-        "git status:\\n?? \\\"new file.txt\\\"",
-        "last commits:\\n",
         "platform: linux",
         "shell: bash",
         "model: test-model",
@@ -63,6 +60,22 @@ fn the_place_is_described_with_what_has_changed_and_the_last_commits() {
     ] {
         assert!(facts.contains(words), "{words:?} is not in {facts}");
     }
+}
+
+/// Before the first calls run, once in a conversation, and not where the model calls nothing.
+#[test]
+fn what_has_changed_and_the_last_commits_are_told_with_the_results_of_the_first_calls() {
+    let steps = script![write("second.txt", "x"), bash("true"), text("done"), bash("true"), text("hi")];
+    let place = Place::new(steps);
+    place.env.write(place.repo.join("new file.txt"), "x");
+    let told =
+        "The repository before your first call:\\ngit status:\\n?? \\\"new file.txt\\\"\\nlast commits:\\n";
+    place.ask("write", ["--permission-mode", "accept-edits"]).ok();
+    assert!(!messages(&place, 0).contains("git status"), "{}", messages(&place, 0));
+    assert!(messages(&place, 1).contains(told), "{}", messages(&place, 1));
+    assert_eq!(messages(&place, 2).matches("git status").count(), 1);
+    place.ask("go on", ["--continue", "--permission-mode", "accept-edits"]).ok();
+    assert_eq!(messages(&place, 4).matches("git status").count(), 1);
 }
 
 #[test]
