@@ -10,6 +10,25 @@ use crate::records::{BACKGROUND, PRIVATE_TMP, SUB_AGENTS};
 /// How long it stays.
 const STAYS: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long one waits for the next look through all sessions of a repo: each run would else pay for all that there ever were.
+const LOOKS_EVERY: Duration = Duration::from_secs(60 * 60);
+/// Its time says when the last look was over.
+const LOOKED: &str = "tmp.swept";
+
+/// The same as [`sweep`] for a process that may end at any time, once in an hour for all of them.
+pub fn sweep_seldom(repo_dir: &Path) {
+    let looked = repo_dir.join(LOOKED);
+    let at = fs::metadata(&looked).and_then(|looked| looked.modified());
+    // A time to come is that of a clock that was wrong.
+    let is_recent =
+        at.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < LOOKS_EVERY));
+    if !is_recent {
+        sweep(repo_dir, |_| false);
+        // Only now: a process that ended before is followed by one that begins again.
+        let _tried_again = fs::write(looked, "");
+    }
+}
+
 /// Removes those of a repo that nobody needs any more, but for those of sessions and agents that are known to be at work. What is left
 /// when the program ends goes next time.
 pub fn sweep(repo_dir: &Path, is_at_work: impl Fn(&OsStr) -> bool) {
@@ -50,6 +69,31 @@ fn remove(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a20_all_sessions_are_looked_through_once_in_an_hour() {
+        let repo = tempfile::tempdir().unwrap();
+        let tmp = repo.path().join("sessions/one/tmp");
+        let make_old = || {
+            fs::create_dir_all(&tmp).unwrap();
+            let old = SystemTime::now() - STAYS - Duration::from_secs(60);
+            fs::File::open(&tmp).unwrap().set_modified(old).unwrap();
+        };
+        make_old();
+        sweep_seldom(repo.path());
+        assert!(!tmp.exists());
+        make_old();
+        sweep_seldom(repo.path());
+        assert!(tmp.exists());
+        // An hour later, and when the clock was ahead.
+        let looked = fs::File::options().write(true).open(repo.path().join(LOOKED)).unwrap();
+        for time in [SystemTime::now() - LOOKS_EVERY, SystemTime::now() + STAYS] {
+            make_old();
+            looked.set_modified(time).unwrap();
+            sweep_seldom(repo.path());
+            assert!(!tmp.exists());
+        }
+    }
 
     #[test]
     fn a20_a_private_tmp_goes_a_day_after_the_last_step_and_nothing_else_does() {

@@ -91,7 +91,7 @@ impl Sessions {
                 Ok(()) => {
                     let repo_dir = self.repo_dir.clone();
                     // In the background: nobody waits for it.
-                    std::thread::spawn(move || private_tmp::sweep(&repo_dir, |_| false));
+                    std::thread::spawn(move || private_tmp::sweep_seldom(&repo_dir));
                     return Ok((id, directory));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
