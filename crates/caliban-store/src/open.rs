@@ -12,9 +12,8 @@
 //! use opens another connection (r12).
 //!
 //! A connection keeps its files even when somebody deletes, cuts or replaces them; what is written there then is lost,
-//! and nobody else reads it. So each use of a store that is watched (`Db::watched`) looks whether the file is still the opened one
-//! (`FileState`). If it is not, nothing more is written, and the file is opened again as soon as there is a whole one; a running
-//! process never makes a new one.
+//! and nobody else reads it. So each use of a store that is watched (`Watch`) looks whether the file is still the opened one, and so
+//! does each commit before it is acknowledged. If it is not, nothing more is written (r25). A running process never makes a new file.
 //!
 //! A file of an older version is upgraded in the same way: one lock, one transaction for the missing steps (r22).
 //!
@@ -23,10 +22,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, Mode, OFlags};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 use tokio::time::Instant;
@@ -111,7 +112,7 @@ pub struct Db {
     prepared: OpenReport,
     trust: ConnectionTrust,
     /// The files that the connection has open, where it matters that they are still there.
-    opened: Option<FileState>,
+    watch: Option<Watch>,
     /// How often another file was opened in place of the first one.
     generation: u64,
     /// The connection's present setting.
@@ -158,22 +159,60 @@ struct FileState {
 }
 
 impl FileState {
-    fn of(file: &SqliteFile) -> Self {
-        let look = |path: &Path| fs::metadata(path).ok();
-        let identity = |found: &fs::Metadata| (found.dev(), found.ino());
-        let database = look(file.path());
-        Self {
-            database: database.as_ref().map(identity),
-            log: look(&file.wal_file()).as_ref().map(identity),
-            length: database.map_or(0, |found| found.len()),
-        }
-    }
-
-    /// Whether the names still lead to the same files. A log that is not there yet may come.
+    /// Whether these are the same files. A log that is not there yet may come.
     fn is_same(self, now: Self) -> bool {
         self.database == now.database
             && now.length >= self.length
             && self.log.is_none_or(|log| now.log == Some(log))
+    }
+}
+
+/// A watched store: its files as they were last seen.
+#[derive(Debug)]
+struct Watch {
+    seen: FileState,
+    place: WatchPlace,
+}
+
+/// Where a watched file is looked for.
+#[derive(Debug)]
+enum WatchPlace {
+    /// By its path: others find it there. A whole file that another process made or restored is opened in its place.
+    Path,
+    /// In its directory, wherever that was moved. Whoever uses it knows more than the file says, so no other file takes its place.
+    Directory(OwnedFd),
+}
+
+impl Watch {
+    fn new(file: &SqliteFile, place: WatchPlace) -> Self {
+        Self { seen: place.look(file), place }
+    }
+
+    /// Whether the names still lead to the opened files, and what is there now.
+    fn look(&self, file: &SqliteFile) -> (bool, FileState) {
+        let now = self.place.look(file);
+        (self.seen.is_same(now), now)
+    }
+}
+
+impl WatchPlace {
+    fn look(&self, file: &SqliteFile) -> FileState {
+        let stat = |path: &Path| {
+            let found = match self {
+                Self::Path => rustix::fs::stat(path),
+                Self::Directory(directory) => {
+                    rustix::fs::statat(directory, path.file_name()?, AtFlags::empty())
+                }
+            };
+            found.ok()
+        };
+        let identity = |found: &rustix::fs::Stat| (found.st_dev, found.st_ino);
+        let database = stat(file.path());
+        FileState {
+            database: database.as_ref().map(identity),
+            log: stat(&file.wal_file()).as_ref().map(identity),
+            length: database.map_or(0, |found| u64::try_from(found.st_size).unwrap_or_default()),
+        }
     }
 }
 
@@ -206,7 +245,7 @@ impl Db {
             schema: *schema,
             prepared,
             trust: ConnectionTrust::Good,
-            opened: None,
+            watch: None,
             generation: 0,
             durability,
             tidied_at: None,
@@ -224,10 +263,24 @@ impl Db {
         &self.file
     }
 
-    /// Watches the file from now on: nothing is written to one that was deleted, cut or replaced.
+    /// Watches the file at its path from now on: nothing is written to one that was deleted, cut or replaced. A whole one that
+    /// comes to its place is opened.
     pub(crate) fn watched(self) -> Self {
-        let opened = Some(FileState::of(&self.file));
-        Self { opened, ..self }
+        let watch = Some(Watch::new(&self.file, WatchPlace::Path));
+        Self { watch, ..self }
+    }
+
+    /// Watches the file in its directory from now on, which may be moved. Once the file is another one, this store is of no more use.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub(crate) fn watched_in_its_directory(self) -> Result<Self, StoreError> {
+        let path = self.file.path();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path.parent().unwrap_or(Path::new(".")), flags, Mode::empty())
+            .map_err(|error| StoreError::from_io(path, &error.into()))?;
+        let watch = Some(Watch::new(&self.file, WatchPlace::Directory(directory)));
+        Ok(Self { watch, ..self })
     }
 
     /// How often another file was opened because the first one was deleted, cut or replaced.
@@ -240,30 +293,48 @@ impl Db {
     /// # Errors
     /// When a new connection cannot be opened, or the file is gone or no longer whole.
     pub(crate) async fn conn(&mut self) -> Result<&mut SqliteConnection, StoreError> {
-        let now = self.opened.map(|opened| (opened, FileState::of(&self.file)));
-        if let Some((_, now)) = now.filter(|(opened, now)| !opened.is_same(*now)) {
-            let lost = || StoreError::Replaced(self.file.path().to_owned());
-            if now.database.is_none() {
-                return Err(lost());
-            }
-            let mut conn = connect(&self.file).await?;
-            if !is_whole(&mut conn, &self.file, &self.schema).await {
-                close(conn).await;
-                return Err(lost());
-            }
-            close(std::mem::replace(&mut self.conn, conn)).await;
-            (self.trust, self.durability) = (ConnectionTrust::Good, Durability::Synced);
-            self.opened = Some(FileState::of(&self.file));
-            self.generation += 1;
+        let now = self.watch.as_ref().map(|watch| watch.look(&self.file));
+        if let Some((false, now)) = now {
+            self.open_successor(now).await?;
         } else if self.trust == ConnectionTrust::Lost {
             let fresh = Self::open_file(&self.file, &self.schema).await?;
             close(std::mem::replace(&mut self.conn, fresh.conn)).await;
             (self.trust, self.durability) = (ConnectionTrust::Good, fresh.durability);
-            self.opened = self.opened.map(|_| FileState::of(&self.file));
-        } else {
-            self.opened = now.map(|(_, now)| now);
+            self.see();
+        } else if let (Some(watch), Some((_, now))) = (&mut self.watch, now) {
+            watch.seen = now;
         }
         Ok(&mut self.conn)
+    }
+
+    /// Opens the whole file that stands in place of the opened one, where that may be.
+    async fn open_successor(&mut self, now: FileState) -> Result<(), StoreError> {
+        let lost = || StoreError::Replaced(self.file.path().to_owned());
+        let may_be = self.watch.as_ref().is_some_and(|watch| matches!(watch.place, WatchPlace::Path));
+        if !may_be || now.database.is_none() {
+            return Err(lost());
+        }
+        let mut conn = match connect(&self.file).await {
+            // No database at all.
+            Err(StoreError::Damaged { .. }) => return Err(lost()),
+            other => other?,
+        };
+        if !is_whole(&mut conn, &self.file, &self.schema).await {
+            close(conn).await;
+            return Err(lost());
+        }
+        close(std::mem::replace(&mut self.conn, conn)).await;
+        (self.trust, self.durability) = (ConnectionTrust::Good, Durability::Synced);
+        self.see();
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// The files are as the connection has just opened them.
+    fn see(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.seen = watch.place.look(&self.file);
+        }
     }
 
     /// Translates an error of the database driver.
@@ -289,13 +360,13 @@ impl Db {
         let is_storm = self.tidied_at.is_some_and(|at| at.elapsed() < TIDY_EVERY);
         self.tidy(if is_storm { WAL_CAP } else { WAL_LIMIT * WAL_PATIENCE }).await;
         let begin = if self.durability == durability { "BEGIN IMMEDIATE" } else { durability.begin() };
-        let file = self.file.path();
         let begun = self.conn.begin_with(begin).await;
         // The pragma takes effect even if the lock is not granted.
         self.durability = durability;
+        let (file, watch) = (&self.file, self.watch.as_ref());
         match begun {
-            Ok(inner) => Ok(Tx { inner, file, trust: &mut self.trust }),
-            Err(error) => Err(StoreError::from_sqlx(file, error)),
+            Ok(inner) => Ok(Tx { inner, file, watch, trust: &mut self.trust }),
+            Err(error) => Err(StoreError::from_sqlx(file.path(), error)),
         }
     }
 
@@ -404,7 +475,8 @@ pub(crate) type Statement<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlit
 /// A write transaction in progress.
 pub(crate) struct Tx<'a> {
     inner: sqlx::Transaction<'a, sqlx::Sqlite>,
-    file: &'a std::path::Path,
+    file: &'a SqliteFile,
+    watch: Option<&'a Watch>,
     trust: &'a mut ConnectionTrust,
 }
 
@@ -416,21 +488,22 @@ impl Tx<'_> {
 
     /// Translates an error of the database driver.
     pub(crate) fn words(&self, error: sqlx::Error) -> StoreError {
-        StoreError::from_sqlx(self.file, error)
+        StoreError::from_sqlx(self.file.path(), error)
     }
 
     /// Commits when `outcome` is `Ok`, else rolls back. A commit that fails is not retried and not acknowledged: after a
-    /// failed sync the content of the disk is unknown.
+    /// failed sync the content of the disk is unknown. Nor is one into a file that is no longer at its place.
     ///
     /// # Errors
     /// The error of `outcome`, or of the commit.
     pub(crate) async fn finish<T, E: From<StoreError>>(self, outcome: Result<T, E>) -> Result<T, E> {
         match outcome {
             Ok(value) => match self.inner.commit().await {
-                Ok(()) => Ok(value),
+                Ok(()) if self.watch.is_none_or(|watch| watch.look(self.file).0) => Ok(value),
+                Ok(()) => Err(StoreError::Replaced(self.file.path().to_owned()).into()),
                 Err(error) => {
                     *self.trust = ConnectionTrust::Lost;
-                    Err(StoreError::from_sqlx(self.file, error).into())
+                    Err(StoreError::from_sqlx(self.file.path(), error).into())
                 }
             },
             Err(error) => {

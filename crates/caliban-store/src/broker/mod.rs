@@ -90,7 +90,7 @@ impl Broker {
         speaker: Speaker,
         signals: Box<dyn Signals>,
     ) -> Result<Self, StoreError> {
-        Ok(Self { db: Db::open(url, &SCHEMA).await?, signals, speaker, place: None })
+        Ok(Self { db: Db::open(url, &SCHEMA).await?.watched(), signals, speaker, place: None })
     }
 
     /// What opening the store did.

@@ -100,12 +100,14 @@ pub enum RegistryChange {
 pub const ANSWERS: i64 = 512;
 
 impl Registry {
-    /// Opens the registry for the daemon of `host`, and makes its table if there is none.
+    /// Opens the registry for the daemon of `host`, and makes its table if there is none. Once its file was deleted, cut or
+    /// replaced it is of no more use: the daemon knows other agents than the file that stands there now.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn open(url: &StoreUrl, host: &HostId) -> Result<Self, StoreError> {
-        Ok(Self { db: Db::open(url, &SCHEMA).await?, host: host.clone() })
+        let db = Db::open(url, &SCHEMA).await?.watched_in_its_directory()?;
+        Ok(Self { db, host: host.clone() })
     }
 
     /// What opening the store did.

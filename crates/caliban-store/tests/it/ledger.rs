@@ -434,7 +434,8 @@ async fn r25_r20_nothing_is_reserved_in_a_ledger_that_was_deleted_cut_or_replace
         let held = ledger.reserve(&request(&id, &me, 10), Stamp::now()).await.expect("reserve");
         harm(&file);
         let refused = ledger.reserve(&request(&id, &me, 10), Stamp::now()).await;
-        assert!(matches!(refused, Err(LedgerError::Store(_))), "{name}: {refused:?}");
+        let is_noticed = matches!(refused, Err(LedgerError::Store(StoreError::Replaced(_))));
+        assert!(is_noticed, "{name}: {refused:?}");
         assert!(
             name == "replace" || !file.exists() || file.metadata().expect("file").len() <= 4096,
             "{name}"

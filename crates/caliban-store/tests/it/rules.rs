@@ -4,7 +4,7 @@ use caliban_store::broker::{
     AgentId, AgentKind, Broker, BrokerError, CreateSession, Freshness, IdPrefix, MailboxScope, NewAgent,
     NewBroadcast, NewMessage, PollQuery, SessionId, Speaker, TaskId, TaskKind, TaskState,
 };
-use caliban_store::{Stamp, StoreUrl};
+use caliban_store::{Stamp, StoreError, StoreUrl};
 
 pub(crate) fn at(seconds: i64) -> Stamp {
     Stamp::from_micros(seconds * 1_000_000)
@@ -254,4 +254,43 @@ async fn m04_a_session_begins_with_two_agents_of_its_own() {
         assert_eq!(refused(world.broker.register(&world.session.into(), &new, at(2)).await), "ReservedName");
     }
     assert_eq!(administrator.id.short(), administrator.id.to_string()[..8]);
+}
+
+/// What a dashboard or a waiting agent holds open for hours.
+#[tokio::test]
+async fn r25_nothing_is_acknowledged_in_a_store_that_was_deleted_cut_or_replaced() {
+    for loss in ["deleted", "cut", "replaced"] {
+        let mut world = World::new().await;
+        let file = world._dir.path().join("store.db");
+        let to = world.register(world.session, "one").await;
+        let new = world.message(world.director, to, "hello", None);
+        let url = StoreUrl::sqlite(&file);
+        // Closed once, so that all is in the file itself and not in its log.
+        world.broker.close().await;
+        world.broker = Broker::open(&url, Speaker::Anybody).await.expect("again");
+        match loss {
+            "deleted" => std::fs::remove_file(&file).expect("delete"),
+            "cut" => {
+                std::fs::File::options().write(true).open(&file).expect("open").set_len(0).expect("cut");
+            }
+            _ => {
+                std::fs::write(file.with_extension("new"), "not a database").expect("write");
+                std::fs::rename(file.with_extension("new"), &file).expect("replace");
+            }
+        }
+        let refused = world.broker.send(&new, at(3)).await;
+        assert!(matches!(&refused, Err(BrokerError::Store(StoreError::Replaced(_)))), "{loss}: {refused:?}");
+        let query =
+            PollQuery { agent: to, scope: MailboxScope::Open, since: None, after: None, page_size: 9 };
+        assert!(world.broker.poll(&query).await.is_err(), "{loss}: what is read there is nobody's mail");
+        // As a command that starts now makes it: who went on waiting finds itself in the new one.
+        for left in ["db", "db-wal", "db-shm"] {
+            let _absent = std::fs::remove_file(file.with_extension(left));
+        }
+        let mut fresh = Broker::open(&url, Speaker::Anybody).await.expect("a new one");
+        let made =
+            fresh.create_session(&CreateSession { label: None, placement: None }, at(4)).await.expect("made");
+        let found = world.broker.session(&made.session.id.into()).await.expect("seen");
+        assert_eq!(found.id, made.session.id, "{loss}");
+    }
 }

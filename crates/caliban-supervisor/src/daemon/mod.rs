@@ -450,7 +450,11 @@ impl Owner {
             tracing::error!("the registry cannot be written: {text}");
         }
         (self.trouble, self.trouble_since) = (Some(text), Some(tokio::time::Instant::now()));
-        if error.is_unconfirmed() {
+        if matches!(error, StoreError::Replaced(_)) {
+            // What this daemon knows is in no file any more but in those of the agents.
+            recover::needed(&self.places);
+        }
+        if error.is_unconfirmed() || matches!(error, StoreError::Replaced(_)) {
             // After a failed sync nobody knows what is on the disk. The next daemon reads it.
             tracing::error!("leaving, so that the next daemon reads what the disk really has");
             self.stop.cancel();
@@ -614,6 +618,8 @@ fn store_refusal(error: &StoreError) -> ApiError {
         StoreError::Full(_) => {
             (ErrorCode::DiskFull, "make room and try again; running agents are not touched")
         }
+        // Clients ask the next daemon by themselves.
+        StoreError::Replaced(_) => (ErrorCode::Stopping, "ask again; running agents are not touched"),
         _ => (ErrorCode::Store, "nothing was acknowledged; `caliban daemon logs` may say more"),
     };
     ApiError::new(code, error.to_string()).hint(hint)

@@ -36,9 +36,14 @@ pub(super) fn prepare(places: &Places) {
     let anybody = || fs::read_dir(places.agents_dir()).is_ok_and(|mut entries| entries.next().is_some());
     let is_empty = fs::metadata(places.database()).map_or(true, |found| found.len() == 0);
     if is_empty && anybody() {
-        // On a full disk the registry cannot be made either.
-        let _said_by_the_registry = fs::write(places.base().join(UNFINISHED), "");
+        needed(places);
     }
+}
+
+/// The next daemon takes back all whose directories are there: the registry does not know them all.
+pub(super) fn needed(places: &Places) {
+    // On a full disk the registry cannot be made either.
+    let _said_by_the_registry = fs::write(places.base().join(UNFINISHED), "");
 }
 
 /// Gives back their rows to those who have none among the `known`, and says so.

@@ -152,10 +152,14 @@ async fn write(
         };
         match job {
             StoreJob::Spec(id, reply) => {
-                let _gone = reply.send(registry.spec(id).await);
+                let found = registry.spec(id).await;
+                tell_if_lost(&inbox, &found).await;
+                let _gone = reply.send(found);
             }
             StoreJob::History(from, to, reply) => {
-                let _gone = reply.send(registry.history(from, to).await);
+                let found = registry.history(from, to).await;
+                tell_if_lost(&inbox, &found).await;
+                let _gone = reply.send(found);
             }
             StoreJob::Commit(mut batch) => {
                 while let Ok(job) = queue.try_recv() {
@@ -176,4 +180,12 @@ async fn write(
         }
     }
     registry.close().await;
+}
+
+/// A registry that is not there any more is the owner's business, whoever found that out.
+async fn tell_if_lost<T: Sync>(inbox: &mpsc::Sender<Msg>, found: &Result<T, StoreError>) {
+    if let Err(StoreError::Replaced(file)) = found {
+        let lost = Arc::new(StoreError::Replaced(file.clone()));
+        let _owner_left = inbox.send(Msg::Stored(Vec::new(), Err(lost))).await;
+    }
 }

@@ -169,3 +169,56 @@ async fn who_was_removed_does_not_come_back() {
     let mut client = fleet.client().await;
     assert_eq!(client.list().await.unwrap().iter().map(|row| row.id).collect::<Vec<_>>(), [other]);
 }
+
+/// The daemon goes on with a registry that nobody else will read: whoever asks it is answered by the next one.
+#[tokio::test]
+async fn r25_a_registry_that_is_lost_under_its_daemon_loses_nobody() {
+    for loss in ["deleted", "cut", "replaced", "restored"] {
+        let fleet = Fleet::new();
+        let mut client = fleet.client().await;
+        let lives = fleet.spawn_up(&mut client, "serve").await;
+        let daemon = fleet.daemon_pid().unwrap();
+        let database = fleet.places.database();
+        let copy = fleet.temp.path().join("copy.db");
+        fs::copy(&database, &copy).unwrap();
+        let acknowledged = fleet.spawn_up(&mut client, "serve").await;
+        match loss {
+            "deleted" => lose_registry(&fleet),
+            "cut" => fs::File::options().write(true).open(&database).unwrap().set_len(0).unwrap(),
+            "replaced" => {
+                lose_registry(&fleet);
+                fs::write(&database, "").unwrap();
+            }
+            _ => {
+                lose_registry(&fleet);
+                fs::copy(&copy, &database).unwrap();
+            }
+        }
+        let next = fleet.spawn_up(&mut client, "serve").await;
+        assert!(!is_alive(daemon), "{loss}: it wrote into a file that is gone\n{}", fleet.log());
+        let rows = client.list().await.unwrap();
+        let mut ids: Vec<_> = rows.iter().filter(|row| !row.state.is_ending()).map(|row| row.id).collect();
+        ids.sort();
+        let mut expected = [lives, acknowledged, next];
+        expected.sort();
+        assert_eq!(ids, expected, "{loss}: {}", fleet.log());
+        // Also for the daemon after that.
+        fleet.kill_daemon();
+        let mut client = fleet.client().await;
+        assert_eq!(client.list().await.unwrap().len(), 3, "{loss}: {}", fleet.log());
+    }
+}
+
+/// A repo that is moved has the registry that it had.
+#[tokio::test]
+async fn r25_a_registry_whose_directory_is_moved_is_not_lost() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let lives = fleet.spawn_up(&mut client, "serve").await;
+    let (base, moved) = (fleet.places.base().to_owned(), fleet.temp.path().join("moved"));
+    fs::rename(&base, &moved).unwrap();
+    client.kill(&lives.to_string(), &KillRequest::default()).await.unwrap();
+    fs::rename(&moved, &base).unwrap();
+    let daemon = fleet.daemon_pid().unwrap();
+    assert!(is_alive(daemon), "{}", fleet.log());
+}

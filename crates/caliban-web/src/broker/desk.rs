@@ -163,9 +163,9 @@ async fn write(app: &App) {
                     let _gone = waiting.send(answer);
                 }
             }
-            // The transaction stored nothing. Each message is sent on its own, so that each sender gets its own error.
+            // The transaction stored nothing. Each message is sent on its own, so that each sender gets its own error. The store
+            // itself opens another connection where it must; a file that is gone is not made anew (r25).
             Err(_) => {
-                broker = None;
                 for (new, waiting) in all.iter().zip(waiting) {
                     let answer = match (&app.desk.url, &mut broker) {
                         (_, Some(broker)) => broker.send(new, Stamp::now()).await,
