@@ -138,9 +138,9 @@ pub(super) fn alias(word: &str) -> Option<&'static str> {
     ALIASES.iter().find(|(alias, _)| *alias == word).map(|(_, command)| *command)
 }
 
-/// Whether a word is a command of another tool, which nobody means as a prompt.
-pub(super) fn is_foreign(word: &str) -> bool {
-    word == "help" || alias(word).is_some() || FOREIGN_COMMANDS.iter().any(|(name, _)| *name == word)
+/// Whether a word is a command of ours by another name, or `help`.
+pub(super) fn is_alias(word: &str) -> bool {
+    word == "help" || alias(word).is_some()
 }
 
 /// What to say about a flag of another tool.
@@ -151,13 +151,9 @@ pub(super) fn foreign_flag(flag: &str) -> Option<Failure> {
 
 /// What to say about a word that stands where a command does and is none, but nearly. `rest` is behind it.
 pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Option<Failure> {
+    let is_ours = |word: &str| commands.contains(&word) || is_alias(word);
     let is_word = word.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
-    if !is_word
-        || word.starts_with('-')
-        || commands.contains(&word)
-        || word == "help"
-        || alias(word).is_some()
-    {
+    if !is_word || word.starts_with('-') || is_ours(word) {
         return None;
     }
     let rest: Vec<&str> = rest.iter().filter_map(|word| word.to_str()).collect();
@@ -169,22 +165,29 @@ pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Opti
         };
         Some(Failure::usage(format!("there is no command `{word}`")).hint(format!("{line}{prompt}")))
     };
+    let says_meant = |command: &str| {
+        let line: Vec<String> = std::iter::once(command).chain(rest.iter().copied()).map(quoted).collect();
+        says(&format!("did you mean `caliban {}`?", line.join(" ")))
+    };
+    let typed = word.to_ascii_lowercase();
+    if is_ours(&typed) {
+        return says_meant(&typed);
+    }
     let is_alone = rest.iter().all(|word| word.starts_with('-'));
-    if let Some((_, instead)) = FOREIGN_COMMANDS.iter().find(|(name, _)| *name == word && is_alone) {
+    if let Some((_, instead)) = FOREIGN_COMMANDS.iter().find(|(name, _)| *name == typed && is_alone) {
         return says(instead);
     }
     // Words of other tools are too many to be guessed from a syllable.
     let others = ALIASES.iter().chain(&FOREIGN_COMMANDS).map(|(name, _)| *name).chain(["help"]);
     let candidates = commands.iter().copied().chain(others.filter(|name| name.len() > 3));
     let close = match rest.is_empty() {
-        true => close_to_prompt(word, candidates),
-        false => close_match(word, candidates),
+        true => close_to_prompt(&typed, candidates),
+        false => close_match(&typed, candidates),
     }?;
-    if let Some((_, instead)) = FOREIGN_COMMANDS.iter().find(|(name, _)| *name == close) {
-        return says(instead);
+    match FOREIGN_COMMANDS.iter().find(|(name, _)| *name == close) {
+        Some((_, instead)) => says(instead),
+        None => says_meant(close),
     }
-    let line: Vec<String> = std::iter::once(close).chain(rest.iter().copied()).map(quoted).collect();
-    says(&format!("did you mean `caliban {}`?", line.join(" ")))
 }
 
 /// The command that one word alone nearly is. The word could be a prompt, so a short one may have one slip, and a longer one

@@ -247,12 +247,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
     let at = first_word(&args);
     if let Some((word, rest)) = args.get(at..).and_then(<[_]>::split_first)
         && let Some(word) = word.to_str()
+        && let Some(failure) = early::mistyped(word, rest, &names(&command))
     {
-        let commands: Vec<&str> =
-            command.get_subcommands().map(clap::Command::get_name).chain(AGENT_VERBS).collect();
-        if let Some(failure) = early::mistyped(word, rest, &commands) {
-            return Err(failure.into());
-        }
+        return Err(failure.into());
     }
     in_own_words(&mut args, at);
     with_agents(&mut args, at);
@@ -273,10 +270,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
     let conflict =
         |message: String| given(&command, &matches).clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
-    if let Some(verb) = verb_for_prompt(&cli, &args) {
-        return Err(Failure::usage(format!("flags of a run cannot stand before `{verb}`"))
-            .hint(format!("caliban {verb} …; a prompt of this one word goes behind -p"))
-            .into());
+    if let Some(failure) = verb_for_prompt(&cli, &args, &names(&command)) {
+        return Err(failure.into());
     }
     if cli.command.is_none() && cli.run.bg.is_none() {
         let background = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(fleet::HEADING));
@@ -421,13 +416,23 @@ fn has_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// A verb that stands where only a prompt can, behind a flag of a run. What stands behind `-p`, `--bg` or `--` is meant.
-fn verb_for_prompt<'c>(cli: &'c Cli, args: &[OsString]) -> Option<&'c str> {
+/// What to say about a verb, or nearly one, that stands where only a prompt can, behind a flag of a run. What stands behind `-p`,
+/// `--bg` or `--` is meant.
+fn verb_for_prompt(cli: &Cli, args: &[OsString], commands: &[&str]) -> Option<Failure> {
     let is_meant = cli.run.print.is_some()
         || cli.run.bg.is_some()
         || args.len().checked_sub(2).and_then(|at| args.get(at)).is_some_and(|before| before == "--");
-    let is_verb = |word: &&str| AGENT_VERBS.contains(word) || early::is_foreign(word);
-    cli.run.prompt.as_deref().filter(|word| !is_meant && is_verb(word))
+    let word = cli.run.prompt.as_deref().filter(|_| !is_meant)?;
+    if AGENT_VERBS.contains(&word) || early::is_alias(word) {
+        let failure = Failure::usage(format!("flags of a run cannot stand before `{word}`"));
+        return Some(failure.hint(format!("caliban {word} …; a prompt of this one word goes behind -p")));
+    }
+    early::mistyped(word, &[], commands)
+}
+
+/// The names of all commands.
+fn names(command: &clap::Command) -> Vec<&str> {
+    command.get_subcommands().map(clap::Command::get_name).chain(AGENT_VERBS).collect()
 }
 
 /// The flags that belong to a run.

@@ -272,10 +272,26 @@ fn a_word_that_is_nearly_a_command_is_no_prompt() {
     ] {
         assert!(wrong(&[word]).hint.is_some_and(|said| said.starts_with(hint)), "{word}");
     }
+    // Nobody shouts a prompt of two letters; and a flag before the word makes it no prompt.
+    for (line, hint) in [
+        (&["LS"][..], "did you mean `caliban ls`?"),
+        (&["List"], "did you mean `caliban list`?"),
+        (&["--model", "x", "statsu"], "did you mean `caliban status`?"),
+        (&["--model", "x", "login"], "keys come from the environment"),
+        (&["--model", "x", "kil"], "did you mean `caliban kill`?"),
+    ] {
+        assert!(wrong(line).hint.is_some_and(|said| said.starts_with(hint)), "{line:?}");
+    }
     // Words of their own, and what is said to be a prompt.
-    for line in
-        [&["hello"][..], &["fix"], &["-p", "docter"], &["--", "docter"], &["docter!"], &["fix the docter"]]
-    {
+    for line in [
+        &["hello"][..],
+        &["fix"],
+        &["-p", "docter"],
+        &["--", "docter"],
+        &["docter!"],
+        &["fix the docter"],
+        &["--model", "x", "fix"],
+    ] {
         parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
     }
     for word in ["refactor", "improve", "explain", "summarize", "continue", "commit", "tests", "cleanup"] {
