@@ -158,6 +158,9 @@ pub enum Error {
         /// The end of what it said.
         stderr: String,
     },
+    /// git knows no name for a commit.
+    #[error("git does not know who you are")]
+    Nameless,
     /// git said something that we do not understand.
     #[error("git {command} answered something unexpected: {detail}")]
     Answer {
@@ -232,6 +235,7 @@ impl Error {
             | Self::ChangedWhileSaving(_)
             | Self::DiskFull(_)
             | Self::Git { .. }
+            | Self::Nameless
             | Self::Answer { .. }
             | Self::PrivateGit(_)
             | Self::Io { .. } => ErrorKind::Environment,
@@ -294,12 +298,20 @@ impl Error {
                     .into()
             }
             Self::Unreadable(_) => "make it readable (chmod u+rX) and try again".into(),
-            Self::Git { stderr, .. } if NAMELESS.iter().any(|part| stderr.contains(part)) => {
+            Self::Nameless => {
                 "tell git who you are: git config --global user.name \"…\"; git config --global user.email \"…\""
                     .into()
             }
             _ => return None,
         })
+    }
+
+    /// git has failed, with this at the end of what it said.
+    pub(crate) fn of_git(command: String, code: Option<i32>, stderr: String) -> Self {
+        if NAMELESS.iter().any(|part| stderr.contains(part)) {
+            return Self::Nameless;
+        }
+        Self::Git { command, code, stderr }
     }
 
     pub(crate) fn io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {

@@ -142,7 +142,7 @@ impl GitOutput {
             let end = self.stdout.len().saturating_sub(STDERR_CAP);
             words = String::from_utf8_lossy(&self.stdout[end..]).trim().to_owned();
         }
-        Error::Git { command: self.command, code: self.status.code(), stderr: words }
+        Error::of_git(self.command, self.status.code(), words)
     }
 
     /// The answer as one trimmed line.

@@ -90,7 +90,12 @@ fn a_merge_that_cannot_be_is_told_with_what_to_do() {
         .into_iter()
         .fold(nobody, |run, name| run.env(name, ""));
     let refused = nobody.dir(&fleet.place.repo).output().expect_code(1).stderr;
-    assert!(refused.contains("\nhint: tell git who you are: git config --global user.name"), "{refused}");
+    assert!(
+        refused.starts_with(
+            "error: git does not know who you are\nhint: tell git who you are: git config --global"
+        ),
+        "{refused}"
+    );
 }
 
 #[test]
