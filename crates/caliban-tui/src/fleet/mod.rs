@@ -270,8 +270,11 @@ impl FleetState {
 
     /// What was written and not sent, with the agent that it was for.
     pub fn unsent(&self) -> Vec<String> {
-        let mut unsent: Vec<String> =
-            self.drafts.iter().map(|(key, draft)| format!("to {}: {}", key.id, draft.whole())).collect();
+        let mut unsent: Vec<String> = self
+            .drafts
+            .iter()
+            .map(|(key, draft)| format!("to {}: {}", self.name_of(key), draft.whole()))
+            .collect();
         if !self.dispatch.is_blank() {
             unsent.push(self.dispatch.draft().whole());
         }
@@ -332,15 +335,17 @@ impl FleetState {
             FleetEvent::Asked(asks) => self.take_asks(asks, now),
             FleetEvent::Diffed(key, patch) => {
                 if self.is_in_list() {
-                    self.focus = Focus::Page(ScrolledText::diff(&key, &patch));
+                    self.focus = Focus::Page(ScrolledText::diff(&self.name_of(&key), &patch));
                 }
             }
             FleetEvent::Foretold(forecast) => {
                 // It took a while: whoever looks at another agent meanwhile must not land this one by a key.
                 if self.is_in_list() && self.chosen.as_ref() == Some(&forecast.key) {
-                    self.focus = Focus::Page(ScrolledText::merge(forecast, now));
+                    self.focus =
+                        Focus::Page(ScrolledText::merge(&self.name_of(&forecast.key), forecast, now));
                 } else {
-                    self.say(format!("what would land of {} is known: m shows it", forecast.key.id), now);
+                    let name = self.name_of(&forecast.key);
+                    self.say(format!("what would land of {name} is known: m shows it"), now);
                 }
             }
             FleetEvent::Dispatched(Ok(told)) => {
@@ -380,6 +385,12 @@ impl FleetState {
         let text = text.into();
         let length = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
         self.toast = Some((text, now + TOAST.max(TOAST_CHARACTER.saturating_mul(length))));
+    }
+
+    /// What an agent is called.
+    fn name_of(&self, key: &AgentKey) -> String {
+        let row = self.rows.iter().find(|row| row.key == *key);
+        crate::sanitise::line(row.map_or(key.id.as_str(), FleetRow::name))
     }
 
     fn is_in_list(&self) -> bool {

@@ -73,7 +73,7 @@ impl Landing {
 
 impl ScrolledText {
     /// A patch in colours. Signs stay, so that nothing is said by colour alone.
-    pub(super) fn diff(key: &AgentKey, patch: &str) -> Self {
+    pub(super) fn diff(name: &str, patch: &str) -> Self {
         let mut lines = Vec::new();
         let mut in_binary = false;
         for line in patch.lines() {
@@ -95,12 +95,12 @@ impl ScrolledText {
         if lines.is_empty() {
             lines.push((TextRole::Dim, "it has changed nothing".to_owned()));
         }
-        Self { title: format!("changes of {}", key.id), lines, scroll: 0, lands: None }
+        Self { title: format!("changes of {name}"), lines, scroll: 0, lands: None }
     }
 
-    pub(super) fn merge(forecast: Forecast, now: Instant) -> Self {
+    pub(super) fn merge(name: &str, forecast: Forecast, now: Instant) -> Self {
         let lines = forecast.lines.iter().map(|line| (TextRole::Text, sanitise::line(line))).collect();
-        let title = format!("landing the work of {}", forecast.key.id);
+        let title = format!("landing the work of {name}");
         let lands = forecast.can_land.then(|| Landing::new(forecast, now));
         Self { title, lines, scroll: 0, lands }
     }

@@ -421,6 +421,17 @@ fn work_lands_only_after_what_would_happen_was_shown() {
 }
 
 #[test]
+fn pages_about_an_agent_name_it_as_the_list_does() {
+    let mut view = View::of_fleet((80, 24));
+    view.update(FleetEvent::Diffed(key("a1"), "+ one line".into()));
+    assert!(view.screen().contains("changes of parser"), "{}", view.screen());
+    view.key(KeyCode::Esc);
+    let forecast = Forecast { key: key("a1"), lines: Vec::new(), can_land: true, message: String::new() };
+    view.update(FleetEvent::Foretold(forecast));
+    assert!(view.screen().contains("what would land of parser is known"), "{}", view.screen());
+}
+
+#[test]
 fn a_long_diff_is_scrolled_to_its_end_and_hostile_bytes_are_inert() {
     let mut view = View::of_fleet((80, 24));
     let mut patch: String = (1..200).map(|n| format!("+line {n}\n")).collect();
