@@ -268,7 +268,7 @@ impl Unready {
         match self {
             Self::EndUnseen => "first scroll to the end of it (PgDn)",
             Self::TooLong => "it is too long to be shown whole: it can only be refused here",
-            Self::Wait => "Hold on a second: read it first",
+            Self::Wait => "Hold on a second",
         }
     }
 }

@@ -320,15 +320,16 @@ impl ScreenState {
         !self.conversation.is_empty() && self.commands.iter().any(|command| command.name == "rewind")
     }
 
-    /// Whether a letter in a question that has opened by itself is for the input line: nobody can have read the question yet.
+    /// Whether a letter in a question is for the input line: a command begins there, and in a question that has opened by itself
+    /// whatever is written before anybody can have read it.
     fn is_for_composer(&self, key: KeyEvent, now: Instant) -> bool {
+        let begins_command = matches!(key.code, KeyCode::Char('/' | '!'));
         self.asks.first().is_some_and(|open| {
-            self.is_unbidden
-                && open.reason.is_none()
+            open.reason.is_none()
                 && open.keeping.is_none()
                 && is_text(key)
-                && key.code != KeyCode::Char(' ')
-                && !open.is_read(self.typed, now)
+                && (begins_command
+                    || self.is_unbidden && key.code != KeyCode::Char(' ') && !open.is_read(self.typed, now))
         })
     }
 
@@ -338,7 +339,7 @@ impl ScreenState {
             columns: dialog.map_or(1, |dialog| usize::from(dialog.width)),
             rows: dialog.map_or(1, crate::view::call_height).max(1),
         };
-        // It has opened under a hand that was about to write: what is typed is a message, and no answer.
+        // What is typed is a command or a message, and no answer.
         if self.is_for_composer(key, now) {
             self.focus_composer();
             return self.composer_key(key, now);

@@ -152,6 +152,22 @@ fn words_and_enter_answer_an_open_question() {
     assert!(world.screen().contains("y allow once"), "{}", world.screen());
 }
 
+/// 28.19: what was typed for something else never answers.
+#[test]
+fn a_command_that_is_typed_at_an_open_question_is_no_answer() {
+    for begins in ['/', '!'] {
+        let mut world = read("git push");
+        assert_eq!(world.key(KeyCode::Char(begins)), []);
+        let screen = world.screen();
+        assert!(screen.contains(&format!("> {begins}")) && screen.contains("1 question (Tab)"), "{screen}");
+        // In words it is as good as any other letter.
+        let mut world = read("git push");
+        world.types("use ./x");
+        let refused = Answer::No(Some("use ./x".into()));
+        assert_eq!(world.key(KeyCode::Enter), [ScreenEffect::Answer(7, refused)]);
+    }
+}
+
 #[test]
 fn the_key_that_answers_one_question_does_not_answer_the_next() {
     let mut world = read("git push");
