@@ -66,7 +66,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
     let session = background.session(id);
     let keep = ReportOutputs { directory: starter.workspace.output_dir(), session: &session, redactor };
     let merge = branch.map(|branch| format!("its work is on a branch: `git merge {branch}`"));
-    let shown: Vec<String> = reason(id, &outcome).into_iter().chain(merge).collect();
+    let shown: Vec<String> = reason(id, &session, &outcome).into_iter().chain(merge).collect();
     let shown = (!shown.is_empty()).then(|| shown.join("; "));
     let told = async {
         background.record(id, row.status, text::ended(&row, shown.as_deref(), &result)).await?;
@@ -74,7 +74,7 @@ pub(super) async fn run(background: Background, kit: Option<Kit>, task: Backgrou
             // The model has no next request.
             return Ok(());
         }
-        let mut text = text::for_model(&row, reason(id, &outcome).as_deref(), &result, &keep);
+        let mut text = text::for_model(&row, reason(id, &session, &outcome).as_deref(), &result, &keep);
         if let Some(work) = &work {
             text.push_str(&format!("\n\n{work}"));
         }
@@ -180,14 +180,16 @@ fn status(outcome: &Outcome) -> BackgroundStatus {
     }
 }
 
-fn reason(id: u32, outcome: &Outcome) -> Option<String> {
+/// Why it ended, in words. `session` is what its account is called.
+fn reason(id: u32, session: &str, outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Done | Outcome::Cancelled => None,
         Outcome::Failed { error, .. } => Some(error.clone()),
         Outcome::TurnLimit { limit } => Some(format!("the limit of {limit} model requests is reached")),
         Outcome::Budget { limit } => Some(format!(
-            "{limit}; `/bg raise {id}` lets it go on where it stopped (`per_agent_budget` and `global_budget` of \
-             [background_agents] in the settings are the limits)"
+            "{}; `/bg raise {id}` lets it go on where it stopped (`per_agent_budget` and `global_budget` of \
+             [background_agents] in the settings are the limits)",
+            limit.replace(session, &name(id))
         )),
     }
 }

@@ -379,6 +379,10 @@ fn b10_b09_at_its_budget_an_agent_stops_and_those_that_have_ended_count_for_all(
     let begin = "background agent 0 budget exceeded: 44,000 tokens · 100,000 cached, ";
     assert!(title.starts_with(begin), "{title}");
     assert!(title.contains("`/bg raise 0`") && title.contains("`per_agent_budget`"), "{title}");
+    assert!(
+        title.contains("the token budget of background agent 0 and those it started is used up"),
+        "{title}"
+    );
     editor.command("/bg task b");
     editor.until_status(1, "completed");
     // 74,000 of 75,000 are spent, also when the list is empty: nothing is asked of the model for the third.
