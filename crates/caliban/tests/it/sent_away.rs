@@ -3,6 +3,7 @@
 use testkit::{StepExt as _, Tmux, script, text, wait_until};
 
 use crate::{
+    commands::says,
     fleet::{Fleet, bash},
     screen::{assert_restored, open, start},
 };
@@ -70,5 +71,44 @@ fn a_session_at_work_goes_on_with_its_work_and_its_background_agents_do_too() {
             fleet.run(["stop", id]).ok();
         }
     }
+    fleet.run(["daemon", "stop"]).ok();
+}
+
+/// 28.2: nothing that a person has narrowed or chosen widens on the way to the fleet.
+#[test]
+fn a17_a_session_that_is_sent_away_keeps_its_mode_its_rules_and_its_model() {
+    let fleet = Fleet::new(script![
+        text("it was refused").on("what came of it?"),
+        bash("touch made").on("make it"),
+        text("it is noted")
+    ]);
+    let tmux = open(&fleet.place, "");
+    for (typed, answer) in [
+        ("/model claude-haiku-4-5", "claude-haiku-4-5 answers"),
+        ("/permissions deny Bash(touch made)", "holds for this session"),
+        ("/mode accept-edits", "accept-edits ·"),
+        ("remember 42", "it is noted"),
+        ("/detach", "left with 0"),
+    ] {
+        says(&tmux, typed);
+        tmux.wait_for_text(answer);
+    }
+    let id = fleet.rows()[0]["id"].as_str().unwrap().to_owned();
+    fleet.wait_for(&id, "idle");
+    fleet.run(["agents", "send", &id, "make it"]).ok();
+    wait_until("the call is refused", || {
+        let requests = fleet.place.server.model_requests();
+        requests.last().unwrap().body["messages"].to_string().contains("tool_result")
+    });
+    fleet.wait_for(&id, "idle");
+    assert!(!fleet.place.repo.join("made").exists());
+    assert!(fleet.rows()[0]["asks"].as_array().unwrap().is_empty(), "it is denied, not asked");
+    let last = fleet.place.server.model_requests().pop().unwrap();
+    assert_eq!(last.body["model"], "claude-haiku-4-5");
+    let dir = std::path::PathBuf::from(fleet.row(&id)["dir"].as_str().unwrap());
+    assert!(fleet.place.env.read(dir.join("spec.json")).contains("accept-edits"));
+    let transcript = fleet.place.env.read(dir.join("transcript.jsonl"));
+    assert!(transcript.contains("Bash(touch made)"), "{transcript}");
+    fleet.run(["stop", &id]).ok();
     fleet.run(["daemon", "stop"]).ok();
 }
