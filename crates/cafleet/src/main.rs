@@ -4,7 +4,7 @@
 //! [`verbs`], one file each; [`render`] makes what they print; [`pane`] types into tmux panes; everything stored is in
 //! `caliban-store`.
 //!
-//! Refuses: a server, a daemon, an identity from the environment.
+//! Refuses: an identity from the environment.
 
 mod answer;
 mod args;

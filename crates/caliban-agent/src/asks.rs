@@ -111,7 +111,7 @@ impl Asks {
         open.is_some_and(|(_, to)| to.send(answer.into()).is_ok())
     }
 
-    /// The same for who has seen the whole ask: another call that goes by the same id is not answered.
+    /// Answers only this exact call; a later call that reuses the id stays open.
     pub fn answer_exactly(&self, ask: &Ask, answer: impl Into<GivenAnswer>) -> bool {
         let mut book = self.lock();
         if book.open.get(&ask.id).is_none_or(|(open, _)| open != ask) {

@@ -374,7 +374,7 @@ fn less(one: Spent, other: Spent) -> Spent {
     }
 }
 
-/// An agent's clock runs while there is one of these (and fewer of the others).
+/// Keeps the work clock running while `AtWork` guards outnumber `Resting` guards.
 #[derive(Debug)]
 #[must_use]
 pub struct AtWork(Purse);

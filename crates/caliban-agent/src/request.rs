@@ -113,7 +113,7 @@ impl Agent {
             effort: question.effort,
             session: &self.kit.wanted.session,
         };
-        // Here, not within the limit of time: the disk's time is not the model's.
+        // Reserve before the timer starts: disk latency is not model time.
         if let Err(failed) = meter.begin().await {
             let recorded = meter.recorded;
             recorded.iter().for_each(|event| self.conversation.apply(event));

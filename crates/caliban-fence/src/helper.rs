@@ -84,7 +84,7 @@ pub fn fence_child(order: &FencedCommand, streams: [OwnedFd; 3]) -> io::Result<F
         let _it_was_first = rustix::process::setpgid(Some(pid), Some(pid));
         return Ok(FenceChild { pid, changed });
     }
-    // No way leads back: the caller's values and frames are the parent's.
+    // Never return in the child: the caller's stack belongs to the parent.
     let carried_out = catch_unwind(AssertUnwindSafe(|| {
         let begun = take_over(&streams).map_err(|error| format!("no streams: {error}"));
         said(begun.and_then(|()| run(order, Some(parent), Some(tell_changed))))

@@ -73,7 +73,7 @@ const REFUSED_HERE: &[libc::c_long] = &[];
 /// Answered as if the kernel did not have them, so that programs take the older call, which the filter can look into.
 const ABSENT: &[libc::c_long] =
     &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_clone3];
-/// Typing into a terminal, and turning it into something else.
+/// Requests of ioctl that inject input into a terminal (TIOCSTI, TIOCLINUX) or change its line discipline.
 const TERMINAL: [u64; 3] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD];
 /// Sockets that a program may have.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];

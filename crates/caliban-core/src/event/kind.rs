@@ -17,7 +17,7 @@ pub enum EventKind {
     Prompt,
     /// Somebody said something while the agent was at work; it waits for the agent's next model request.
     Queued,
-    /// A model request is about to be sent. It counts as its estimate until one of the next three, an answer or a summary
+    /// A model request is about to be sent. It counts as its estimate until another event corrects it.
     Asked,
     /// The stream of the open request says that it takes more than its estimate.
     Counted,

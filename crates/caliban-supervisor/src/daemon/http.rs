@@ -2,7 +2,7 @@
 //!
 //! Owns every limit of a reader: who may connect (a01), how long a head and a body may take, how large they may be
 //! (a14); how many there are at once is in [`connections`](super::connections). Out of file descriptors it lets few in, on spare
-//! ones ([`spare`](super::spare)); it never spins (r13).
+//! ones (`super::spare_descriptors`); it never spins (r13).
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -274,7 +274,7 @@ async fn answer(
         check_protocol(&request)?;
         check_data(&request, places.base())?;
     }
-    // No connection that others need is given to what may take for ever, and not all to what takes its time.
+    // On spare descriptors refuse requests that may block for ever, and limit slow ones.
     let _slow = match (lent, pace(route.verb)) {
         (Some(lent), Pace::Waits) => return Err(lent.shortage().refusal()),
         (Some(lent), Pace::Slow) => Some(lent.begin_slow()?),

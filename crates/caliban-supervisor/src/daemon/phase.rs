@@ -207,7 +207,7 @@ impl Tries {
         Self { retry_at: None, ..self }
     }
 
-    /// The program is missing: whether it has been for so long that it is not being replaced.
+    /// Whether the program has been missing for longer than an upgrade takes.
     pub(super) fn is_program_lost(&mut self) -> bool {
         self.missing_since.get_or_insert_with(Instant::now).elapsed() > REPLACED_LIMIT
     }

@@ -267,7 +267,7 @@ fn copy_named(file: &mut File, place: &Path, name: &str) -> io::Result<()> {
     if copied.is_ok() && hex::encode(&hash.finalize()) == name {
         return fs::rename(&new, place.join(name));
     }
-    // What is not what its name says is nothing that a commit names.
+    // The content does not match the object id, so no commit can refer to it: drop it.
     fs::remove_file(&new)?;
     copied
 }

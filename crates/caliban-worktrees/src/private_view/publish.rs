@@ -425,7 +425,7 @@ fn agree(agreed: &mut SideMark, plan: &Plan, outside: &Side) {
         agreed.state = digest(&state_files::hard(state));
     }
     if plan.loses_head {
-        // Nothing of it is agreed on until the agent's git has taken in the user's.
+        // The user's HEAD won: treat everything but refs as unsynced until the next refresh.
         *agreed = SideMark { refs: std::mem::take(&mut agreed.refs), ..SideMark::default() };
     }
 }

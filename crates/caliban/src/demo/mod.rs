@@ -74,7 +74,7 @@ async fn play(stage: &Stage) -> Result<()> {
         stage.caliban(&["agents", "merge", label]).await?;
     }
 
-    stage.say("The third committed nothing, and changed the same line. The conflict is foretold: nothing is touched.")?;
+    stage.say("The third committed nothing, and changed the same line. The conflict is reported before anything changes.")?;
     if stage.try_caliban(&["agents", "merge", "awk", "--commit", "sum: one line of awk"]).await? {
         return Err(Failure::new("the merge of `awk` should have been refused"));
     }

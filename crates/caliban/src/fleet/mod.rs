@@ -320,7 +320,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// One that sleeps would only fail where there is nothing for its next run to stand on: it sleeps on.
+    /// Do not wake a hibernated agent whose working directory is gone: its run would fail at once.
     fn check_ground(&self, row: &AgentRow) -> Result<(), ApiError> {
         // Who has a worktree can stand anywhere in the repo.
         let ground = match row.worktree {

@@ -130,8 +130,8 @@ impl FullDisk {
     }
 }
 
-/// Where the caller stood, and what of it is not there any more: the user may have changed to a branch without it, and who
-/// has a worktree of its own has its own of it.
+/// The caller's directory, and the part of it that no longer exists: the user may have changed to a branch without it. An agent
+/// with a worktree has its own copy.
 pub(super) fn ground(spec: &SpawnSpec) -> (&Path, &Path) {
     let whole = (spec.cwd.as_path(), Path::new(""));
     match &spec.isolation {
