@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::records::{BACKGROUND, PRIVATE_TMP, SUB_AGENTS};
+use crate::records::{BACKGROUND, PRIVATE_TMP, SESSIONS, SUB_AGENTS};
 
 /// How long it stays.
 const STAYS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -32,7 +32,7 @@ pub fn sweep_seldom(repo_dir: &Path) {
 /// Removes those of a repo that nobody needs any more, but for those of sessions and agents that are known to be at work. What is left
 /// when the program ends goes next time.
 pub fn sweep(repo_dir: &Path, is_at_work: impl Fn(&OsStr) -> bool) {
-    let shelves = ["sessions", "agents"].map(|shelf| repo_dir.join(shelf));
+    let shelves = [SESSIONS, "agents"].map(|shelf| repo_dir.join(shelf));
     for directory in shelves.iter().flat_map(|shelf| directories(shelf)) {
         let at_work = directory.file_name().is_some_and(&is_at_work);
         if !at_work && is_old(&directory, SystemTime::now()) {

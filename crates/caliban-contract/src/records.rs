@@ -35,6 +35,8 @@ pub const SHIM: &str = "shim.json";
 pub const EXIT: &str = "exit.json";
 /// Everything that happened in the conversation, a record a line. Written by the agent.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// The directories of the sessions of the foreground, in a repo's.
+pub const SESSIONS: &str = "sessions";
 /// The directories of an agent's sub-agents, in its own.
 pub const SUB_AGENTS: &str = "sub";
 /// The directories of a session's background agents, in its own.
@@ -181,7 +183,7 @@ pub enum ToldBy {
     /// The run's own: something of it was ended, the worker or a command earlier.
     #[default]
     Run,
-    /// That of a control group that others are in, too.
+    /// The counter of a control group shared with other processes.
     Group,
     /// The whole machine's.
     System,

@@ -90,8 +90,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Author::is_user")]
         author: Author,
     },
-    /// A model request is about to be sent. It counts as its estimate until one of the next three, an answer or a summary
-    /// says better; also when nobody is left to say so.
+    /// A model request is about to be sent. It counts as its estimate until `Counted`, `Unanswered`, `Reply` or `Summarised` corrects
+    /// it; if the process dies, the estimate stands.
     Asked {
         /// What it will take, about.
         estimate: Usage,
@@ -354,6 +354,15 @@ impl Ask {
     pub fn call(&self) -> String {
         call_text::asked_call(&self.name, &self.input, self.preview.as_deref())
     }
+}
+
+/// What a conversation is called: the first line of what was typed first.
+pub fn title(typed: &str) -> String {
+    /// As much as fits beside the other columns of a list.
+    const TITLE_CHARS: usize = 60;
+    let line = typed.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let shown: String = crate::inert::line(line).chars().take(TITLE_CHARS).collect();
+    if shown.chars().count() < line.chars().count() { format!("{shown}…") } else { shown }
 }
 
 impl Event {

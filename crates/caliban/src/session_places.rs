@@ -40,7 +40,7 @@ pub(crate) enum Shelf {
 impl Shelf {
     pub(crate) fn directory(self) -> &'static str {
         match self {
-            Self::Sessions => "sessions",
+            Self::Sessions => records::SESSIONS,
             Self::Agents => "agents",
             Self::Archive => archive::DIRECTORY,
         }
@@ -74,7 +74,7 @@ impl Sessions {
 
     /// A new id and its directory, which nobody else has. Says in a file which repo this is about.
     pub(crate) fn create(&self, repo: &Path) -> Result<(AgentId, PathBuf)> {
-        let parent = self.repo_dir.join("sessions");
+        let parent = self.repo_dir.join(records::SESSIONS);
         let cannot = |error: io::Error| {
             Failure::new(format!("cannot make a session in {}: {error}", parent.display()))
                 .hint("sessions are kept below $XDG_DATA_HOME (else ~/.local/share); is it writable?")

@@ -68,7 +68,7 @@ export function Fleet() {
       ${repos.value.length > 1 && html`<label class="repo-pick"><span class="sr">Repo</span><select class="field" value=${onlyRepo.value} onChange=${(/** @type {any} */ event) => (onlyRepo.value = event.target.value)}><option value="">All repos</option>${repos.value.map((it) => html`<option key=${it.hash} value=${it.hash}>${it.name}</option>`)}</select></label>`}
       <${Choice} label="View" value=${fleetView.value} set=${(/** @type {string} */ value) => (fleetView.value = value)} of=${[{ id: "table", title: "Table", icon: "rows-3" }, { id: "cards", title: "Cards", icon: "layout-grid" }]} />
     </header>
-    <div class="narrow-tabs" role="group" aria-label="Group">${parts.map((part) => html`<button key=${part.id} class="btn" aria-pressed=${narrow.value === part.id ? "true" : "false"} onClick=${() => (narrow.value = part.id)}>${{ needs_you: "Needs", working: "Work", queued: "Queue", finished: "Done" }[part.id]}<span class=${part.id === "needs_you" && part.rows.length > 0 ? "attn" : "dim"}>${part.rows.length}</span></button>`)}</div>
+    <div class="narrow-tabs" role="group" aria-label="Group">${parts.map((part) => html`<button key=${part.id} class="btn" aria-pressed=${narrow.value === part.id ? "true" : "false"} onClick=${() => (narrow.value = part.id)}>${part.title}<span class=${part.id === "needs_you" && part.rows.length > 0 ? "attn" : "dim"}>${part.rows.length}</span></button>`)}</div>
     ${total === 0 ? html`<${Nothing} />` : html`<div class="groups" onPointerMove=${hold} onPointerLeave=${release}>${parts.map((part) => html`<${Group} key=${part.id} part=${part} />`)}</div>`}
   </div>`;
 }

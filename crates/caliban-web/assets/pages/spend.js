@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../base/html.js";
 import { get } from "../base/api.js";
 import { listen } from "../base/store.js";
 import { money, tokens } from "../base/format.js";
-import { bars, everyDay, KINDS, sum } from "../view/spend.js";
+import { bars, dated, everyDay, KINDS, sum } from "../view/spend.js";
 import { Choice, Command, Empty, Failure, Loading } from "../parts/bits.js";
 
 export default function Spend() {
@@ -34,10 +34,10 @@ export default function Spend() {
     <div class="figures">${[["today", money(micro(spend.today))], ["this week", money(micro(spend.week))], ["in all", money(micro(spend.total))], ["left today", left === null ? "no budget" : money(left)]].map(([name, value]) => html`<div class="card figure" key=${name}><h3 class="dim">${name}</h3><p class="big">${value}</p></div>`)}</div>
     <section class="card panel"><h2>Per day<span class="grow"></span><span class="legend">${unit === "tokens" ? KINDS.map((kind) => html`<span key=${kind.id}><i class=${`k-${kind.id}`}></i>${kind.word}</span>`) : html`<span>days with unknown prices are marked –</span>`}</span><${Choice} label="Unit" value=${unit} set=${setUnit} of=${[{ id: "tokens", title: "Tokens" }, { id: "cost", title: "Cost" }]} /></h2>
       <div class="bars" role="img" aria-label=${`${unit} per day, at most ${chart.most}`}><span class="bars-max dim">${chart.most}</span>${chart.days.map((it) => html`<div class="day" key=${it.day} title=${it.title}><div class="stackbar">${it.parts.map((part) => html`<i key=${part.kind} class=${`k-${part.kind}`} style=${{ height: `${part.percent}%` }}></i>`)}${it.isUnknown && unit === "cost" && html`<span class="dim">–</span>`}</div><span class="dim">${it.label}</span></div>`)}</div>
-      <table class="sr"><caption>Per day</caption><thead><tr><th>day</th>${KINDS.map((kind) => html`<th>${kind.word}</th>`)}<th>cost</th></tr></thead><tbody>${list.map((/** @type {any} */ it) => html`<tr><td>${it.day}</td>${KINDS.map((kind) => html`<td>${it[kind.id]}</td>`)}<td>${money(it.micro_usd)}</td></tr>`)}</tbody></table>
+      <table class="sr"><caption>Per day</caption><thead><tr><th>day</th>${KINDS.map((kind) => html`<th>${kind.word}</th>`)}<th>cost</th></tr></thead><tbody>${list.map((/** @type {any} */ it) => html`<tr><td>${dated(it.day)}</td>${KINDS.map((kind) => html`<td>${it[kind.id]}</td>`)}<td>${money(it.micro_usd)}</td></tr>`)}</tbody></table>
     </section>
     <div class="grid-2">
-      <${Table} title="By agent" rows=${spend.by_agent} name=${(/** @type {any} */ it) => html`<a href=${`/agent/${it.key}`}><b>${it.name}</b> <span class="dim">${it.repo_name}</span></a>`} />
+      <${Table} title="By agent" rows=${spend.by_agent} name=${(/** @type {any} */ it) => (it.kind === "agents" ? html`<a href=${`/agent/${it.key}`}><b>${it.name}</b> <span class="dim">${it.repo_name}</span></a>` : html`<span title=${`caliban sessions show ${it.key.split("/").at(-1)}`}><b>${it.name}</b> <span class="dim">${it.repo_name}</span></span>`)} />
       <${Table} title="By model" rows=${spend.by_model} name=${(/** @type {any} */ it) => it.model} />
     </div></div>`;
 }

@@ -54,9 +54,9 @@ export function Shell({ page, fixed }) {
 }
 
 const TALLY = [
-  { id: "needs_you", glyph: "!", tone: "attn", word: "need you" },
-  { id: "working", glyph: "▶", tone: "run", word: "working" },
-  { id: "queued", glyph: "○", tone: "fg3", word: "queued" },
+  { id: "needs_you", glyph: "!", tone: "attn", word: "need you", ofOne: "needs you" },
+  { id: "working", glyph: "▶", tone: "run", word: "working", ofOne: "working" },
+  { id: "queued", glyph: "○", tone: "fg3", word: "queued", ofOne: "queued" },
 ];
 
 /** @param {{ open: (what: string) => void }} props */
@@ -65,9 +65,9 @@ function Top({ open }) {
   return html`<header class="top">
     <a class="brand" href="/" aria-label="caliban: the fleet"><svg viewBox="0 0 24 24" aria-hidden="true"><rect x="1" y="1" width="22" height="22" rx="6" fill="var(--run)" /><path d="M16 8.5a5 5 0 1 0 0 7" fill="none" stroke="var(--on)" stroke-width="2.6" stroke-linecap="round" /><circle cx="16.6" cy="12" r="1.7" fill="var(--on)" /></svg><span>caliban</span></a>
     <nav class="tally" aria-label="Agents">
-      ${TALLY.map(({ id, glyph, tone, word }) => {
+      ${TALLY.map(({ id, glyph, tone, word, ofOne }) => {
         const count = counts.value[/** @type {keyof typeof counts.value} */ (id)];
-        return html`<a key=${id} href=${id === "needs_you" && counts.value.asks > 0 ? "/asks" : `/#${id}`} class=${count > 0 ? `${tone} some` : "none"}><span aria-hidden="true">${glyph}</span><span>${ready.value ? count : "–"}</span><span class="t">${word}</span></a>`;
+        return html`<a key=${id} href=${id === "needs_you" && counts.value.asks > 0 ? "/asks" : `/#${id}`} class=${count > 0 ? `${tone} some` : "none"}><span aria-hidden="true">${glyph}</span><span>${ready.value ? count : "–"}</span><span class="t">${count === 1 ? ofOne : word}</span></a>`;
       })}
     </nav>
     <a class="spend" href="/spend" title=${spent.title}><b class=${spent.isNear ? "wait" : ""}>${ready.value ? spent.used : "–"}</b>${spent.of && html`<span class="budget"> of ${spent.of}</span>`}<span class="of"> today</span></a>
@@ -81,7 +81,7 @@ function Top({ open }) {
 function Link() {
   const { state } = link.value;
   const word = state === "live" ? "live" : state === "offline" ? "offline" : "connecting";
-  return html`<span class="link" role="status" aria-label=${`connection: ${word}`}><span class=${`dot ${state}`}></span><span class="t">${word}</span></span>`;
+  return html`<span class="link" role="status" aria-label=${`connection: ${word}`}><span class=${`dot ${state}`}></span><span class="t">${count === 1 ? ofOne : word}</span></span>`;
 }
 
 function Offline() {

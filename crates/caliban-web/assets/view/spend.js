@@ -39,6 +39,9 @@ export function everyDay(days, count, last) {
   });
 }
 
+/** A day as the locale of the browser has it. @param {string} day 2026-11-18 @param {Intl.DateTimeFormatOptions} [how] */
+export const dated = (day, how = { day: "numeric", month: "short", year: "numeric" }) => new Date(`${day}T12:00:00`).toLocaleDateString(undefined, how);
+
 /** @param {any[]} days @param {string} unit "tokens" or "cost" */
 export function bars(days, unit) {
   const value = (/** @type {any} */ it) => (unit === "cost" ? (it.micro_usd ?? 0) : sum(it));
@@ -48,8 +51,8 @@ export function bars(days, unit) {
     most: unit === "cost" ? money(most) : tokens(most),
     days: days.map((it, i) => ({
       day: it.day,
-      label: i % every === 0 ? new Date(`${it.day}T12:00:00`).toLocaleDateString(undefined, { day: "numeric", month: "numeric" }) : "",
-      title: `${it.day}: ${money(it.micro_usd)}, ${KINDS.map((kind) => `${tokens(it[kind.id] ?? 0)} ${kind.word}`).join(", ")}`,
+      label: i % every === 0 ? dated(it.day, { day: "numeric", month: "numeric" }) : "",
+      title: `${dated(it.day)}: ${money(it.micro_usd)}, ${KINDS.map((kind) => `${tokens(it[kind.id] ?? 0)} ${kind.word}`).join(", ")}`,
       isUnknown: it.micro_usd === null && sum(it) > 0,
       parts: unit === "cost" ? [{ kind: "input", percent: (100 * value(it)) / most }] : KINDS.map((kind) => ({ kind: kind.id, percent: (100 * (it[kind.id] ?? 0)) / most })).reverse(),
     })),

@@ -1,12 +1,16 @@
 //! `GET /api/v1/spend`: tokens by kind and cost, by day, agent and model, from the same ledger as `caliban budget`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use caliban_contract::local_time;
+use caliban_contract::{archive, local_time, records};
 use caliban_core::budget::Spent;
+use caliban_core::event::{self, Record};
 use caliban_core::inert;
 use caliban_fleet::words;
 use caliban_store::ledger::{By, FILE, Filter, Ledger, SpendingSum};
@@ -25,6 +29,8 @@ const DAYS: u16 = 30;
 const DAYS_CAP: u16 = 366;
 /// Maximum number of agents in an answer.
 const AGENTS: usize = 200;
+/// Maximum number of bytes that are read of a transcript for the first prompt.
+const TITLE_WITHIN: u64 = 256 * 1024;
 
 /// The query.
 #[derive(Debug, Deserialize)]
@@ -134,6 +140,7 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
         .take(AGENTS)
         .map(|(key, agent)| {
             let title = agent.label.or_else(|| known.get(&key).cloned().flatten());
+            let title = title.or_else(|| session_title(&app.options.sources.data, &key));
             let name = title.unwrap_or_else(|| key.rsplit('/').next().unwrap_or_default().to_owned());
             let kind = if known.contains_key(&key) { "agents" } else { "sessions" };
             with(&agent.sum, json!({"key": key, "name": name, "repo_name": agent.repo_name, "kind": kind}))
@@ -149,6 +156,19 @@ fn answer(app: &App, read: &LedgerRead) -> Value {
         "by_agent": agents,
         "by_model": models,
     })
+}
+
+/// What a session of the foreground, or an agent that was removed, was asked first.
+fn session_title(data: &Path, key: &str) -> Option<String> {
+    let (repo, id) = key.split_once('/')?;
+    let repo = data.join("repos").join(repo);
+    let opened = [records::SESSIONS, archive::DIRECTORY]
+        .into_iter()
+        .find_map(|shelf| File::open(repo.join(shelf).join(id).join(records::TRANSCRIPT)).ok())?;
+    let lines = BufReader::new(opened.take(TITLE_WITHIN)).lines();
+    let read = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str::<Record>(&line).ok());
+    let title = read.into_iter().find_map(|record| record.event.typed()).map(|typed| event::title(&typed));
+    title.filter(|title| !title.is_empty())
 }
 
 fn sum(line: &SpendingSum) -> Sum {

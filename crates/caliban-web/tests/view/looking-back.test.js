@@ -47,6 +47,12 @@ test("the day's spending stands beside its budget, in the kind that has one", ()
   assert.deepEqual(shown({ is_whole: false, micro_usd: 0 }), ["–", "", false]);
 });
 
+test("days are named as the locale of the browser has it", () => {
+  const [day] = bars([{ day: "2026-01-02", input: 10, output: 0, cache_read: 0, cache_write: 0, micro_usd: 5 }], "tokens").days;
+  const named = new Date(2026, 0, 2).toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+  assert.equal(day.title.split(":")[0], named);
+});
+
 test("cache reads are a part of a day's bar", () => {
   const [day] = bars([{ day: "2026-01-02", input: 10, output: 20, cache_read: 60, cache_write: 10, micro_usd: 5 }], "tokens").days;
   assert.deepEqual(day.parts.map((it) => [it.kind, it.percent]), [["cache_read", 60], ["cache_write", 10], ["input", 10], ["output", 20]]);

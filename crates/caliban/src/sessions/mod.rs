@@ -94,15 +94,7 @@ fn micro_usd(records: &[Record]) -> Option<u64> {
 
 /// The first thing that the user asked for, in one line.
 pub(crate) fn title(records: &[Record]) -> String {
-    title_of(&records.iter().find_map(|record| record.event.typed()).unwrap_or_default())
-}
-
-fn title_of(text: &str) -> String {
-    /// As much as fits beside the other columns.
-    const TITLE_CHARS: usize = 60;
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let shown: String = caliban_core::inert::line(line.trim()).chars().take(TITLE_CHARS).collect();
-    if shown.chars().count() < line.trim().chars().count() { format!("{shown}…") } else { shown }
+    caliban_core::event::title(&records.iter().find_map(|record| record.event.typed()).unwrap_or_default())
 }
 
 /// Micro-dollars as people write them.

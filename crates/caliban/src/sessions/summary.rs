@@ -18,7 +18,7 @@ use caliban_contract::records;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Ending, title_of};
+use super::Ending;
 use crate::session_places::{FoundSession, Sessions, Shelf};
 
 /// Counts up when a summary is made in another way: what an earlier build kept is then read anew.
@@ -125,7 +125,7 @@ fn read(directory: &Path) -> Result<Summary, TranscriptError> {
     transcript::each(directory, |record| {
         conversation.apply(&record.event);
         ending = ending.after(&record.event);
-        title = title.take().or_else(|| record.event.typed().map(|text| title_of(&text)));
+        title = title.take().or_else(|| record.event.typed().map(|text| caliban_core::event::title(&text)));
         last_at = Some(record.at);
         ControlFlow::Continue(())
     })?;

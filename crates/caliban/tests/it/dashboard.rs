@@ -588,6 +588,20 @@ fn a16_a_long_call_of_a_sub_agent_is_shown_whole() {
 }
 
 #[test]
+fn a_session_of_the_foreground_has_its_first_prompt_for_a_name_on_the_spend_page() {
+    let fleet = Fleet::new(script![text("an answer").costs(1_000, 10)]);
+    fleet.run(["-p", "explain the parser\nplease"]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let spend = dashboard.get("/api/v1/spend").json();
+    let first = &spend["by_agent"][0];
+    assert_eq!(
+        (&first["name"], &first["kind"]),
+        (&json!("explain the parser"), &json!("sessions")),
+        "{spend:#}"
+    );
+}
+
+#[test]
 fn the_spend_page_has_the_budget_of_the_settings() {
     let fleet = Fleet::new(script![]);
     fleet.settings("[budget]\nper_day = { usd = 20 }\n");
