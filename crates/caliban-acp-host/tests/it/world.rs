@@ -121,6 +121,7 @@ impl World {
 
     pub(crate) fn kit(&self, session: &str) -> Kit {
         let blueprint = Blueprint {
+            repo_state: None,
             provider: self.provider.clone(),
             model: "scripted".into(),
             effort: Effort::Default,

@@ -77,6 +77,7 @@ impl World {
 
     pub(crate) fn kit(&self) -> Kit {
         let blueprint = Blueprint {
+            repo_state: None,
             provider: self.provider.clone(),
             model: "scripted".into(),
             effort: Effort::Default,
