@@ -81,7 +81,7 @@ function Top({ open }) {
 function Link() {
   const { state } = link.value;
   const word = state === "live" ? "live" : state === "offline" ? "offline" : "connecting";
-  return html`<span class="link" role="status" aria-label=${`connection: ${word}`}><span class=${`dot ${state}`}></span><span class="t">${count === 1 ? ofOne : word}</span></span>`;
+  return html`<span class="link" role="status" aria-label=${`connection: ${word}`}><span class=${`dot ${state}`}></span><span class="t">${word}</span></span>`;
 }
 
 function Offline() {
