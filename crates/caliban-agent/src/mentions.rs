@@ -5,7 +5,7 @@
 
 use std::{
     io::Read as _,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -17,10 +17,10 @@ use caliban_tools::{
     limits::{IMAGE_BYTES, READ_BYTES},
 };
 
+use caliban_contract::mentions::{FILES, named, path_of};
+
 use crate::agent::Kit;
 
-/// Files that one prompt brings along.
-pub const FILES: usize = 16;
 /// Names of a directory that are listed.
 const ENTRIES: usize = 200;
 
@@ -34,11 +34,6 @@ pub struct Mentions {
     policy: Arc<RwLock<Policy>>,
 }
 
-/// The names behind `@` in what a person says.
-pub fn named(words: &str) -> impl Iterator<Item = &str> {
-    words.split_whitespace().filter_map(|word| word.strip_prefix('@')).filter(|name| !name.is_empty())
-}
-
 /// How many blocks at the beginning of a message were brought along as text: they are for the model, not for people.
 pub(crate) fn leading(blocks: &[Block]) -> usize {
     let is_brought = |block: &&Block| match block {
@@ -48,15 +43,6 @@ pub(crate) fn leading(blocks: &[Block]) -> usize {
     let count = blocks.iter().take_while(is_brought).count();
     // What is all that was said, somebody has typed.
     if count < blocks.len() { count } else { 0 }
-}
-
-/// The file that a name means from `cwd`. A sentence may end behind a name.
-pub fn path_of(cwd: &Path, name: &str) -> PathBuf {
-    let exact = cwd.join(name);
-    if exact.exists() {
-        return exact;
-    }
-    cwd.join(name.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '"', '\'']))
 }
 
 impl Kit {

@@ -7,31 +7,29 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
-    ops::ControlFlow,
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak, mpsc},
     time::Duration,
 };
 
 use caliban_contract::disk_room::is_full;
+use caliban_contract::transcript::{MAX_LINE_BYTES, WholeRecords, io_error, read_records};
+pub use caliban_contract::transcript::{TranscriptError, each, read};
 use caliban_core::{redact::Redactor, wait::Wait};
 use caliban_tools::Workspace;
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::{
     budget::Purse,
-    event::{Event, Record, TRANSCRIPT_VERSION},
+    event::{Event, Record},
     feed::{Feed, FeedEntry},
     secrets,
 };
 
 /// The file's name in a session's directory.
 pub const FILE_NAME: &str = caliban_contract::records::TRANSCRIPT;
-/// A longer line is refused: nothing that we write comes near it.
-const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// How long to wait before a write to a full disk is tried again.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 /// How often the start of the writer's thread is tried, and how far apart.
@@ -41,46 +39,6 @@ const NO_THREAD_PAUSE: Duration = Duration::from_millis(100);
 const CHANGED_LATER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 /// So much of a torn record is looked at.
 const TORN_BYTES: u64 = 4096;
-
-/// Why a transcript cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum TranscriptError {
-    /// The file system said no.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
-    /// Somebody else has it open for writing.
-    #[error("{0} is in use by another caliban process")]
-    Busy(PathBuf),
-    /// A line that is not the last one cannot be read.
-    #[error("{path}:{line}: not a transcript record: {reason}")]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A newer caliban wrote it.
-    #[error("{path} has format {found}; this caliban reads up to {TRANSCRIPT_VERSION}")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-    },
-    /// A record that could not be read again.
-    #[error("a record of {0} bytes is too large for the transcript, which takes {MAX_LINE_BYTES}")]
-    TooLarge(u64),
-    /// An earlier write could not be made durable; nothing after it is trusted.
-    #[error("the transcript is closed after an error")]
-    Closed,
-}
 
 /// How safe a record must be before the append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +102,10 @@ impl Transcript {
     ) -> Result<(Self, Vec<Record>), TranscriptError> {
         let path = directory.join(FILE_NAME);
         let mut file = open_file(&path, false)?;
-        let (records, length) = read_records(&mut file, &path)?;
+        let WholeRecords { records, length, torn } = read_records(&mut file, &path)?;
+        if let Some(error) = torn {
+            tracing::warn!(path = %path.display(), %error, "cut a torn last record");
+        }
         let was_cut = was_cut(&mut file, &records, length).map_err(|source| io_error(&path, source))?;
         file.set_len(length).map_err(|source| io_error(&path, source))?;
         file.seek(SeekFrom::Start(length)).map_err(|source| io_error(&path, source))?;
@@ -279,20 +240,6 @@ fn start_thread(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Reads a transcript without locking it; a torn tail is left out.
-pub fn read(directory: &Path) -> Result<Vec<Record>, TranscriptError> {
-    let path = directory.join(FILE_NAME);
-    let mut file = File::open(&path).map_err(|source| io_error(&path, source))?;
-    Ok(read_records(&mut file, &path)?.0)
-}
-
-/// Hands out the records one after the other, as long as `see` wants more: a long transcript is never in memory whole.
-pub fn each(directory: &Path, see: impl FnMut(Record) -> ControlFlow<()>) -> Result<(), TranscriptError> {
-    let path = directory.join(FILE_NAME);
-    let mut file = File::open(&path).map_err(|source| io_error(&path, source))?;
-    scan(&mut file, &path, see).map(drop)
-}
-
 /// How long was worked when the last of these was written.
 pub(crate) fn worked_ms(records: &[Record]) -> u64 {
     records.iter().filter_map(|record| record.worked_ms).max().unwrap_or_default()
@@ -416,70 +363,6 @@ fn open_file(path: &Path, new: bool) -> Result<File, TranscriptError> {
     }
 }
 
-/// The whole records and how many bytes they take. What follows the last whole record is torn.
-fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), TranscriptError> {
-    let mut records = Vec::new();
-    let length = scan(file, path, |record| {
-        records.push(record);
-        ControlFlow::Continue(())
-    })?;
-    Ok((records, length))
-}
-
-/// Hands out whole records; returns how many bytes they take.
-fn scan(
-    file: &mut File,
-    path: &Path,
-    mut see: impl FnMut(Record) -> ControlFlow<()>,
-) -> Result<u64, TranscriptError> {
-    let mut reader = BufReader::new(file);
-    let (mut expected, mut length, mut line) = (0_u64, 0_u64, Vec::new());
-    for number in 1.. {
-        line.clear();
-        let read = reader
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)
-            .map_err(|source| io_error(path, source))?;
-        if read == 0 {
-            break;
-        }
-        let corrupt =
-            |reason: String| TranscriptError::Corrupt { path: path.to_owned(), line: number, reason };
-        if line.last() != Some(&b'\n') {
-            if line.len() as u64 >= MAX_LINE_BYTES {
-                return Err(corrupt(format!("a line of over {MAX_LINE_BYTES} bytes")));
-            }
-            break;
-        }
-        let record = match serde_json::from_slice::<Record>(&line) {
-            Ok(record) => record,
-            // First of all: what a newer caliban wrote is never cut off as torn.
-            Err(error) => match newer(&line, path) {
-                Some(newer) => return Err(newer),
-                None if at_end(&mut reader, path)? => {
-                    tracing::warn!(path = %path.display(), %error, "cut a torn last record");
-                    break;
-                }
-                None => return Err(corrupt(error.to_string())),
-            },
-        };
-        if let Event::Started(header) = &record.event
-            && header.version > TRANSCRIPT_VERSION
-        {
-            return Err(TranscriptError::Newer { path: path.to_owned(), found: header.version });
-        }
-        if record.seq != expected {
-            return Err(corrupt(format!("record {} where {expected} was expected", record.seq)));
-        }
-        (expected, length) = (expected + 1, length + read as u64);
-        if see(record).is_break() {
-            break;
-        }
-    }
-    Ok(length)
-}
-
 /// Whether a file was changed after its last record was written: after the torn one where there is one, which a process that
 /// was killed has left and a knife as well.
 fn was_cut(file: &mut File, records: &[Record], length: u64) -> io::Result<bool> {
@@ -497,21 +380,6 @@ fn written_at(torn: &[u8]) -> Option<Timestamp> {
     let text = String::from_utf8_lossy(torn);
     let (_, rest) = text.split_once("\"at\":\"")?;
     rest.split_once('"')?.0.parse().ok()
-}
-
-fn at_end(reader: &mut BufReader<&mut File>, path: &Path) -> Result<bool, TranscriptError> {
-    Ok(reader.fill_buf().map_err(|source| io_error(path, source))?.is_empty())
-}
-
-/// A header of a newer format that this build cannot even parse.
-fn newer(line: &[u8], path: &Path) -> Option<TranscriptError> {
-    let value: Value = serde_json::from_slice(line).ok()?;
-    let found = u32::try_from(value.get("version")?.as_u64()?).ok()?;
-    (found > TRANSCRIPT_VERSION).then(|| TranscriptError::Newer { path: path.to_owned(), found })
-}
-
-fn io_error(path: &Path, source: io::Error) -> TranscriptError {
-    TranscriptError::Io { path: path.to_owned(), source }
 }
 
 fn sync_directory(directory: &Path) -> io::Result<()> {

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod local_time;
 pub mod lock;
 pub mod member;
+pub mod mentions;
 pub mod modes;
 pub mod moved_repos;
 pub mod places;
@@ -25,6 +26,7 @@ pub mod secrets;
 pub mod sockets;
 pub mod speaks_for;
 pub mod tail;
+pub mod transcript;
 pub mod tree_limits;
 pub mod variables;
 

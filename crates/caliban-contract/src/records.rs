@@ -627,6 +627,11 @@ fn put(dir: &Path, name: &str, value: &impl Serialize, sync: Sync) -> io::Result
     Ok(())
 }
 
+/// What the background agent in a directory was asked for.
+pub fn spec_of(directory: &Path) -> Option<caliban_core::spec::SpawnSpec> {
+    caliban_core::spec::SpawnSpec::from_json(&std::fs::read_to_string(directory.join(SPEC)).ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,15 +12,15 @@ use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_worktrees::{CommitLeft, LandAs, LandRequest, Landed, MergeKind, NotLanded, Repo};
 use tokio_util::sync::CancellationToken;
 
-use self::words::{LandingError, LandingErrorKind};
 use crate::protocol::{AgentRow, MergeForecast, MergeHow, MergeRefused, MergeRequest, Merged};
+use crate::refusal::{Refusal, RefusalKind};
 use crate::words as row_words;
 
 /// Why there was no merge: an error for people, and what programs get beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotMerged {
     /// For people.
-    pub words: Box<LandingError>,
+    pub words: Box<Refusal>,
     /// For programs; stable.
     pub reason: &'static str,
     /// The files that it is about.
@@ -31,12 +31,12 @@ pub struct NotMerged {
     pub into: Option<String>,
 }
 
-impl From<LandingError> for NotMerged {
-    fn from(words: LandingError) -> Self {
+impl From<Refusal> for NotMerged {
+    fn from(words: Refusal) -> Self {
         let reason = match words.kind {
-            LandingErrorKind::Usage => "usage",
-            LandingErrorKind::Interrupted => "interrupted",
-            LandingErrorKind::Failed => "failed",
+            RefusalKind::Usage => "usage",
+            RefusalKind::Interrupted => "interrupted",
+            RefusalKind::Failed => "failed",
         };
         Self { words: Box::new(words), reason, files: Vec::new(), branch: None, into: None }
     }
@@ -72,7 +72,7 @@ impl NotMerged {
 pub fn check(request: &MergeRequest) -> Result<(), NotMerged> {
     for (given, flag) in [(&request.message, "--message"), (&request.commit, "--commit")] {
         if given.as_ref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(LandingError::usage(format!("the message of {flag} is empty")).into());
+            return Err(Refusal::usage(format!("the message of {flag} is empty")).into());
         }
     }
     Ok(())
@@ -87,7 +87,7 @@ pub fn worktree(agent: &AgentRow) -> Result<Slug, NotMerged> {
 /// been woken before.
 pub fn request(agent: &AgentRow, request: &MergeRequest) -> Result<LandRequest, NotMerged> {
     if !agent.state.is_ending() && agent.state != State::Idle {
-        let words = LandingError::new(format!("agent {} is still at work", row_words::name(agent)))
+        let words = Refusal::new(format!("agent {} is still at work", row_words::name(agent)))
             .hint(format!("wait for it: caliban agents wait {}", agent.id));
         return Err(NotMerged { reason: "at_work", ..words.into() });
     }
@@ -173,7 +173,7 @@ pub fn word_of(kind: impl serde::Serialize) -> String {
 }
 
 /// The name of an agent's worktree; an error for an agent that has none.
-pub fn worktree_name(row: &AgentRow) -> Result<Slug, LandingError> {
+pub fn worktree_name(row: &AgentRow) -> Result<Slug, Refusal> {
     if row.worktree.is_some() {
         return Ok(Slug::from(row.id));
     }
@@ -182,20 +182,20 @@ pub fn worktree_name(row: &AgentRow) -> Result<Slug, LandingError> {
     let spec = spec.and_then(|json| SpawnSpec::from_json(&json).ok());
     let was_to_have_one = spec.is_some_and(|spec| matches!(spec.isolation, Isolation::Worktree(_)));
     Err(match row.state {
-        State::Spawning => LandingError::new(format!("agent {id} has not begun: there is no worktree yet"))
+        State::Spawning => Refusal::new(format!("agent {id} has not begun: there is no worktree yet"))
             .hint(format!("wait for it: caliban agents wait {id}")),
         state if was_to_have_one && !state.is_ending() => {
-            LandingError::new(format!("the worktree of agent {id} is being made"))
+            Refusal::new(format!("the worktree of agent {id} is being made"))
                 .hint(format!("wait for it: caliban agents wait {id}"))
         }
-        _ if was_to_have_one => LandingError::new(format!(
-            "agent {id} ended before its worktree was there: it has changed nothing"
-        ))
-        .hint(format!("caliban resume {id} lets it begin")),
+        _ if was_to_have_one => {
+            Refusal::new(format!("agent {id} ended before its worktree was there: it has changed nothing"))
+                .hint(format!("caliban resume {id} lets it begin"))
+        }
         _ => {
             let is_git = row.cwd.ancestors().any(|place| place.join(".git").symlink_metadata().is_ok());
             let how = if is_git { ": git diff shows them" } else { "" };
-            LandingError::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
+            Refusal::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
                 .hint(format!("its changes are in that directory{how}"))
         }
     })

@@ -31,14 +31,24 @@
 //! Errors are [`ClientError`]; `hint()` says what to do. `ClientError::Refused` carries the daemon's
 //! [`protocol::ApiError`] with a code (`not_found`, `ambiguous`, `conflict`, `queued`, `ended`, `disk_full` …).
 
+pub mod caller;
+pub mod caller_environment;
 mod client;
+pub mod damaged_transcript;
 pub mod decide;
 pub mod git_programs;
 pub mod landing;
+pub mod mailbox;
 pub mod offline;
 mod plain;
 pub mod protocol;
+pub mod refusal;
+pub mod respawn;
+pub mod resume;
+mod resume_limits;
 pub mod row;
+pub mod spawn;
+mod spawn_checks;
 pub mod words;
 
 pub use client::{Client, ClientError, DaemonEvents, SignalResult, StartOptions, end_by_signal};

@@ -88,6 +88,12 @@ impl Loaded {
         files
     }
 
+    /// What they say to a daemon.
+    #[must_use]
+    pub fn daemon_options(&self) -> caliban_contract::DaemonOptions {
+        self.settings.fleet.daemon_options(self.settings.worktrees.keep)
+    }
+
     /// Where a value was set; an element of a list that adds up has its index as last step.
     pub fn source_of(&self, path: &[&str]) -> Source {
         source_of(&self.sources, path)

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use caliban_core::price::Billing;
 use caliban_providers::{Config, ProviderKind, ScriptSource};
 
 use super::{
@@ -97,7 +98,44 @@ impl ModelTarget {
     }
 }
 
+impl ModelTarget {
+    /// A model on the user's own machine costs nothing; neither does a script.
+    #[must_use]
+    pub fn billing(&self) -> Billing {
+        let kind = self.provider.value;
+        if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
+            Billing::Local
+        } else {
+            Billing::Listed
+        }
+    }
+}
+
 impl Loaded {
+    /// The same decision, and a look whether a local one runs.
+    pub async fn decide(&self) -> Result<ModelTarget, SettingsError> {
+        match self.choose()? {
+            Choice::Use(target) => Ok(target),
+            Choice::IfRunning(target) => match &target.endpoint {
+                ProviderEndpoint::Http { base_url, .. }
+                    if caliban_providers::ollama_running(base_url.value.as_str()).await =>
+                {
+                    Ok(target)
+                }
+                _ => Err(nothing_set()),
+            },
+        }
+    }
+
+    /// Whether the model that these settings choose costs nothing, as far as that can be told without asking anybody.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        match self.choose() {
+            Ok(Choice::Use(target) | Choice::IfRunning(target)) => target.billing() == Billing::Local,
+            Err(_) => false,
+        }
+    }
+
     /// Decides on the provider, the model, the address and the key.
     pub fn choose(&self) -> Result<Choice, SettingsError> {
         if let Some(provider) = self.settings.provider {

@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
 };
 
+use caliban_contract::{DaemonOptions, Sweep, tree_limits::TreeLimits};
 use caliban_core::{
     background::{BackgroundLimits, Ground},
     budget::OnLimit,
@@ -616,6 +617,36 @@ pub struct FleetSettings {
     pub notify: Option<String>,
     /// The broker session in which agents get a mailbox, unless `--session` names another.
     pub broker_session: Option<String>,
+}
+
+impl FleetSettings {
+    /// What a command, and an agent with all that it started, may take.
+    #[must_use]
+    pub fn tree_limits(&self) -> TreeLimits {
+        TreeLimits {
+            pids: Some(self.pids_max.get().into()),
+            memory: self.memory_max.map(|size| size.0).or(TreeLimits::usual().memory),
+            disk: Some(self.disk_max.bytes()),
+        }
+    }
+
+    /// What they say to a daemon; `keeps_worktrees` is a setting of worktrees.
+    #[must_use]
+    pub fn daemon_options(&self, keeps_worktrees: bool) -> DaemonOptions {
+        DaemonOptions {
+            max_running: self.max_running.get(),
+            max_running_user: self.max_running_user.map(NonZeroU32::get),
+            max_by_model: self.max_by_model.get(),
+            quiet_hours: self.quiet_hours.clone(),
+            grace_ms: u64::from(self.grace_seconds.get()) * 1000,
+            sweep: if self.sweep.0 { Sweep::Remove } else { Sweep::Off },
+            keep_worktrees: keeps_worktrees,
+            limits: self.tree_limits(),
+            archive_days: self.archive_days.get(),
+            archive_bytes: u64::from(self.archive_mb.get()) * caliban_contract::archive::MIB,
+            ..DaemonOptions::default()
+        }
+    }
 }
 
 /// Where a background agent works.

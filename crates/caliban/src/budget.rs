@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use caliban_contract::{Places, ancestry};
+use caliban_contract::ancestry;
 use caliban_core::{
     budget::{Limits, Meter},
-    ids::AgentId,
     inert,
     price::MicroUsd,
 };
@@ -85,20 +84,6 @@ pub(crate) async fn budget(
     }
     ledger.leave().await;
     Ok(Code::Done)
-}
-
-/// What the ledger lets an agent of the fleet and all below it spend; none when it does not know the agent.
-pub(crate) async fn tree_limits(places: &Places, id: AgentId) -> Option<Limits> {
-    let base = places.base();
-    let file = base.parent()?.parent()?.join(FILE);
-    if !file.exists() {
-        return None;
-    }
-    let account = AccountId::new(base.file_name()?.to_str()?, &id.to_string());
-    let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await.ok()?;
-    let state = ledger.pool(&Pool::Tree(account), Limits::NONE).await.ok()?;
-    ledger.close().await;
-    state.limits
 }
 
 /// Books what dead processes hold. While many others write, what they hold is shown as in flight instead.

@@ -39,8 +39,8 @@ use caliban_tools::{Buffers, DetachPlace, SearchService, WorkspaceOptions};
 use caliban_worktrees::{AcceptedGit, KeepWorktrees, Setup};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fences::{limits as tree_limits, program_fence};
-pub(crate) use model::{check_provider, is_free};
+pub(crate) use caliban_fleet::refusal::chain;
+pub(crate) use fences::program_fence;
 
 use crate::{
     below_agent, broker,
@@ -60,7 +60,7 @@ use crate::{
 };
 use fences::{fences, policy};
 use hooks::{hook_problems, hooks};
-use model::{FALLBACK_PATIENCE, billing, claude_names, decide, model, provider};
+use model::{FALLBACK_PATIENCE, claude_names, model, provider};
 use spending::{Hours, agent_above, budget_limits, ledger, standing};
 use surroundings::{canonical, repo_state, same_place, users_files};
 
@@ -161,7 +161,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let loaded = crate::settings::load_with(environment, cwd, setup.into(), request.files)?;
     let (definitions, problems) = agent_types::known(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
-    let target = decide(&loaded).await?;
+    let target = loaded.decide().await?;
     let above = agent_above();
     let account_above = setup.account_above.clone().or_else(|| above.as_ref().and_then(AgentAbove::account));
     let ledger = ledger(&loaded, account_above.as_deref());
@@ -247,7 +247,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let (observers, problem) = telemetry::observers(environment);
     notes.extend(problem);
     let blueprint = Blueprint {
-        billing: billing(&target),
+        billing: target.billing(),
         provider,
         model,
         effort: settings.effort,
@@ -285,7 +285,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         limits: AgentLimits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
         quiet_hours: match hours {
-            Hours::Kept if billing(&target) != Billing::Local => settings.fleet.quiet_hours.clone(),
+            Hours::Kept if target.billing() != Billing::Local => settings.fleet.quiet_hours.clone(),
             Hours::Kept | Hours::Ignored => QuietHours::default(),
         },
         attendance,
@@ -463,20 +463,6 @@ async fn full_disk(feed: &Feed) -> PathBuf {
     std::future::pending().await
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(&format!(": {cause_text}"));
-        }
-        source = cause.source();
-    }
-    text
-}
-
 fn named_type<'a>(definitions: &'a [Definition], name: &str) -> Result<&'a Definition> {
     definitions.iter().find(|definition| definition.name == name).ok_or_else(|| {
         Failure::new(format!("there is no agent type {name:?}")).hint("`caliban agents types` lists them")
@@ -522,7 +508,7 @@ pub(crate) fn setup(
 fn tool_limits(settings: &Settings) -> caliban_tools::ToolLimits {
     caliban_tools::ToolLimits {
         command_time: Duration::from_millis(settings.bash.timeout_ms.get()),
-        taken: fences::limits(&settings.fleet),
+        taken: settings.fleet.tree_limits(),
         ..caliban_tools::ToolLimits::default()
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn dashboard(args: &DashboardArgs, environment: &Environment, c
         exposure,
         sources: fleet::place_sources(environment)?,
         // Without one there are no broker pages.
-        broker: crate::broker::store_url(environment, cwd).ok(),
+        broker: caliban_fleet::mailbox::store_url(environment, cwd).ok(),
         token_file: args.token_file.clone(),
         programs: Programs::beside(&own, secrets(environment)),
     };

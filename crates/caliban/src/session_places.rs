@@ -10,10 +10,7 @@ use std::{
 
 use caliban_agent::{event::Event, transcript};
 use caliban_contract::{archive, private_tmp, records};
-use caliban_core::{
-    ids::{AgentId, Candidate, ResolveError, resolve},
-    spec::SpawnSpec,
-};
+use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
 
 use crate::{
     cli::RunFlags,
@@ -177,12 +174,7 @@ impl Sessions {
 
 /// The label of the background agent in a directory.
 pub(crate) fn label_of(directory: &Path) -> Option<String> {
-    Some(spec_of(directory)?.label?.as_str().to_owned())
-}
-
-/// What the background agent in a directory was asked for.
-pub(crate) fn spec_of(directory: &Path) -> Option<SpawnSpec> {
-    SpawnSpec::from_json(&fs::read_to_string(directory.join(records::SPEC)).ok()?).ok()
+    Some(records::spec_of(directory)?.label?.as_str().to_owned())
 }
 
 fn find(sessions: Vec<FoundSession>, query: &str) -> Result<FoundSession> {

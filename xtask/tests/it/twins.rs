@@ -34,7 +34,6 @@ const SHARED: &[(&str, &str, &str)] = &[
         "caliban-fleet::AgentRow",
         "the worker's file, and the row that the daemon makes of it, the registry and the spec",
     ),
-    ("caliban-fleet::AgentRow", "caliban::SpawnReport", "a part of the row, printed at once"),
     ("caliban-fleet::Diff", "caliban-worktrees::Changes", "the wire form"),
     ("caliban-fleet::MergeRequest", "caliban::MergeArgs", "arguments and the request they make"),
     ("caliban-fleet::Merged", "caliban-worktrees::Landed", "the wire form"),

@@ -24,7 +24,6 @@ use caliban_agent::{
     event::{Ask, Author, Outcome, Record},
     feed::{Cursor, FeedEntry},
     handle::Handle,
-    mentions,
 };
 use caliban_contract::records::AskRecord;
 use caliban_core::message::{Block, Effort, Message};
@@ -219,7 +218,7 @@ impl SessionHost {
 
     /// The files that a person's words name, for the model.
     pub fn mentioned(&self, words: &str) -> Vec<Block> {
-        self.bring(mentions::named(words))
+        self.bring(caliban_contract::mentions::named(words))
     }
 
     /// The files with these names.

@@ -5,57 +5,13 @@ use std::path::Path;
 use caliban_core::{inert, names::Slug, review::ReviewState};
 use caliban_worktrees::{CannotCommit, Error, LandNote, LandingRefusal, Operation, TreeAfter};
 
-use crate::protocol::MergeForecast;
+use crate::{
+    protocol::MergeForecast,
+    refusal::{Refusal, RefusalKind},
+};
 
 /// Files that are named in an error.
 const NAMED: usize = 20;
-
-/// An error for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LandingError {
-    /// What went wrong.
-    pub message: String,
-    /// What to do about it; may have several lines.
-    pub hint: Option<String>,
-    /// Of what kind it is.
-    pub kind: LandingErrorKind,
-}
-
-/// The kinds of error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LandingErrorKind {
-    /// The request makes no sense.
-    Usage,
-    /// The caller gave up.
-    Interrupted,
-    /// Something else.
-    Failed,
-}
-
-impl LandingError {
-    /// Something failed.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, kind: LandingErrorKind::Failed }
-    }
-
-    /// The request makes no sense.
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self { kind: LandingErrorKind::Usage, ..Self::new(message) }
-    }
-
-    /// The same with what to do about it.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-}
-
-impl From<Error> for LandingError {
-    fn from(error: Error) -> Self {
-        Self { hint: error.hint(), ..Self::new(error.to_string()) }
-    }
-}
 
 /// The refusal as an error for people. `branch` and `into` are what was to be merged into what.
 pub(super) fn refusal(
@@ -63,28 +19,26 @@ pub(super) fn refusal(
     branch: Option<&str>,
     into: Option<&str>,
     refusal: LandingRefusal,
-) -> LandingError {
+) -> Refusal {
     let (branch, into) = (branch.unwrap_or_default(), into.unwrap_or_default());
     let by_hand = |worktree: &Path| format!("look at it by hand in {}", worktree.display());
     match refusal {
-        LandingRefusal::BareHead => LandingError::usage("this bare repo's HEAD names no branch")
+        LandingRefusal::BareHead => Refusal::usage("this bare repo's HEAD names no branch")
             .hint("say with --into which branch is meant"),
         LandingRefusal::NoSuchBranch(name) => {
             let shown = inert::line(&name);
-            LandingError::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
+            Refusal::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
                 "git branch lists them; git branch {shown} makes it from what is checked out here"
             ))
         }
         LandingRefusal::CheckedOutElsewhere { branch, place } => {
-            LandingError::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
+            Refusal::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
                 .hint("give the command there, or with -C DIR")
         }
-        LandingRefusal::NoCommit(target) => {
-            LandingError::new(format!("{target} has no commit yet to merge into"))
-                .hint("make a first commit, or say another branch with --into")
-        }
+        LandingRefusal::NoCommit(target) => Refusal::new(format!("{target} has no commit yet to merge into"))
+            .hint("make a first commit, or say another branch with --into"),
         LandingRefusal::BranchInUse { operation, branch } => {
-            LandingError::new(format!("{} of the branch {branch} is not finished", shown(operation)))
+            Refusal::new(format!("{} of the branch {branch} is not finished", shown(operation)))
                 .hint("finish or abort it first: git status says how, in the worktree where it is")
         }
         LandingRefusal::UnfinishedHere { operation, tree, is_same_merge } => {
@@ -92,35 +46,34 @@ pub(super) fn refusal(
                 true => "it is a merge of this agent that was interrupted: git merge --abort takes it back",
                 false => "finish or abort it first: git status says how",
             };
-            LandingError::new(format!("{} is not finished in {}", shown(operation), tree.display()))
-                .hint(hint)
+            Refusal::new(format!("{} is not finished in {}", shown(operation), tree.display())).hint(hint)
         }
-        LandingRefusal::IndexLocked { tree, lock } => LandingError::new(format!(
+        LandingRefusal::IndexLocked { tree, lock } => Refusal::new(format!(
             "another git is at work in {}",
             tree.display()
         ))
         .hint(format!("wait for it; if there is none, a git was killed here: delete {}", lock.display())),
         LandingRefusal::UnfinishedInWorktree { operation, worktree } => {
-            LandingError::new(format!("{} is not finished in the agent's worktree", shown(operation)))
+            Refusal::new(format!("{} is not finished in the agent's worktree", shown(operation)))
                 .hint(by_hand(&worktree))
         }
         LandingRefusal::NoHead(worktree) => {
-            LandingError::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
+            Refusal::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
         }
-        LandingRefusal::BranchNotCheckedOut { branch, worktree } => LandingError::new(format!(
-            "the agent's worktree does not have all of its branch {branch} checked out"
-        ))
-        .hint(by_hand(&worktree)),
+        LandingRefusal::BranchNotCheckedOut { branch, worktree } => {
+            Refusal::new(format!("the agent's worktree does not have all of its branch {branch} checked out"))
+                .hint(by_hand(&worktree))
+        }
         LandingRefusal::Uncommitted(files) => {
-            LandingError::new(format!("the agent left work that is not committed: {}", listed(&files)))
+            Refusal::new(format!("the agent left work that is not committed: {}", listed(&files)))
                 .hint("--commit \"message\" commits it first")
         }
         LandingRefusal::NotOnItsBranch { branch, worktree } => {
-            LandingError::new(format!("the worktree does not have its branch {branch} checked out"))
+            Refusal::new(format!("the worktree does not have its branch {branch} checked out"))
                 .hint(format!("commit it by hand in {}", worktree.display()))
         }
         LandingRefusal::CannotCommit { path, why, worktree } => cannot_commit(&path, why, &worktree),
-        LandingRefusal::Conflicts { revision, files } => LandingError::new(format!(
+        LandingRefusal::Conflicts { revision, files } => Refusal::new(format!(
             "{branch} does not merge into {into}: conflicts in {}",
             listed(&files)
         ))
@@ -136,7 +89,7 @@ pub(super) fn refusal(
                     format!("git -C {} push origin {}:refs/heads/NAME", place.display(), submodule.commit)
                 })
                 .collect();
-            LandingError::new(format!(
+            Refusal::new(format!(
                 "{into} would point at commits of submodules that only the agent's worktree has: {}",
                 listed(&paths)
             ))
@@ -149,33 +102,29 @@ pub(super) fn refusal(
                 }
                 false => "commit them first, or put them aside with git stash",
             };
-            LandingError::new(format!("there are staged changes in {}: {}", tree.display(), listed(&files)))
+            Refusal::new(format!("there are staged changes in {}: {}", tree.display(), listed(&files)))
                 .hint(hint)
         }
-        LandingRefusal::Announced { tree, files } => LandingError::new(format!(
+        LandingRefusal::Announced { tree, files } => Refusal::new(format!(
             "there are files in {} that git add -N announced, and git cannot merge beside them: {}",
             tree.display(),
             listed(&files)
         ))
         .hint("commit them first, or git reset -- FILE takes the announcement back"),
-        LandingRefusal::InTheWay(files) => LandingError::new(format!(
+        LandingRefusal::InTheWay(files) => Refusal::new(format!(
             "the merge would touch files that are not committed here: {}",
             listed(&files)
         ))
         .hint("commit them first, or put them aside; nothing was changed"),
         LandingRefusal::HeadMoved(tree) => {
-            LandingError::new(format!("HEAD of {} has just moved", tree.display()))
-                .hint("give the command again")
+            Refusal::new(format!("HEAD of {} has just moved", tree.display())).hint("give the command again")
         }
         LandingRefusal::MergeFailed { error, after } => with_tree(error.into(), after),
         LandingRefusal::NoCommitMade(after) => {
-            with_tree(LandingError::new("git made no commit of the merge"), after)
+            with_tree(Refusal::new("git made no commit of the merge"), after)
         }
         LandingRefusal::Interrupted(after) => with_tree(
-            LandingError {
-                kind: LandingErrorKind::Interrupted,
-                ..LandingError::new("the merge was interrupted")
-            },
+            Refusal { kind: RefusalKind::Interrupted, ..Refusal::new("the merge was interrupted") },
             after,
         ),
         LandingRefusal::Failed(error) => work(name, error),
@@ -183,7 +132,7 @@ pub(super) fn refusal(
 }
 
 /// With what became of the user's tree.
-fn with_tree(words: LandingError, after: TreeAfter) -> LandingError {
+fn with_tree(words: Refusal, after: TreeAfter) -> Refusal {
     let look = |tree: &Path| format!("git status shows what is left of it in {}", tree.display());
     let hint = match after {
         TreeAfter::AsBefore => "nothing was changed".to_owned(),
@@ -205,7 +154,7 @@ fn with_tree(words: LandingError, after: TreeAfter) -> LandingError {
     words.hint(hint)
 }
 
-fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> LandingError {
+fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> Refusal {
     let by_hand = format!("commit it by hand in {}", worktree.display());
     let by_agent = "let the agent commit it, or commit it by hand in its worktree".to_owned();
     let nothing_is_run = "and nothing is run on an agent's files";
@@ -222,7 +171,7 @@ fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> LandingError
         CannotCommit::Encoding => (format!("it is kept in another encoding, {nothing_is_run}"), by_agent),
         CannotCommit::Ident => (format!("it has its id put in by git, {nothing_is_run}"), by_agent),
     };
-    LandingError::new(format!("{} cannot be committed: {why}", inert::line(path))).hint(hint)
+    Refusal::new(format!("{} cannot be committed: {why}", inert::line(path))).hint(hint)
 }
 
 fn shown(operation: Operation) -> &'static str {
@@ -307,21 +256,21 @@ pub fn files_are_gone(worktree: &Path) -> String {
 
 /// What is said of an agent's work that cannot be looked at.
 #[must_use]
-pub fn work(name: &Slug, error: Error) -> LandingError {
+pub fn work(name: &Slug, error: Error) -> Refusal {
     match error {
         Error::NotFound { .. } => {
             let branch = caliban_worktrees::branch_of(name);
-            LandingError::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
+            Refusal::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
                 "was it removed by hand? what was committed in it is on the branch {branch}, if that is there: git log {branch}"
             ))
         }
         Error::NotARepository { path, detail } if detail.contains("not a git repository") => {
-            LandingError::new(format!("{} is in no git repo any more", path.display()))
+            Refusal::new(format!("{} is in no git repo any more", path.display()))
                 .hint("was it moved, or its .git deleted? what agents committed is in that .git")
         }
         Error::NotARepository { path, detail } => {
             let detail = inert::block(detail.trim()).into_owned();
-            LandingError::new(format!("git does not work in {}: {detail}", path.display()))
+            Refusal::new(format!("git does not work in {}: {detail}", path.display()))
         }
         other => other.into(),
     }

@@ -3,7 +3,9 @@
 use caliban_worktrees::{Changes, GitOptions, Patch, PathChange, Repo};
 use tokio_util::sync::CancellationToken;
 
-use crate::landing::words::{self, LandingError};
+use caliban_fleet::refusal::Refusal;
+
+use crate::landing::words;
 use crate::landing::{word_of, worktree_name};
 use crate::places::Places;
 use crate::protocol::{AgentRow, ApiError, Diff, DiffCommit, DiffFile, DiffPath, ErrorCode};
@@ -35,7 +37,7 @@ pub(super) async fn diff(
 }
 
 /// That there is nothing to look at, for whoever asked.
-pub(super) fn refusal(words: LandingError) -> ApiError {
+pub(super) fn refusal(words: Refusal) -> ApiError {
     ApiError { code: ErrorCode::Conflict, message: words.message, hint: words.hint }
 }
 

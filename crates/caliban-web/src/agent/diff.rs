@@ -167,7 +167,7 @@ async fn open(
     Ok((repo, name, cancel, guard))
 }
 
-fn refusal(words: words::LandingError) -> Problem {
+fn refusal(words: caliban_fleet::refusal::Refusal) -> Problem {
     Problem { hint: words.hint, ..Problem::new(StatusCode::CONFLICT, "conflict", words.message) }
 }
 

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use caliban_contract::records;
 use caliban_core::{inert, spec::SpawnSpec};
+use caliban_fleet::mailbox::{
+    FILE, MailboxRecord, deregister, has_mark, is_of, mark, no_session, store_url, worded,
+};
 use caliban_store::{
     HostId, Stamp, StoreError, StoreUrl,
     broker::{
@@ -15,25 +18,15 @@ use caliban_store::{
         Speaker,
     },
 };
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::{frame, limits::DESCRIPTION_CHARS, store_url, worded};
+use super::{frame, limits::DESCRIPTION_CHARS};
 use crate::{
     report::{Failure, Result},
     settings::Environment,
 };
 
-/// The file in the agent's directory.
-const FILE: &str = "broker.json";
 /// How many former mailboxes are remembered.
 const FORMER: usize = 8;
-/// Where the fleet keeps the directories of its agents, and of those that it no longer knows.
-const AGENTS: &str = "agents";
-const ARCHIVE: &str = "archive";
-/// The key of our entry among the skills on an agent's card: which agent of which fleet it is.
-const CARD_KEY: &str = "caliban_agent";
-
 /// An agent's place in the broker.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
@@ -43,16 +36,6 @@ pub(crate) struct Identity {
     pub(super) former: Vec<AgentId>,
     /// What this worker shows the store: never on disk, and of no other worker.
     speaker: Speaker,
-}
-
-/// `broker.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Remembered {
-    url: String,
-    session: String,
-    agent: String,
-    #[serde(default)]
-    former: Vec<String>,
 }
 
 impl Identity {
@@ -120,32 +103,6 @@ impl Identity {
     }
 }
 
-/// Takes the agent in `directory`, which is about to be removed, out of its session. Does nothing for one without.
-/// The future is made before the directory goes, and awaited after.
-pub(crate) fn leave_for_good(directory: &Path) -> impl Future<Output = Result<(), String>> + use<> {
-    let remembered: Option<Remembered> = records::read(directory, FILE);
-    let home = home(directory);
-    async move {
-        let Some(it) = remembered else { return Ok(()) };
-        let url = StoreUrl::parse(&it.url, Path::new("/")).map_err(|error| error.to_string())?;
-        let (Ok(session), Ok(agent)) = (IdPrefix::parse(&it.session), IdPrefix::parse(&it.agent)) else {
-            return Ok(());
-        };
-        // The file is the agent's to write: it must not take anybody else out.
-        let speaker =
-            |agent: &Agent| if is_of(agent, &home) { Speaker::Anybody } else { Speaker::Only(Vec::new()) };
-        match deregister(&url, &session, &agent, speaker).await {
-            Ok(())
-            | Err(
-                BrokerError::AlreadyDeregistered(_)
-                | BrokerError::NotAMember { .. }
-                | BrokerError::NotYours { .. },
-            ) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-}
-
 /// The member that this process is placed as, and its session.
 async fn member_here(broker: &mut Broker, given: &str) -> Result<(Agent, Session)> {
     let refused = || {
@@ -172,14 +129,16 @@ async fn join(
     id: &str,
     directory: &Path,
 ) -> Result<Option<Identity>> {
-    let refused = |error: BrokerError| match error {
-        BrokerError::Store(error) => worded(&error),
-        error => super::no_session(&error.to_string()),
+    let refused = |error: BrokerError| {
+        Failure::from(match error {
+            BrokerError::Store(error) => worded(&error),
+            error => no_session(&error.to_string()),
+        })
     };
-    let prefix = IdPrefix::parse(session).map_err(|error| super::no_session(&error.to_string()))?;
+    let prefix = IdPrefix::parse(session).map_err(|error| no_session(&error.to_string()))?;
     let session = broker.session(&prefix).await.map_err(refused)?;
     let speaker = broker.speaker().clone();
-    let remembered: Option<Remembered> = records::read(directory, FILE);
+    let remembered: Option<MailboxRecord> = records::read(directory, FILE);
     let mut former: Vec<AgentId> = Vec::new();
     if let Some(it) = &remembered {
         former.extend(it.former.iter().filter_map(|id| AgentId::parse(id)));
@@ -223,7 +182,7 @@ async fn join(
     };
     let skipped = former.len().saturating_sub(FORMER);
     former.drain(..skipped);
-    let remember = Remembered {
+    let remember = MailboxRecord {
         url: url.to_string(),
         session: session.id.to_string(),
         agent: me.id.to_string(),
@@ -239,49 +198,4 @@ async fn sealed(broker: &mut Broker, identity: Identity) -> Result<Option<Identi
     let all: Vec<AgentId> = identity.former.iter().copied().chain([identity.me.id]).collect();
     broker.seal(&all).await?;
     Ok(Some(identity))
-}
-
-/// Whether the identity belongs to the agent in this directory. One that was registered before there were owners is known
-/// by its card.
-fn is_of(agent: &Agent, directory: &Path) -> bool {
-    match &agent.owner {
-        Some(owner) => *owner == Owner::of_directory(directory),
-        None => has_mark(agent, &mark(directory)),
-    }
-}
-
-fn mark(directory: &Path) -> serde_json::Value {
-    json!({CARD_KEY: directory.to_string_lossy()})
-}
-
-/// The directory that the agent had in its life, of one that may be archived.
-fn home(directory: &Path) -> PathBuf {
-    match (directory.parent(), directory.file_name()) {
-        (Some(above), Some(name)) if above.ends_with(ARCHIVE) => above.with_file_name(AGENTS).join(name),
-        _ => directory.to_owned(),
-    }
-}
-
-fn has_mark(agent: &Agent, mark: &serde_json::Value) -> bool {
-    let card: serde_json::Value = serde_json::from_str(&agent.card).unwrap_or_default();
-    card["skills"].as_array().is_some_and(|skills| skills.contains(mark))
-}
-
-/// Takes an identity out of its session, as whoever `speaker` says for it.
-async fn deregister(
-    url: &StoreUrl,
-    session: &IdPrefix,
-    agent: &IdPrefix,
-    speaker: impl Fn(&Agent) -> Speaker,
-) -> Result<(), BrokerError> {
-    let mut broker = Broker::open(url, Speaker::Only(Vec::new())).await?;
-    let result = async {
-        let session = broker.session(session).await?.id;
-        let found = broker.member(session, agent).await?;
-        broker.speak_as(speaker(&found));
-        broker.deregister(session, agent, Stamp::now()).await.map(|_| ())
-    }
-    .await;
-    broker.close().await;
-    result
 }

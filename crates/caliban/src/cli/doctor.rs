@@ -235,7 +235,7 @@ fn sandbox(loaded: &Loaded) -> Finding {
 
 /// What a command and an agent may take, and who holds them to that.
 fn limits(loaded: &Loaded) -> Finding {
-    let limits = crate::compose::tree_limits(&loaded.settings.fleet);
+    let limits = loaded.settings.fleet.tree_limits();
     let watched = caliban_keeper::watched_here(limits);
     let size = |bytes: Option<u64>| bytes.map_or("any".to_owned(), caliban_core::size::in_words);
     let is_fenced = loaded.settings.sandbox != Some(Sandbox::Off);

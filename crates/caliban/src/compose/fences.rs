@@ -10,7 +10,6 @@ use caliban_agent::{
     fence::{FenceReach, Fences},
     subagent::policy_in_worktree,
 };
-use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::{
     address::AddressPolicy,
     fence::{Profile, Sandbox},
@@ -23,10 +22,7 @@ use caliban_worktrees::AcceptedGit;
 use super::own_program;
 use crate::{
     report::{Failure, Result},
-    settings::{
-        Loaded,
-        schema::{FenceNetwork, FleetSettings},
-    },
+    settings::{Loaded, schema::FenceNetwork},
 };
 
 /// The fence of a program of the user's where there is no agent, only the settings: the setup command of a worktree, `fleet.notify`.
@@ -88,17 +84,8 @@ pub(super) fn fences(
         nested: caliban_agent::fence::Nested::default(),
         kept: std::sync::Mutex::default(),
         accepted_git: AcceptedGit::read(&loaded.paths.repo(&loaded.root)),
-        limits: limits(&settings.fleet),
+        limits: settings.fleet.tree_limits(),
     })
-}
-
-/// What a command, and an agent with all that it started, may take.
-pub(crate) fn limits(fleet: &FleetSettings) -> TreeLimits {
-    TreeLimits {
-        pids: Some(fleet.pids_max.get().into()),
-        memory: fleet.memory_max.map(|size| size.0).or(TreeLimits::usual().memory),
-        disk: Some(fleet.disk_max.bytes()),
-    }
 }
 
 /// How often it is tried again where the system has no room for another process, and how far apart.

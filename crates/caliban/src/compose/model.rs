@@ -3,46 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use caliban_agent::budget::MachineLedger;
-use caliban_core::{model_alias, price::Billing, priority::Standing};
+use caliban_core::{model_alias, priority::Standing};
 use caliban_providers::{Config, Provider, ProviderKind};
 use tokio_util::sync::CancellationToken;
 
-use super::spending::ledger;
 use crate::{
     report::{Failure, Result},
     settings::{
         Environment, Loaded,
-        provider::{Choice, ModelTarget, OutagePatience, ProviderEndpoint, nothing_set},
+        provider::{ModelTarget, OutagePatience},
     },
 };
-
-/// Whether somebody would answer, as far as that can be told without asking them.
-pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<()> {
-    let target = decide(loaded).await?;
-    provider(
-        loaded,
-        &target,
-        environment,
-        OutagePatience::Short,
-        None,
-        (&ledger(loaded, None), Standing::Attended),
-    )
-    .map(drop)
-}
-
-pub(super) async fn decide(loaded: &Loaded) -> Result<ModelTarget> {
-    match loaded.choose()? {
-        Choice::Use(target) => Ok(target),
-        Choice::IfRunning(target) => match &target.endpoint {
-            ProviderEndpoint::Http { base_url, .. }
-                if caliban_providers::ollama_running(base_url.value.as_str()).await =>
-            {
-                Ok(target)
-            }
-            _ => Err(nothing_set().into()),
-        },
-    }
-}
 
 /// How long a model is waited for that limits the rate, when another one can answer.
 pub(super) const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
@@ -95,24 +66,6 @@ pub(super) async fn model(target: &ModelTarget, provider: &dyn Provider) -> Resu
         Failure::new(format!("{} has no model", target.provider.value))
             .hint("name one with --model, or give it one first (for Ollama: `ollama pull qwen3`)")
     })
-}
-
-/// Whether the model that these settings choose costs nothing, as far as that can be told without asking anybody.
-pub(crate) fn is_free(loaded: &Loaded) -> bool {
-    match loaded.choose() {
-        Ok(Choice::Use(target) | Choice::IfRunning(target)) => billing(&target) == Billing::Local,
-        Err(_) => false,
-    }
-}
-
-/// A model on the user's own machine costs nothing; neither does a script.
-pub(crate) fn billing(target: &ModelTarget) -> Billing {
-    let kind = target.provider.value;
-    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
-        Billing::Local
-    } else {
-        Billing::Listed
-    }
 }
 
 impl From<caliban_providers::ProviderError> for Failure {

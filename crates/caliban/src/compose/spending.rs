@@ -13,10 +13,7 @@ use caliban_core::{
     setup::AgentSetup,
 };
 
-use crate::{
-    session_places::spec_of,
-    settings::{Loaded, schema::Settings},
-};
+use crate::settings::{Loaded, schema::Settings};
 
 /// The machine's ledger, for agents of these settings.
 pub(crate) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
@@ -68,7 +65,7 @@ pub(crate) fn standing(
         _ if is_of_fleet => (Standing::Background(setup.priority.unwrap_or_default()), hours(setup)),
         Some(above) => {
             // One that cannot be read has asked for nothing special.
-            let mut spec = spec_of(&above.dir).unwrap_or_default();
+            let mut spec = caliban_contract::records::spec_of(&above.dir).unwrap_or_default();
             RaisedLimits::read(&above.dir).apply_to(&mut spec);
             (Standing::Attended.below(spec.setup.priority.unwrap_or_default()), hours(&spec.setup))
         }

@@ -6,11 +6,12 @@ use std::{io::Write, path::Path};
 use caliban_core::inert;
 use caliban_fleet::landing::{
     self, NotMerged,
-    words::{self, LandingError, LandingErrorKind, listed},
+    words::{self, listed},
 };
 use caliban_fleet::{
-    ClientError,
+    ClientError, git_programs,
     protocol::{AgentRow, ErrorCode, MergeForecast, MergeHow, MergeRequest, Merged},
+    refusal::{Refusal, RefusalKind},
 };
 use caliban_worktrees::{GitOccasion, GitOptions, LandNote, Repo};
 use tokio::signal::unix::{SignalKind, signal};
@@ -127,9 +128,10 @@ async fn try_it(
     let loaded = crate::settings::load(fleet.environment, &fleet.cwd, Layer::default())
         .map_err(|error| failed(error.into()))?;
     let setting = loaded.settings.git_programs;
-    super::git_programs::check(fleet, setting, &repo, GitOccasion::Landing)
+    let program = crate::compose::own_program().map_err(failed)?;
+    git_programs::check(&fleet.caller(&program), setting, &repo, GitOccasion::Landing)
         .await
-        .map_err(|failure| NotMerged { reason: "git_programs", ..failed(failure) })?;
+        .map_err(|refusal| NotMerged { reason: "git_programs", ..refusal.into() })?;
     // From here on a signal ends git, and the library puts back what it leaves.
     let cancel = cancelled_by_signals().map_err(failed)?;
     let tell = |note| match note {
@@ -219,7 +221,7 @@ fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Wri
 
 /// A failure on the way to the merge.
 fn failed(failure: Failure) -> NotMerged {
-    LandingError { message: failure.message, hint: failure.hint, kind: LandingErrorKind::Failed }.into()
+    Refusal { message: failure.message, hint: failure.hint, kind: RefusalKind::Failed }.into()
 }
 
 fn not_shown(error: ClientError) -> NotMerged {

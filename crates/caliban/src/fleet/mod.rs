@@ -10,16 +10,13 @@ mod approval_numbers;
 mod approvals;
 mod approvals_watch;
 mod attach;
-pub(crate) mod caller_environment;
 mod connections;
 mod daemon;
-pub(crate) mod damaged_transcript;
 mod diff;
 mod git_programs;
 pub(crate) mod json;
 pub(crate) mod json_escape;
 mod kill;
-pub(crate) mod limits;
 mod list;
 mod logs;
 mod merge;
@@ -31,7 +28,6 @@ mod rm;
 mod schedule;
 mod send;
 mod spawn;
-mod spawn_checks;
 pub(crate) mod spawner;
 mod view;
 mod wait;
@@ -41,34 +37,30 @@ mod width;
 
 use std::{
     io::Write,
-    num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use caliban_acp::Unreached;
 use caliban_contract::{
-    DaemonOptions, PlaceSources, Places, Sweep,
+    DaemonOptions, PlaceSources, Places,
     moved_repos::{self, Elsewhere, Fate},
 };
 use caliban_core::ids::AgentId;
 use caliban_fleet::{
-    Client, ClientError, StartOptions,
+    Client, ClientError,
+    caller::FleetCaller,
+    caller_environment,
     protocol::{AgentRow, ApiError, Awake, ErrorCode, KeysRequest, ScheduleRow, WakeRequest},
+    refusal::{Refusal, RefusalKind, VerbError},
     words as row,
 };
 
-use caliban_fleet::landing::words::{LandingError, LandingErrorKind};
-
-use self::caller_environment::Caller;
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
     report::{self, Code, Failure, Result},
     session_places::label_of,
-    settings::{
-        Environment, Layer, Loaded, Settings,
-        tool_environment::{Breadth, tool_environment},
-    },
+    settings::{Environment, Layer},
 };
 
 pub(crate) use caliban_fleet::words::turns;
@@ -209,7 +201,7 @@ impl<'a> Fleet<'a> {
     /// A connection to the daemon, which is started when there is none.
     pub(crate) async fn client(&self) -> Result<Client> {
         let options = match crate::settings::load(self.environment, &self.cwd, Layer::default()) {
-            Ok(loaded) => daemon_options(&loaded),
+            Ok(loaded) => loaded.daemon_options(),
             // A mistake in a file must not keep people from seeing and stopping what runs.
             Err(error) => {
                 report::note(&format!("{error}; without the settings for now"));
@@ -221,14 +213,8 @@ impl<'a> Fleet<'a> {
 
     /// The same with settings that are loaded already.
     async fn client_with(&self, options: DaemonOptions) -> Result<Client> {
-        let own = crate::compose::own_program()?;
-        let start = StartOptions {
-            programs: StartOptions::programs(&own, self.environment.raw("PATH")),
-            environment: tool_environment(self.environment, &Settings::default(), Breadth::Listed)
-                .into_iter()
-                .collect(),
-            options,
-        };
+        let program = crate::compose::own_program()?;
+        let start = self.caller(&program).start_options(options);
         let client = Client::connect_or_start(&self.places, start).await.map_err(|error| {
             let failure = Failure::from(error);
             // Its log had no room, either.
@@ -305,7 +291,10 @@ impl<'a> Fleet<'a> {
         match client.wake(agent).await {
             Err(ClientError::Refused(error)) if error.code == ErrorCode::SecretsGone => {
                 let row = client.show(agent).await?;
-                let Ok((caller, _)) = self.caller_for(&row) else { return Err(ClientError::Refused(error)) };
+                let program = PathBuf::new();
+                let Ok((caller, _)) = self.caller(&program).again(&row) else {
+                    return Err(ClientError::Refused(error));
+                };
                 client.wake_with(agent, &WakeRequest { secrets: caller.handover.into() }).await
             }
             Err(ClientError::Refused(mut error)) if error.code == ErrorCode::Queued => {
@@ -339,13 +328,15 @@ impl<'a> Fleet<'a> {
             .hint("it was told nothing and sleeps on; if the repo was moved, move it back to that place"))
     }
 
-    /// What an agent that is started again gets of its caller, whose settings these are; the secrets of its task stay those
-    /// of the first one.
-    fn caller_for(&self, row: &AgentRow) -> Result<(Caller, Loaded)> {
-        let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
-        let mut caller = caller_environment::caller(self.environment, &loaded);
-        caller.keep_task(&row.socket);
-        Ok((caller, loaded))
+    /// Who asks here; `program` is our own.
+    fn caller<'b>(&'b self, program: &'b Path) -> FleetCaller<'b> {
+        FleetCaller {
+            environment: self.environment,
+            cwd: &self.cwd,
+            places: &self.places,
+            program,
+            may_run: git_programs::is_accepted,
+        }
     }
 }
 
@@ -401,24 +392,6 @@ pub(crate) fn place_sources(environment: &Environment) -> Result<PlaceSources> {
     })
 }
 
-/// What the settings say to a daemon.
-fn daemon_options(loaded: &Loaded) -> DaemonOptions {
-    let fleet = &loaded.settings.fleet;
-    DaemonOptions {
-        max_running: fleet.max_running.get(),
-        max_running_user: fleet.max_running_user.map(NonZeroU32::get),
-        max_by_model: fleet.max_by_model.get(),
-        quiet_hours: fleet.quiet_hours.clone(),
-        grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
-        sweep: if fleet.sweep.0 { Sweep::Remove } else { Sweep::Off },
-        keep_worktrees: loaded.settings.worktrees.keep,
-        limits: crate::compose::tree_limits(fleet),
-        archive_days: fleet.archive_days.get(),
-        archive_bytes: u64::from(fleet.archive_mb.get()) * caliban_contract::archive::MIB,
-        ..DaemonOptions::default()
-    }
-}
-
 /// The daemon's words, with what to do about them.
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
@@ -452,14 +425,23 @@ fn inert_failure(message: &str, hint: Option<String>) -> Failure {
 }
 
 /// What is said of work that lands or does not.
-impl From<LandingError> for Failure {
-    fn from(words: LandingError) -> Self {
+impl From<Refusal> for Failure {
+    fn from(words: Refusal) -> Self {
         let code = match words.kind {
-            LandingErrorKind::Usage => Code::Usage,
-            LandingErrorKind::Interrupted => Code::Interrupted,
-            LandingErrorKind::Failed => Code::Failed,
+            RefusalKind::Usage => Code::Usage,
+            RefusalKind::Interrupted => Code::Interrupted,
+            RefusalKind::Failed => Code::Failed,
         };
         Self { message: words.message, hint: words.hint, code }
+    }
+}
+
+impl From<VerbError> for Failure {
+    fn from(error: VerbError) -> Self {
+        match error {
+            VerbError::Refused(refusal) => refusal.into(),
+            VerbError::Daemon(error) => error.into(),
+        }
     }
 }
 

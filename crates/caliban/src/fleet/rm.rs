@@ -60,7 +60,7 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
 async fn remove(connections: &Connections, id: &str, request: RmRequest) -> Result<Removed, ClientError> {
     let mut client = connections.take()?;
     // The mailbox is looked up while the agent is there, and closed when it is gone.
-    let leaving = client.show(id).await.ok().map(|row| crate::broker::leave_for_good(&row.dir));
+    let leaving = client.show(id).await.ok().map(|row| caliban_fleet::mailbox::leave_for_good(&row.dir));
     let removed = client.rm(id, request).await;
     connections.give_back(client);
     if let (Ok(removed), Some(leaving)) = (&removed, leaving)

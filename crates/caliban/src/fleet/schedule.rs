@@ -11,13 +11,13 @@ use caliban_core::{
     wait::QueuedFor,
 };
 use caliban_fleet::{
-    Client,
+    Client, caller_environment,
     protocol::{AgentRow, ScheduleRequest, ScheduleRow},
 };
 use serde::Serialize;
 
 use super::{
-    Fleet, caller_environment, json_line, row, say,
+    Fleet, json_line, row, say,
     width::{Side, columns, padded},
 };
 use crate::{

@@ -2,10 +2,10 @@
 
 use caliban_agent::spawner::Spawner;
 use caliban_core::{ids::AgentId, setup::AgentSetup, spec::SpawnSpec};
-use caliban_fleet::Client;
+use caliban_fleet::{Client, spawn};
 use caliban_tools::BoxFuture;
 
-use super::{Fleet, daemon_options, spawn};
+use super::Fleet;
 use crate::{
     report::{Failure, Result},
     settings::{Environment, Loaded},
@@ -40,15 +40,18 @@ impl FleetSpawner {
             spec.parent = Some(id);
             spec.depth = depth + 1;
         }
-        spawn::prepare(&fleet, &loaded, spec, None).await?;
+        let program = crate::compose::own_program()?;
+        spawn::prepare(&fleet.caller(&program), &loaded, spec, None).await?;
         spec.check().map_err(|error| Failure::new(error.to_string()))?;
-        let client = fleet.client_with(daemon_options(&loaded)).await?;
+        let client = fleet.client_with(loaded.daemon_options()).await?;
         Ok((fleet, loaded, client))
     }
 
     async fn hand_over(&self, mut spec: SpawnSpec) -> Result<String> {
         let (fleet, loaded, mut client) = self.prepare(&mut spec).await?;
-        Ok(spawn::register(&fleet, &loaded, &mut client, spec).await?.id.to_string())
+        let program = crate::compose::own_program()?;
+        let request = spawn::request(&fleet.caller(&program), &loaded, spec);
+        Ok(client.spawn(request).await?.id.to_string())
     }
 }
 

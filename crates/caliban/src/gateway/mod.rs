@@ -26,7 +26,7 @@ use caliban_providers::{ProviderKind, relay::Relay};
 use crate::{
     cli::gateway::{GatewayArgs, GatewayCommand, TokenBudget},
     compose::{
-        model::{billing, governed},
+        model::governed,
         spending::{self, agent_above, budget_limits, ledger, ledger_of},
     },
     report::{self, Code, Failure, Result},
@@ -103,7 +103,7 @@ fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams> {
         let target = loaded.endpoint(kind)?;
         let config = governed(loaded, &target, environment, OutagePatience::Long, (&machine, standing()));
         let relay = Relay::new(config)?;
-        Ok(Upstream { relay, billing: billing(&target) })
+        Ok(Upstream { relay, billing: target.billing() })
     };
     // Everything that speaks Chat Completions, when the settings name it.
     let speaks_chat =

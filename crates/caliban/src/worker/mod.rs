@@ -49,7 +49,6 @@ use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     commands::{Forks, SessionCommands},
     compose::{self, ComposeRequest, Composition, chain, compose},
-    fleet::damaged_transcript,
     report::{Failure, Result},
     settings::{
         Environment, Files, Layer, Settings, load_files, load_with,
@@ -202,7 +201,7 @@ async fn run(
 ) -> Result<WorkerEnd> {
     status.write();
     let spec = read_spec(&order.directory)?;
-    if let Some(what) = damaged_transcript::found(&order.directory, status.turns_before()) {
+    if let Some(what) = caliban_fleet::damaged_transcript::found(&order.directory, status.turns_before()) {
         return Err(Failure::new(format!("it cannot go on where it was: {what}"))
             .hint("caliban resume --from-scratch begins its task anew"));
     }

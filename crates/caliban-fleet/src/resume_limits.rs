@@ -7,38 +7,23 @@ use std::num::NonZeroU64;
 
 use caliban_contract::limits::RaisedLimits;
 use caliban_core::{lifecycle::Ending, spec::AfterTurn};
-use caliban_fleet::protocol::AgentRow;
 
-use crate::{
-    cli::fleet::ResumeArgs,
-    report::{Failure, Result},
-    session_places::spec_of,
-    settings::{Environment, schema::LimitSettings, values::Usd},
-};
+use caliban_contract::records::spec_of;
+use caliban_settings::{Environment, schema::LimitSettings, values::Usd};
+
+use crate::{protocol::AgentRow, refusal::Refusal, spawn_checks, words::turns};
 
 /// What the reason of an end says that is about the limit of a day, which nobody raises for one agent.
 const OF_A_DAY: &str = "for today is used up";
 
-/// The limits that a resume raises.
-pub(super) fn asked(args: &ResumeArgs) -> RaisedLimits {
-    RaisedLimits {
-        max_turns: args.max_turns.map(|turns| u64::from(turns.get())),
-        budget_tokens: args.budget_tokens.map(NonZeroU64::get),
-        budget_micro_usd: args.budget_usd.map(Usd::micro),
-        timeout_ms: args.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-        priority: args.priority,
-        start_at_ms: None,
-    }
-}
-
 /// Refuses a resume of an ended agent that could not do a single turn. What cannot be read says nothing here: the worker
 /// will.
-pub(super) fn check(
+pub(crate) fn check(
     row: &AgentRow,
     before: RaisedLimits,
     raised: RaisedLimits,
     in_ledger: Option<caliban_core::budget::Limits>,
-) -> Result<()> {
+) -> Result<(), Refusal> {
     let Some(spec) = spec_of(&row.dir) else { return Ok(()) };
     let mut setup = spec.setup.clone();
     before.apply(&mut setup.max_turns, &mut setup.budget);
@@ -48,9 +33,9 @@ pub(super) fn check(
     let mut is_as_before = is_own && (old.tokens, old.usd) != (None, None) && old == setup.budget;
     let environment: Environment =
         spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, (&setup).into()) else { return Ok(()) };
+    let Ok(loaded) = caliban_settings::load(&environment, &spec.cwd, (&setup).into()) else { return Ok(()) };
     if raised.budget_micro_usd.is_some() {
-        super::spawn_checks::price(&loaded, &spec)?;
+        spawn_checks::price(&loaded, &spec)?;
     }
     let mut limits = loaded.settings.limits;
     let of_settings = (limits.budget_tokens.map(NonZeroU64::get), limits.budget_usd.map(Usd::micro));
@@ -69,14 +54,14 @@ fn refusal(
     after_turn: AfterTurn,
     limits: &LimitSettings,
     is_as_before: bool,
-) -> Option<Failure> {
+) -> Option<Refusal> {
     let id = row.id;
     let raise = |flags: String| format!("raise it: caliban resume {id} {flags}");
     let max_turns = u64::from(limits.max_turns.get());
     if after_turn == AfterTurn::End && row.turns >= max_turns {
-        let (had, limit) = (super::turns(row.turns), super::turns(max_turns));
+        let (had, limit) = (turns(row.turns), turns(max_turns));
         let text = format!("agent {id} has had {had}, and its limit is {limit}, from its beginning");
-        return Some(Failure::new(text).hint(raise(format!("--max-turns {}", row.turns.saturating_mul(2)))));
+        return Some(Refusal::new(text).hint(raise(format!("--max-turns {}", row.turns.saturating_mul(2)))));
     }
     let tokens = limits.budget_tokens.map(|limit| {
         let (spent, limit) = (row.usage.total(), limit.get());
@@ -99,12 +84,12 @@ fn refusal(
     let budgets = [tokens, usd].into_iter().flatten();
     if let Some((_, text, flag)) = budgets.clone().find(|(is_spent, ..)| *is_spent) {
         let text = format!("agent {id} has spent {text}, from its beginning");
-        return Some(Failure::new(text).hint(raise(flag)));
+        return Some(Refusal::new(text).hint(raise(flag)));
     }
     // What was too much for the rest of a budget is so again.
     if let (true, Some(ending @ Ending::BudgetExceeded { .. })) = (is_as_before, &row.ending) {
         let flags: Vec<String> = budgets.map(|(.., flag)| flag).collect();
-        return Some(Failure::new(format!("agent {id} has ended: {ending}")).hint(raise(flags.join(" "))));
+        return Some(Refusal::new(format!("agent {id} has ended: {ending}")).hint(raise(flags.join(" "))));
     }
     None
 }

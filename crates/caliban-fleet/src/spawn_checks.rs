@@ -12,37 +12,52 @@ use caliban_providers::ProviderKind;
 use caliban_worktrees::{BaseRef, GitOptions, Lookup};
 use tokio_util::sync::CancellationToken;
 
-use super::Fleet;
-use crate::{
-    cli::{AgentFlags, fleet::TaskFlags},
-    report::{Failure, Result},
-    settings::{Loaded, provider::Choice},
+use caliban_settings::{
+    Environment, Loaded,
+    provider::{Choice, OutagePatience},
     tool_names,
 };
+
+use crate::refusal::Refusal;
+
+type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// How long it is counted what is not committed.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Refuses what cannot work.
-pub(super) async fn check(
-    fleet: &Fleet<'_>,
-    task: &TaskFlags,
-    agent: &AgentFlags,
-    spec: &SpawnSpec,
-) -> Result<()> {
-    agent.check_dirs(&fleet.cwd)?;
-    tools(task, spec)?;
+pub(crate) async fn check(cwd: &Path, spec: &SpawnSpec) -> Result<()> {
+    added_dirs(cwd, spec)?;
+    tools(spec)?;
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(()) };
-    links(&fleet.cwd, wanted).await?;
+    links(cwd, wanted).await?;
     for path in &wanted.sparse_paths {
-        sparse(&fleet.cwd, path, wanted).await?;
+        sparse(cwd, path, wanted).await?;
     }
     Ok(())
 }
 
+/// A directory that is not there is mistyped, and would be granted without a word.
+fn added_dirs(cwd: &Path, spec: &SpawnSpec) -> Result<()> {
+    match spec.setup.add_dirs.iter().map(|dir| cwd.join(dir)).find(|dir| !dir.is_dir()) {
+        Some(missing) => {
+            let text = format!("--add-dir: there is no directory {}", missing.display());
+            Err(Refusal::usage(text).hint("name one that is there, or make it first"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether somebody would answer, as far as that can be told without asking them.
+pub(crate) async fn provider(loaded: &Loaded, environment: &Environment) -> Result<()> {
+    let target = loaded.decide().await?;
+    let config = target.config(&loaded.settings, environment, OutagePatience::Short);
+    caliban_providers::build(config).map(drop).map_err(Refusal::from)
+}
+
 /// A budget in dollars cannot be held where nobody knows what a model costs: its agent could not make one request.
 /// `loaded` is with the flags of this spec.
-pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
+pub(crate) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
     if loaded.settings.limits.budget_usd.is_none() {
         return Ok(());
     }
@@ -65,7 +80,7 @@ pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<()> {
         None => "unset limits.budget_usd for it, and give --budget-tokens instead",
         Some(_) => "give --budget-tokens instead",
     };
-    Err(Failure::usage(text).hint(hint))
+    Err(Refusal::usage(text).hint(hint))
 }
 
 /// Directories that can be linked lie in the repo, without a link on the way, and are not checked out anyway.
@@ -76,13 +91,13 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<()> {
     let lookup = Lookup::new(cwd, GitOptions::default());
     let root = lookup.top(&CancellationToken::new()).await?;
     let refused = |path: &str, why: &str| {
-        Failure::usage(format!("--symlink: {}: {why}", inert::quoted(path)))
+        Refusal::usage(format!("--symlink: {}: {why}", inert::quoted(path)))
             .hint("name a directory of the repo that git does not track, from its root")
     };
     if let Err(error) = caliban_worktrees::check_links(&root, &wanted.symlink_directories) {
         return Err(match error {
             caliban_worktrees::Error::Link { path, why } => refused(&path, why),
-            other => Failure::new(other.to_string()),
+            other => Refusal::new(other.to_string()),
         });
     }
     for link in &wanted.symlink_directories {
@@ -94,12 +109,12 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<()> {
 }
 
 /// A mistyped name in `--tools` would leave the agent without that tool.
-fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<()> {
+fn tools(spec: &SpawnSpec) -> Result<()> {
     let has_mailbox = spec.broker_session.is_some();
     let is_possible =
         |name: &str| if has_mailbox { tool_names::is_known(name) } else { tool_names::is_for_all(name) };
-    match task.tools.iter().find(|name| !is_possible(name)) {
-        Some(name) => Err(Failure::usage(format!("--tools: there is no tool {}", inert::quoted(name)))
+    match spec.setup.tools.iter().flatten().find(|name| !is_possible(name)) {
+        Some(name) => Err(Refusal::usage(format!("--tools: there is no tool {}", inert::quoted(name)))
             .hint(tool_names::hint(name))),
         None => Ok(()),
     }
@@ -110,12 +125,12 @@ async fn sparse(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<()> {
         return Ok(());
     }
     let base = revision(wanted);
-    Err(Failure::usage(format!("--sparse: there is no {} in {base}", inert::quoted(path)))
+    Err(Refusal::usage(format!("--sparse: there is no {} in {base}", inert::quoted(path)))
         .hint("name a directory of the repo, from its root"))
 }
 
 /// The revision that the work begins from, for git.
-pub(super) fn revision(wanted: &WorktreeSpec) -> String {
+pub(crate) fn revision(wanted: &WorktreeSpec) -> String {
     match BaseRef::from(wanted.base_ref.clone()) {
         BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
         BaseRef::Revision(revision) => revision,
@@ -127,15 +142,15 @@ async fn is_in(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<bool> {
     let commit = wanted.base_commit.as_deref().unwrap_or("HEAD");
     let lookup = Lookup::new(cwd, GitOptions::default());
     let found = lookup.has_path(commit, path.trim_end_matches('/'), &CancellationToken::new()).await;
-    found.map_err(Failure::from)
+    found.map_err(Refusal::from)
 }
 
 /// How many files of this tree differ from its last commit; none when that takes long, and for an agent that works here.
-pub(super) async fn uncommitted(fleet: &Fleet<'_>, isolation: &Isolation) -> usize {
+pub(crate) async fn uncommitted(cwd: &Path, isolation: &Isolation) -> usize {
     if *isolation == Isolation::None {
         return 0;
     }
-    let (lookup, cancel) = (Lookup::new(&fleet.cwd, GitOptions::default()), CancellationToken::new());
+    let (lookup, cancel) = (Lookup::new(cwd, GitOptions::default()), CancellationToken::new());
     match tokio::time::timeout(COUNT_LIMIT, lookup.uncommitted(&cancel)).await {
         Ok(Ok(count)) => count,
         _ => 0,

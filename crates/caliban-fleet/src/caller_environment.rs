@@ -10,15 +10,13 @@ use std::{
 
 use caliban_contract::{
     HandedOver,
-    variables::{AGENT_ID, HANDED_SECRETS, SECRET_NAMES},
+    variables::{AGENT_ID, HANDED_SECRETS, JOB, SECRET_NAMES},
 };
 use caliban_core::redact::{Redactor, secret_parts};
 
-use crate::{
-    settings::{
-        Environment, Files, Loaded,
-        tool_environment::{Breadth, secrets, tool_environment},
-    },
+use caliban_settings::{
+    Environment, Files, Loaded,
+    tool_environment::{Breadth, secrets, tool_environment},
     trust::{RepoFile, Trust},
 };
 
@@ -26,14 +24,14 @@ use crate::{
 const PREFIXES: &str = "CAFLEET_ CALIBAN_ ANTHROPIC_ OPENAI_ GOOGLE_ GEMINI_ OPENROUTER_ OLLAMA_ OTEL_";
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 5] = ["PWD", "OLDPWD", AGENT_ID, caliban_tools::JOB_MARK, SECRET_NAMES];
+const DROPPED: [&str; 5] = ["PWD", "OLDPWD", AGENT_ID, JOB, SECRET_NAMES];
 
 /// The largest settings file that is looked through for variables; larger ones are no settings.
 const SETTINGS_CAP: usize = 1024 * 1024;
 
 /// A caller's environment in two parts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Caller {
+pub struct Caller {
     /// What may be on disk.
     pub env: BTreeMap<String, String>,
     /// What may not.
@@ -43,7 +41,7 @@ pub(super) struct Caller {
 }
 
 /// Picks what an agent with these settings needs. Values that are no text cannot be handed over and are left out.
-pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
+pub fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
     let tools: BTreeSet<_> = tool_environment(environment, &loaded.settings, Breadth::of(loaded))
         .into_iter()
         .filter_map(|(name, _)| name.into_string().ok())
@@ -78,29 +76,29 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
 
 impl Caller {
     /// Takes the secrets out of the task, which will lie on the disk, and hands them over beside it.
-    pub(super) fn veil_task(&mut self, task: &mut String) {
+    pub fn veil_task(&mut self, task: &mut String) {
         (*task, self.handover.task) = self.redactor.veil(task);
     }
 
     /// The same for a message of a resume.
-    pub(super) fn veil_message(&mut self, message: &mut String) {
+    pub fn veil_message(&mut self, message: &mut String) {
         (*message, self.handover.resume) = self.redactor.veil(message);
     }
 
     /// Hands over the settings of this moment, with the secrets and so on no disk: a token may stand in any of their lines.
     /// No text, they are left out: then the agent takes the settings of its start.
-    pub(super) fn hand_settings(&mut self, loaded: &Loaded) {
+    pub fn hand_settings(&mut self, loaded: &Loaded) {
         self.handover.settings = Files::copy(loaded);
     }
 
     /// Keeps what was taken out of the task of an agent that is started again. `socket` is the agent's: what it was handed
     /// lies beside it. All else that this shell does not have the daemon keeps.
-    pub(super) fn keep_task(&mut self, socket: &Path) {
+    pub fn keep_task(&mut self, socket: &Path) {
         self.handover.task = handed_before(socket).task;
     }
 
     /// Keeps what an agent that is started again must not write down, from the shell before.
-    pub(super) fn keep_hidden(&mut self, socket: &Path) {
+    pub fn keep_hidden(&mut self, socket: &Path) {
         for pair in handed_before(socket).hidden {
             if !self.handover.hidden.contains(&pair) {
                 self.handover.hidden.push(pair);
@@ -142,7 +140,7 @@ fn variables(bytes: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Layer;
+    use caliban_settings::Layer;
 
     fn loaded(environment: &Environment, settings: &str) -> (tempfile::TempDir, Loaded) {
         let dir = tempfile::tempdir().unwrap();
@@ -153,7 +151,7 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("config/caliban")).unwrap();
         std::fs::write(dir.path().join("config/caliban/settings.toml"), settings).unwrap();
         let environment: Environment = vars.into_iter().collect();
-        let loaded = crate::settings::load(&environment, dir.path(), Layer::default()).unwrap();
+        let loaded = caliban_settings::load(&environment, dir.path(), Layer::default()).unwrap();
         (dir, loaded)
     }
 
