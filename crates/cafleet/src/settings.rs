@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use caliban_contract::PlaceSources;
+use caliban_settings::Environment;
 use caliban_store::StoreUrl;
 
 use crate::failure::{Failure, shown};
@@ -49,6 +50,11 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     database_url: Option<String>,
     home: Option<PathBuf>,
+}
+
+/// The whole environment: what an agent gets of the person who starts the server.
+pub(crate) fn whole() -> Environment {
+    Environment::of_process()
 }
 
 /// The dashboard's settings from the environment.

@@ -10,7 +10,7 @@ use caliban_settings::{
 
 use crate::{
     StartOptions,
-    caller_environment::{self, Caller},
+    caller_environment::{self, CallerEnvironment},
     git_programs::MayRun,
     protocol::AgentRow,
 };
@@ -50,7 +50,7 @@ impl FleetCaller<'_> {
 
     /// What an agent that is started again gets of its caller, whose settings these are; the secrets of its task stay those
     /// of the first one.
-    pub fn again(&self, row: &AgentRow) -> Result<(Caller, Loaded), SettingsError> {
+    pub fn again(&self, row: &AgentRow) -> Result<(CallerEnvironment, Loaded), SettingsError> {
         let loaded = self.settings(Layer::default())?;
         let mut caller = caller_environment::caller(self.environment, &loaded);
         caller.keep_task(&row.socket);

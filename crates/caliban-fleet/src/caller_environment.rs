@@ -31,7 +31,7 @@ const SETTINGS_CAP: usize = 1024 * 1024;
 
 /// A caller's environment in two parts.
 #[derive(Debug, Clone, Default)]
-pub struct Caller {
+pub struct CallerEnvironment {
     /// What may be on disk.
     pub env: BTreeMap<String, String>,
     /// What may not.
@@ -41,7 +41,7 @@ pub struct Caller {
 }
 
 /// Picks what an agent with these settings needs. Values that are no text cannot be handed over and are left out.
-pub fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
+pub fn caller(environment: &Environment, loaded: &Loaded) -> CallerEnvironment {
     let tools: BTreeSet<_> = tool_environment(environment, &loaded.settings, Breadth::of(loaded))
         .into_iter()
         .filter_map(|(name, _)| name.into_string().ok())
@@ -50,7 +50,7 @@ pub fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
     let named = named_in_settings(loaded);
     let all = secrets(environment, &loaded.settings);
     let redactor = Redactor::new(all.clone());
-    let mut caller = Caller::default();
+    let mut caller = CallerEnvironment::default();
     for (name, value) in environment.iter() {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
         let needed = tools.contains(name)
@@ -74,7 +74,7 @@ pub fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
     caller
 }
 
-impl Caller {
+impl CallerEnvironment {
     /// Takes the secrets out of the task, which will lie on the disk, and hands them over beside it.
     pub fn veil_task(&mut self, task: &mut String) {
         (*task, self.handover.task) = self.redactor.veil(task);

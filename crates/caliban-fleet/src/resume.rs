@@ -20,7 +20,7 @@ use crate::{
 
 /// What a resume is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ResumeOrder {
+pub struct ResumeTask {
     /// What it is told.
     pub prompt: Option<String>,
     /// The limits that are raised.
@@ -43,9 +43,9 @@ pub async fn resume(
     caller: &FleetCaller<'_>,
     client: &mut Client,
     agent: &str,
-    order: ResumeOrder,
+    order: ResumeTask,
 ) -> Result<ResumeReport, VerbError> {
-    let ResumeOrder { mut prompt, limits: asked, from_scratch } = order;
+    let ResumeTask { mut prompt, limits: asked, from_scratch } = order;
     let row = client.show(agent).await?;
     let (mut handed, _) = caller.again(&row)?;
     handed.keep_hidden(&row.socket);

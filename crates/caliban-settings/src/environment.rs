@@ -48,6 +48,13 @@ impl Environment {
         self
     }
 
+    /// The same with variables that were taken out of the process before.
+    #[must_use]
+    pub fn with(mut self, taken: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        self.vars.extend(taken);
+        self
+    }
+
     /// The value of a variable that is meant for this process alone: nobody finds it here again. What names secrets is no secret
     /// itself, whatever its own name sounds like.
     pub fn take(&mut self, name: &str) -> Option<OsString> {

@@ -12,6 +12,7 @@ pub mod error;
 pub mod file;
 mod files;
 mod keep;
+pub mod known_models;
 pub mod layer;
 mod mcp_json;
 mod mcp_servers;

@@ -57,6 +57,11 @@ pub fn rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<SettingRow> {
     rows
 }
 
+/// The rows that have a value.
+pub fn set_rows(loaded: &Loaded, choice: Option<&Choice>) -> Vec<SettingRow> {
+    rows(loaded, choice).into_iter().filter(SettingRow::is_set).collect()
+}
+
 fn collect(loaded: &Loaded, path: &mut KeyPath, value: Value, rows: &mut Vec<SettingRow>) {
     let source = |path: &[String]| {
         let steps: Vec<&str> = path.iter().map(String::as_str).collect();

@@ -8,6 +8,7 @@ use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use caliban_core::redact::Redactor;
 use caliban_fleet::protocol::AgentRow;
+use caliban_settings::tool_environment::spoken_secrets;
 use serde_json::Value;
 
 use crate::addresses::Site;
@@ -36,7 +37,7 @@ pub(crate) struct App {
     pub(crate) book: ActivityFolds,
     pub(crate) library: Library,
     pub(crate) once: Once,
-    /// Takes the secrets of this process out of what a person types.
+    /// Takes the secrets of the caller out of what a person types, where no settings say of more.
     pub(crate) redactor: Redactor,
     devices: Mutex<Devices>,
     seen: Mutex<SeenMarks>,
@@ -47,10 +48,7 @@ impl App {
         let desk = Desk::new(options.broker.clone(), options.programs.cafleet.clone());
         let dir = options.sources.data.join("web");
         let library = Library::new(dir.join("search.db"));
-        let named = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
-        };
-        let redactor = Redactor::new(options.programs.secrets.iter().filter_map(named).collect::<Vec<_>>());
+        let redactor = Redactor::new(spoken_secrets(&options.environment));
         Ok(Self {
             options,
             redactor,

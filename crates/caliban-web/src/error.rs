@@ -4,6 +4,8 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use caliban_fleet::ClientError;
 use caliban_fleet::protocol::ApiError;
+use caliban_fleet::refusal::{Refusal, RefusalKind, VerbError};
+use caliban_settings::SettingsError;
 use http::StatusCode;
 use serde_json::json;
 
@@ -76,5 +78,31 @@ impl From<ClientError> for Problem {
             ClientError::Unsure(_) => (StatusCode::BAD_GATEWAY, "unsure"),
         };
         Self { status, code: code.to_owned(), message: error.to_string(), hint }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let (status, code) = match refusal.kind {
+            RefusalKind::Usage => (StatusCode::BAD_REQUEST, "bad_request"),
+            RefusalKind::Interrupted | RefusalKind::Failed => (StatusCode::CONFLICT, "conflict"),
+        };
+        let inert = |text: &str| caliban_core::inert::block(text).into_owned();
+        Self { hint: refusal.hint.as_deref().map(inert), ..Self::new(status, code, inert(&refusal.message)) }
+    }
+}
+
+impl From<SettingsError> for Problem {
+    fn from(error: SettingsError) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+impl From<VerbError> for Problem {
+    fn from(error: VerbError) -> Self {
+        match error {
+            VerbError::Refused(refusal) => refusal.into(),
+            VerbError::Daemon(error) => error.into(),
+        }
     }
 }

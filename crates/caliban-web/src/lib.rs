@@ -22,7 +22,6 @@ mod openapi;
 mod options;
 mod past;
 mod peer;
-mod program;
 mod qr;
 mod render;
 mod running;

@@ -1,10 +1,10 @@
 //! What the binary passes in: the address, the paths, and the programs to run.
 
-use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use caliban_contract::PlaceSources;
+use caliban_settings::Environment;
 use caliban_store::StoreUrl;
 
 /// The default port.
@@ -25,30 +25,30 @@ pub struct ServerOptions {
     pub broker: Option<StoreUrl>,
     /// A file with the token of scripts; by default we make our own.
     pub token_file: Option<PathBuf>,
-    /// The programs that we run.
+    /// What agents that pages start get of the person who started the server.
+    pub environment: Environment,
+    /// Our sibling programs.
     pub programs: Programs,
 }
 
-/// The programs for what only they can do: a new agent takes the settings of its repo, a message is typed into a pane.
+/// Our sibling programs: one becomes the worker of an agent, the other types into panes.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// `caliban`.
     pub caliban: PathBuf,
     /// `cafleet`.
     pub cafleet: PathBuf,
-    /// Variables for `caliban` alone: a new agent may need a key.
-    pub secrets: Vec<(OsString, OsString)>,
 }
 
 impl Programs {
-    /// The programs in the directory of our own executable, else their bare names, to be found on `PATH`.
+    /// The programs in the directory of our own executable, else on the caller's `PATH`.
     #[must_use]
-    pub fn beside(own: &std::path::Path, secrets: Vec<(OsString, OsString)>) -> Self {
+    pub fn beside(own: &std::path::Path, environment: &Environment) -> Self {
         let find = |name: &str| {
             let beside = own.parent().map(|dir| dir.join(name)).filter(|program| program.is_file());
-            beside.unwrap_or_else(|| PathBuf::from(name))
+            beside.or_else(|| environment.find_program(name)).unwrap_or_else(|| PathBuf::from(name))
         };
-        Self { caliban: find("caliban"), cafleet: find("cafleet"), secrets }
+        Self { caliban: find("caliban"), cafleet: find("cafleet") }
     }
 }
 

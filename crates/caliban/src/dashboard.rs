@@ -1,8 +1,6 @@
 //! `caliban dashboard`: serves the web application (`caliban-web`) and opens it in the browser.
 
 use std::{
-    collections::BTreeSet,
-    ffi::{OsStr, OsString},
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
@@ -15,7 +13,7 @@ use crate::{
     cli::dashboard::DashboardArgs,
     fleet, report,
     report::{Code, Failure, Result},
-    settings::{Environment, tool_environment::spoken_secrets},
+    settings::Environment,
 };
 
 pub(crate) async fn dashboard(args: &DashboardArgs, environment: &Environment, cwd: &Path) -> Result<Code> {
@@ -36,7 +34,8 @@ pub(crate) async fn dashboard(args: &DashboardArgs, environment: &Environment, c
         // Without one there are no broker pages.
         broker: caliban_fleet::mailbox::store_url(environment, cwd).ok(),
         token_file: args.token_file.clone(),
-        programs: Programs::beside(&own, secrets(environment)),
+        environment: environment.clone(),
+        programs: Programs::beside(&own, environment),
     };
     let can_open = !args.no_open
         && !args.json
@@ -45,14 +44,6 @@ pub(crate) async fn dashboard(args: &DashboardArgs, environment: &Environment, c
     let served = caliban_web::serve(options, told).await;
     served.map_err(|error| Failure::hinted(error.to_string(), error.hint()))?;
     Ok(Code::Done)
-}
-
-/// What a new agent may need of this environment; nothing else that the server starts gets it.
-fn secrets(environment: &Environment) -> Vec<(OsString, OsString)> {
-    let names: BTreeSet<String> = spoken_secrets(environment).into_iter().map(|(name, _)| name).collect();
-    let is_secret = |name: &OsStr| name.to_str().is_some_and(|name| names.contains(name));
-    let of_both = |(name, value): (&OsStr, &OsStr)| (name.to_owned(), value.to_owned());
-    environment.iter().filter(|(name, _)| is_secret(name)).map(of_both).collect()
 }
 
 /// stdout has the link, or all of it as JSON. A reader that is gone keeps nobody from serving.

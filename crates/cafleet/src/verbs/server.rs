@@ -35,6 +35,7 @@ pub(crate) async fn run(context: &mut VerbContext, args: &ServerArgs) -> Result<
     let sources = settings.server.places.clone().ok_or_else(|| {
         refused("HOME is not set".to_owned(), "set HOME, or XDG_DATA_HOME to an absolute path")
     })?;
+    let environment = crate::settings::whole().with(std::mem::take(&mut context.secrets));
     let own = std::env::current_exe()
         .map_err(|error| Failure::internal(format!("cannot tell which program this is: {error}")))?;
     let options = ServerOptions {
@@ -44,7 +45,8 @@ pub(crate) async fn run(context: &mut VerbContext, args: &ServerArgs) -> Result<
         sources,
         broker: Some(settings.database()?),
         token_file: args.token_file.clone(),
-        programs: Programs::beside(&own, std::mem::take(&mut context.secrets)),
+        programs: Programs::beside(&own, &environment),
+        environment,
     };
     caliban_web::serve(options, |ready| tell(ready, style, args.qr))
         .await

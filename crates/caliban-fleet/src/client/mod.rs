@@ -8,7 +8,6 @@ mod events;
 mod schedules;
 mod start;
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -59,32 +58,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Client {
     places: Places,
-    start: Option<Starter>,
+    start: Option<StartOptions>,
     connection: Option<DaemonConnection>,
     has_started: bool,
     /// The name of the next effect; a random one when there is none.
     name: Option<String>,
-}
-
-/// How a client starts a daemon that is not there.
-#[derive(Debug, Clone)]
-enum Starter {
-    /// By itself.
-    Options(StartOptions),
-    /// By a program that starts one with the settings of the repo, and ends.
-    Program(PathBuf, Vec<OsString>),
-}
-
-impl Starter {
-    async fn start(&self, places: &Places) -> Result<DaemonConnection, ClientError> {
-        match self {
-            Self::Options(options) => start::start(places, options).await,
-            Self::Program(program, arguments) => {
-                start::by_program(program, arguments).await?;
-                connect_patiently(places).await
-            }
-        }
-    }
 }
 
 /// Why there is no answer.
@@ -175,7 +153,7 @@ impl Client {
             },
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        let start = Some(Starter::Options(start));
+        let start = Some(start);
         Ok(Self { start, connection: Some(connection), has_started, ..Self::at(places) })
     }
 
@@ -189,9 +167,9 @@ impl Client {
         Ok(Self { connection: Some(connection), ..Self::at(places) })
     }
 
-    /// A client that connects with its first request. Whenever it finds no daemon, it runs this program, which starts one.
-    pub fn started_by(places: &Places, program: PathBuf, arguments: Vec<OsString>) -> Self {
-        Self { start: Some(Starter::Program(program, arguments)), ..Self::at(places) }
+    /// A client that connects with its first request, and starts a daemon whenever there is none.
+    pub fn with_start(places: &Places, start: StartOptions) -> Self {
+        Self { start: Some(start), ..Self::at(places) }
     }
 
     /// A second client of the same daemon, for requests at the same time. It connects with its first request.
@@ -418,7 +396,9 @@ impl Client {
         let mut connection = match self.connection.take().filter(|kept| !kept.sender.is_closed()) {
             Some(connection) => connection,
             None => match (connect(&self.places).await, &self.start) {
-                (Err(ClientError::NotRunning(_)), Some(starter)) => starter.start(&self.places).await?,
+                (Err(ClientError::NotRunning(_)), Some(options)) => {
+                    start::start(&self.places, options).await?
+                }
                 (other, _) => other?,
             },
         };

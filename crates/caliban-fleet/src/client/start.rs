@@ -62,27 +62,6 @@ impl StartOptions {
     }
 }
 
-/// Runs a program that starts a daemon. What it says is its error.
-pub(super) async fn by_program(program: &Path, arguments: &[OsString]) -> Result<(), ClientError> {
-    let running = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(START_LIMIT, running)
-        .await
-        .map_err(|_| ClientError::Start(format!("{} takes too long", program.display())))?
-        .map_err(|error| ClientError::Start(format!("{}: {error}", program.display())))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let line = said.lines().next().unwrap_or_default();
-    Err(ClientError::Start(line.strip_prefix("error: ").unwrap_or(line).to_owned()))
-}
-
 /// Connects to a daemon that somebody starts: we, or another client that was faster.
 pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<DaemonConnection, ClientError> {
     places.prepare()?;

@@ -9,7 +9,6 @@ pub(crate) use diff::{diff, diff_file};
 pub(crate) use new::{form, spawn};
 pub(crate) use verbs::{approve, cancel, deny, kill, merge, respawn, resume, rm, send};
 
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use axum::Json;
@@ -18,7 +17,10 @@ use caliban_contract::records::{SPEC, TRANSCRIPT};
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_core::{inert, models};
 use caliban_fleet::Client;
+use caliban_fleet::caller::FleetCaller;
+use caliban_fleet::git_programs::nobody_says;
 use caliban_fleet::protocol::AgentRow;
+use caliban_settings::Layer;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -77,9 +79,22 @@ fn spec_json(spec: &SpawnSpec) -> Value {
     })
 }
 
-/// A client of the repo's daemon. Whenever none runs, `caliban` starts it with the settings of that repo.
+/// Who asks the fleet of a repo for a person at a page: they stand in the repo, whose settings and trust are loaded for each
+/// request, with the environment that the server was given.
+pub(crate) fn caller<'a>(app: &'a App, view: &'a RepoView) -> FleetCaller<'a> {
+    FleetCaller {
+        environment: &app.options.environment,
+        cwd: &view.repo.path,
+        places: &view.places,
+        program: &app.options.programs.caliban,
+        may_run: nobody_says,
+    }
+}
+
+/// A client of the repo's daemon. Whenever none runs, it starts one with the settings of that repo.
 pub(crate) fn daemon(app: &App, view: &RepoView) -> Client {
-    let mut args = vec![OsString::from("-C"), view.repo.path.clone().into_os_string()];
-    args.extend(["agents", "list", "--json"].map(OsString::from));
-    Client::started_by(&view.places, app.options.programs.caliban.clone(), args)
+    let caller = caller(app, view);
+    // A mistake in a file must not keep people from seeing and stopping what runs.
+    let options = caller.settings(Layer::default()).map(|loaded| loaded.daemon_options()).unwrap_or_default();
+    Client::with_start(&view.places, caller.start_options(options))
 }

@@ -1,25 +1,30 @@
 //! The verbs that change an agent. Each goes to the daemon of the agent's repo; the response follows when the effect is
 //! done.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use caliban_acp::Link;
+use caliban_contract::limits::RaisedLimits;
+use caliban_core::redact::Redactor;
 use caliban_fleet::protocol::{
     ApproveRequest, DenyRequest, KillRequest, MergeRequest, RmRequest, SendRequest,
 };
+use caliban_fleet::respawn;
+use caliban_fleet::resume::{self, ResumeTask};
+use caliban_settings::{Layer, tool_environment::secrets, values::Usd};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::daemon;
+use super::{caller, daemon};
 use crate::app::App;
 use crate::error::Problem;
 use crate::fleet::check_shown_whole;
 use crate::input::{JsonBody, QueryString};
 use crate::once::Named;
-use crate::program;
 
 type AgentPath = Path<(String, String)>;
 type JsonResult = Result<Json<Value>, Problem>;
@@ -58,9 +63,15 @@ pub(crate) async fn send(
     named: Named,
     JsonBody(message): JsonBody<Message>,
 ) -> JsonResult {
-    let mut client = daemon(&app, &app.repo(&repo)?).with_name(named.0);
-    // The agent cannot look for the secrets of this process.
-    let text = app.redactor.redact(&message.text).into_owned();
+    let view = app.repo(&repo)?;
+    let mut client = daemon(&app, &view).with_name(named.0);
+    // The agent cannot look for the secrets of the caller.
+    let text = match caller(&app, &view).settings(Layer::default()) {
+        Ok(loaded) => Redactor::new(secrets(&app.options.environment, &loaded.settings))
+            .redact(&message.text)
+            .into_owned(),
+        Err(_) => app.redactor.redact(&message.text).into_owned(),
+    };
     let request = SendRequest { text, veiled: None, id: None };
     Ok(Json(json!(client.send(&id, request).await?)))
 }
@@ -101,26 +112,29 @@ pub(crate) async fn cancel(State(app): State<Arc<App>>, Path((repo, id)): AgentP
 #[serde(default)]
 pub(crate) struct Resume {
     prompt: Option<String>,
-    max_turns: Option<u64>,
-    max_usd: Option<f64>,
+    max_turns: Option<NonZeroU32>,
+    max_usd: Option<Usd>,
 }
 
-/// Resumes an ended agent through `caliban`: secrets that the agent no longer has are taken from our environment, as
-/// from a terminal's.
+/// Resumes an ended agent: secrets that the agent no longer has are those of the caller, as from a terminal.
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
     Path((repo, id)): AgentPath,
     named: Named,
     JsonBody(request): JsonBody<Resume>,
 ) -> JsonResult {
-    let mut args = vec!["resume".to_owned(), id.clone(), "--json".to_owned()];
-    args.extend(request_key(named));
+    let view = app.repo(&repo)?;
+    let mut client = daemon(&app, &view).with_name(named.0);
+    let limits = RaisedLimits {
+        max_turns: request.max_turns.map(|turns| turns.get().into()),
+        budget_micro_usd: request.max_usd.map(Usd::micro),
+        ..RaisedLimits::default()
+    };
     let prompt = request.prompt.filter(|prompt| !prompt.trim().is_empty());
-    args.extend(prompt.map(|prompt| format!("--prompt={prompt}")));
-    args.extend(request.max_turns.map(|turns| format!("--max-turns={turns}")));
-    args.extend(request.max_usd.map(|usd| format!("--budget-usd={usd}")));
-    agents(&app, &repo, args).await?;
-    refreshed(&app, &repo, &id).await
+    let order = ResumeTask { prompt, limits, from_scratch: false };
+    let report = resume::resume(&caller(&app, &view), &mut client, &id, order).await?;
+    app.hub.put(&repo, report.row);
+    Ok(Json(app.agent(&repo, &id)?.1))
 }
 
 /// Starts an agent anew from its original request.
@@ -129,14 +143,11 @@ pub(crate) async fn respawn(
     Path((repo, id)): AgentPath,
     named: Named,
 ) -> JsonResult {
-    let mut args = vec!["respawn".to_owned(), id, "--json".to_owned()];
-    args.extend(request_key(named));
-    agents(&app, &repo, args).await.map(Json)
-}
-
-/// The flag that makes a repeated request to `caliban` idempotent.
-pub(super) fn request_key(named: Named) -> Option<String> {
-    named.0.map(|name| format!("--request-key={name}"))
+    let view = app.repo(&repo)?;
+    let is_named = named.0.is_some();
+    let mut client = daemon(&app, &view).with_name(named.0);
+    let report = respawn::respawn(&caller(&app, &view), &mut client, &id, is_named).await?;
+    Ok(Json(json!(report.made)))
 }
 
 /// Options of a removal.
@@ -167,19 +178,4 @@ pub(crate) async fn merge(
 ) -> JsonResult {
     let mut client = daemon(&app, &app.repo(&repo)?);
     Ok(Json(json!(client.merge(&id, &request).await?)))
-}
-
-/// `caliban -C REPO agents …`.
-pub(super) async fn agents(app: &App, repo: &str, args: Vec<String>) -> Result<Value, Problem> {
-    let view = app.repo(repo)?;
-    let path = view.repo.path.to_string_lossy().into_owned();
-    let all: Vec<String> = ["-C".to_owned(), path, "agents".to_owned()].into_iter().chain(args).collect();
-    program::caliban(&app.options.programs, &all).await
-}
-
-/// The agent's current row from its daemon.
-async fn refreshed(app: &App, repo: &str, id: &str) -> JsonResult {
-    let mut client = daemon(app, &app.repo(repo)?);
-    app.hub.put(repo, client.show(id).await?);
-    Ok(Json(app.agent(repo, id)?.1))
 }

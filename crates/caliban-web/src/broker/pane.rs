@@ -1,26 +1,35 @@
 //! The current screen of a member's pane. `cafleet member capture` reads it, as the member's Director.
 
+use std::ffi::OsString;
+use std::path::Path as FilePath;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use caliban_core::inert;
 use caliban_store::StoreUrl;
 use caliban_store::broker::AgentId;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::desk::refusal;
 use super::pages::parsed;
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::QueryString;
-use crate::program;
 use crate::render::Terminal;
 
 /// Default and maximum number of lines.
 const LINES: u32 = 40;
 const LINES_CAP: u32 = 500;
+/// Time limit of the program.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Maximum size of its output.
+const CAP: usize = 16 * 1024 * 1024;
 
 /// How much of a pane.
 #[derive(Debug, Deserialize)]
@@ -69,7 +78,31 @@ pub(crate) async fn pane(
         variables
             .push(("CAFLEET_DATABASE_URL".into(), format!("sqlite:///{}", file.path().display()).into()));
     }
-    let seen = program::json(&app.options.programs.cafleet, &args, &variables).await?;
+    let seen = capture(&app.options.programs.cafleet, &args, &variables).await?;
     let content = seen["content"].as_str().unwrap_or_default();
     Ok(Json(json!({"agent_id": agent.id.to_string(), "pane_id": pane, "lines": Terminal::lines(content)})))
+}
+
+/// Runs `cafleet` and reads its JSON.
+async fn capture(
+    program: &FilePath,
+    args: &[String],
+    variables: &[(OsString, OsString)],
+) -> Result<Value, Problem> {
+    let failed = |why: String| Problem::internal(format!("cafleet cannot be run: {why}"));
+    let running = Command::new(program)
+        .args(args)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(LIMIT, running)
+        .await
+        .map_err(|_| Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "cafleet takes too long"))?
+        .map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() || output.stdout.len() > CAP {
+        let said = inert::block(&String::from_utf8_lossy(&output.stderr)).trim().to_owned();
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", said));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }

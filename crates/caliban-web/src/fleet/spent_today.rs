@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use caliban_contract::local_time;
 use caliban_core::budget::{Limits, Meter};
-use caliban_core::price::MicroUsd;
+use caliban_settings::Layer;
 use caliban_store::ledger::{FILE, Ledger, Pool};
 use caliban_store::{StoreError, StoreUrl};
 use jiff::civil::Date;
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::program;
 
 /// The interval at which the ledger is checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -78,14 +77,11 @@ async fn read(file: &Path, day: Date, of_settings: Limits) -> Result<Value, Stor
     Ok(told(&pool.meter, pool.limits.unwrap_or(of_settings)))
 }
 
-/// The limits in the user's own settings. Only `caliban` reads settings; outside a repo, no repo's settings apply.
+/// The limits in the user's own settings; outside a repo, no repo's settings apply.
 async fn settings(app: &App) -> Limits {
-    let data = app.options.sources.data.to_string_lossy().into_owned();
-    let args = ["-C", &data, "budget", "show", "--json"].map(str::to_owned);
+    let (environment, data) = (app.options.environment.clone(), app.options.sources.data.clone());
+    let load = move || caliban_settings::load(&environment, &data, Layer::default());
     // Best effort: without limits the bar shows only the sum.
-    let pools = program::caliban(&app.options.programs, &args).await.unwrap_or_default();
-    let day = pools.as_array().into_iter().flatten().find(|pool| pool["pool"] == "all agents today");
-    let amount = |name: &str| day.and_then(|pool| pool[name].as_u64());
-    let (tokens, usd) = (amount("settings_limit_tokens"), amount("settings_limit_micro_usd").map(MicroUsd));
-    Limits { tokens, usd, ..Limits::NONE }
+    let loaded = tokio::task::spawn_blocking(load).await.ok().and_then(Result::ok);
+    loaded.map_or(Limits::NONE, |loaded| loaded.settings.budget.per_day.limits())
 }

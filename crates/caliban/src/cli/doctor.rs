@@ -4,11 +4,9 @@
 
 use std::{
     fmt,
-    net::{TcpStream, ToSocketAddrs as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use anstyle::{AnsiColor, Style};
@@ -23,7 +21,8 @@ use crate::{
     Here,
     report::{Code, Result},
     settings::{
-        self, Environment, Loaded, Paths, SettingsError, file,
+        self, Environment, Loaded, Paths, SettingsError,
+        known_models::connect,
         provider::{Choice, ModelTarget, ProviderEndpoint, nothing_set},
     },
     trust::{Trust, quoted},
@@ -31,8 +30,6 @@ use crate::{
 
 /// The oldest git with `merge-tree --write-tree`.
 const OLDEST_GIT: (u32, u32) = (2, 38);
-/// How long a provider may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Below this, sessions cannot be relied on to be written.
 const DISK_FAIL_BYTES: u64 = 64 << 20;
 /// Below this, worktrees will soon not fit.
@@ -335,25 +332,6 @@ fn is_loopback(url: &str) -> bool {
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
-}
-
-/// Whether somebody listens at an address.
-pub(super) fn connect(url: &str) -> Result<(), String> {
-    let url = url::Url::parse(url).map_err(|error| error.to_string())?;
-    let host = url.host_str().ok_or("it names no host")?.trim_matches(['[', ']']).to_owned();
-    let port = url.port_or_known_default().ok_or("it names no port")?;
-    let addresses = (host.as_str(), port).to_socket_addrs().map_err(|_| format!("{host} is not known"))?;
-    let mut reason = format!("{host} has no address");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                reason = format!("nobody listens at {address}");
-            }
-            Err(error) => reason = file::words(&error),
-        }
-    }
-    Err(reason)
 }
 
 #[cfg(test)]

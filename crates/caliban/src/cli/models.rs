@@ -3,23 +3,14 @@
 //! Asks no provider: what is listed is the catalogue of the program, with its date. Whether a local server runs is tried
 //! with a connection.
 
-use caliban_core::{
-    message::Effort,
-    models::{self, Thinking},
-    price::{MicroUsd, Rates},
-};
-use caliban_providers::ProviderKind;
+use caliban_settings::known_models::{ModelsReport, Prices};
 use clap::Args;
-use serde::Serialize;
 
-use super::{config::print_json, doctor::connect};
+use super::config::print_json;
 use crate::{
     Here,
     report::{Failure, Result},
-    settings::{
-        self, Loaded, Source,
-        provider::{Choice, ProviderEndpoint},
-    },
+    settings,
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -37,76 +28,16 @@ pub(crate) struct ModelsArgs {
     pub json: bool,
 }
 
-/// Everything that is printed.
-#[derive(Serialize)]
-struct ModelsReport {
-    compared: &'static str,
-    sources: &'static [models::FactSource],
-    providers: Vec<Provider>,
-    models: Vec<Model>,
-}
-
-/// Whether a provider can be used.
-#[derive(Serialize)]
-struct Provider {
-    name: &'static str,
-    /// Whether a run would use it when no flag names another.
-    is_default: bool,
-    is_usable: bool,
-    /// Why, in words.
-    state: String,
-    /// The model that a run would use.
-    model: Option<String>,
-}
-
-/// What is known of a model.
-#[derive(Serialize)]
-struct Model {
-    name: &'static str,
-    provider: &'static str,
-    context_window: u64,
-    max_output: u32,
-    /// The words that `--effort` takes for it; empty where it does not think.
-    efforts: Vec<&'static str>,
-    usd_per_million: Prices,
-    long_prompts: Option<Long>,
-}
-
-#[derive(Serialize)]
-struct Prices {
-    input: f64,
-    output: f64,
-    cache_read: f64,
-    cache_write: f64,
-}
-
-/// Other prices for prompts above so many tokens.
-#[derive(Serialize)]
-struct Long {
-    above: u64,
-    usd_per_million: Prices,
-}
-
 /// Carries `caliban models` out.
 pub(crate) fn models(args: &ModelsArgs, Here { environment, cwd, out }: Here<'_>) -> Result<()> {
     let loaded = settings::load(environment, cwd, settings::Layer::default())?;
     let part = args.part.as_deref().unwrap_or_default().to_lowercase();
-    let models: Vec<Model> = models::all()
-        .iter()
-        .map(|model| known(&model.name, &model.price))
-        .filter(|model| model.name.contains(&part) || model.provider.contains(&part))
-        .collect();
-    if models.is_empty() {
+    let report = ModelsReport::of(&loaded, &part);
+    if report.models.is_empty() {
         return Err(Failure::new(format!("no known model has {part:?} in its name")).hint(
             "a model that is not listed can be used all the same: --model NAME; its price is not known then",
         ));
     }
-    let report = ModelsReport {
-        compared: models::compared(),
-        sources: models::sources(),
-        providers: ProviderKind::all().map(|kind| provider(&loaded, kind)).collect(),
-        models,
-    };
     if args.json {
         return print_json(out, &report);
     }
@@ -131,67 +62,4 @@ pub(crate) fn models(args: &ModelsArgs, Here { environment, cwd, out }: Here<'_>
     }
     writeln!(out, "\nUS dollars for a million tokens, as listed on {}.", report.compared)?;
     Ok(())
-}
-
-fn known(name: &'static str, price: &caliban_core::price::Price) -> Model {
-    let family = models::family(name);
-    let efforts = match family.thinking {
-        Thinking::None => Vec::new(),
-        Thinking::Budget => [Effort::None, Effort::Low, Effort::Medium, Effort::High, Effort::Max].to_vec(),
-        Thinking::Effort => std::iter::once(Effort::None).chain(family.levels.iter().copied()).collect(),
-    };
-    Model {
-        name,
-        provider: &family.vendor,
-        context_window: family.window,
-        max_output: family.output,
-        efforts: efforts.into_iter().map(Effort::word).collect(),
-        usd_per_million: prices(price.rates),
-        long_prompts: price.long.map(|(above, rates)| Long { above, usd_per_million: prices(rates) }),
-    }
-}
-
-fn prices(Rates { input, output, cache_read, cache_write }: Rates) -> Prices {
-    #[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53 micro-dollars")]
-    let usd = |MicroUsd(micro): MicroUsd| micro as f64 / 1_000_000.0;
-    Prices {
-        input: usd(input),
-        output: usd(output),
-        cache_read: usd(cache_read),
-        cache_write: usd(cache_write),
-    }
-}
-
-fn provider(loaded: &Loaded, kind: ProviderKind) -> Provider {
-    let chosen = match loaded.choose() {
-        Ok(Choice::Use(target) | Choice::IfRunning(target)) => Some(target.provider.value),
-        Err(_) => loaded.settings.provider,
-    };
-    let target = loaded.target(settings::layer::Sourced { value: kind, source: Source::Default });
-    let (is_usable, state, model) = match target {
-        Err(error) => (false, error.to_string(), kind.default_model().map(str::to_owned)),
-        Ok(target) => {
-            let (is_usable, state) = match &target.endpoint {
-                ProviderEndpoint::Script(_) => (true, "answers come from a script".to_owned()),
-                ProviderEndpoint::Http { base_url, key: Some(key) } => {
-                    (true, format!("key from {}{}", key.source, elsewhere(base_url)))
-                }
-                ProviderEndpoint::Http { base_url, key: None } => match connect(base_url.value.as_str()) {
-                    Ok(()) => (true, format!("runs at {}", base_url.value.as_str())),
-                    Err(reason) => (false, reason),
-                },
-            };
-            (is_usable, state, target.model.map(|model| model.value))
-        }
-    };
-    // Where nothing is set, a local server is used only when it runs.
-    let is_default = chosen == Some(kind) && (is_usable || loaded.settings.provider.is_some());
-    Provider { name: kind.name(), is_default, is_usable, state, model }
-}
-
-fn elsewhere(base_url: &settings::layer::Sourced<settings::values::BaseUrl>) -> String {
-    match base_url.source {
-        Source::Default => String::new(),
-        _ => format!(", at {}", base_url.value.as_str()),
-    }
 }

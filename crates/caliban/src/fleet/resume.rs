@@ -3,7 +3,7 @@
 use std::{io::Write, num::NonZeroU64};
 
 use caliban_contract::limits::RaisedLimits;
-use caliban_fleet::resume::{self, ResumeOrder};
+use caliban_fleet::resume::{self, ResumeTask};
 
 use super::{
     Fleet, json_line,
@@ -20,7 +20,7 @@ pub(super) async fn resume(fleet: &Fleet<'_>, args: &ResumeArgs, out: &mut dyn W
     let mut client = fleet.client().await?.with_name(args.request_key.clone());
     let program = crate::compose::own_program()?;
     let order =
-        ResumeOrder { prompt: args.prompt.clone(), limits: raised(args), from_scratch: args.from_scratch };
+        ResumeTask { prompt: args.prompt.clone(), limits: raised(args), from_scratch: args.from_scratch };
     let report = resume::resume(&fleet.caller(&program), &mut client, &args.agent.id, order).await?;
     report.notes.iter().for_each(|note| say(note));
     let row = report.row;

@@ -29,6 +29,7 @@ mod dashboard_complaints;
 mod dashboard_long;
 mod dashboard_once;
 mod dashboard_reach;
+mod dashboard_same;
 mod demo;
 mod detach;
 mod doctor;
