@@ -53,6 +53,8 @@ pub(crate) async fn timeline(
     };
     let to = parsed(&part.to, now)?;
     let from = parsed(&part.from, to.saturating_sub(BACK_MS))?;
+    // A server that has just started answers with all that it will know.
+    app.hub.settled().await;
     let history = history(&app, from, to).await;
     let messages = messages(&app, from, to).await;
     let made = tokio::task::spawn_blocking(move || {
