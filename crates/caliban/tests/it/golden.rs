@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use caliban_agent::event::{Answer, Event, Record};
 use caliban_contract::records::{self, WorkerStatus};
 use serde_json::{Value, json};
-use testkit::{Golden, StepExt, script, text};
+use testkit::{Golden, StepExt, script, text, wait_until};
 
 use crate::{
     dashboard::{Dashboard, Stream},
@@ -118,6 +118,9 @@ fn the_pages_api_and_its_events_stay_as_they_are() {
     let dashboard = Dashboard::start(&scene.fleet);
     let [done, asks] = [&scene.done, &scene.asks].map(|id| dashboard.agent(id));
     let repo = done.split('/').nth(4).unwrap().to_owned();
+    wait_until("the ledger was read", || {
+        dashboard.get("/api/v1/fleet").json()["today"]["tokens"].as_u64() > Some(0)
+    });
     let routes = [
         ("fleet", "/api/v1/fleet".to_owned()),
         ("asks", "/api/v1/asks".to_owned()),
