@@ -31,11 +31,13 @@
 //! Errors are [`ClientError`]; `hint()` says what to do. `ClientError::Refused` carries the daemon's
 //! [`protocol::ApiError`] with a code (`not_found`, `ambiguous`, `conflict`, `queued`, `ended`, `disk_full` …).
 
+pub mod all_repos;
 pub mod caller;
 pub mod caller_environment;
 mod client;
 pub mod damaged_transcript;
 pub mod decide;
+pub mod feed;
 pub mod git_programs;
 pub mod landing;
 pub mod mailbox;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caliban_contract::Places;
+use caliban_fleet::feed::{FleetFeed, FleetNews};
 use caliban_fleet::offline;
-use caliban_fleet::protocol::{AgentRow, FleetEvent};
-use caliban_fleet::{Client, ClientError, DaemonEvents};
+use caliban_fleet::{Client, ClientError};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -147,46 +147,32 @@ async fn listen(hub: &Hub, repo: &Repo, places: &Places, unread: &mut Unread) ->
         Ok(client) => client.events().await,
         Err(error) => Err(error),
     };
-    let mut events = match events {
+    let events = match events {
         Ok(events) => events,
         Err(ClientError::NotRunning(_)) => return FollowEnd::Nobody,
         Err(error) => return FollowEnd::Problem(error.to_string()),
     };
     let told = Repo { daemon: true, recorded_at: None, problem: None, ..repo.clone() };
-    take(hub, &told, places, &mut events, unread).await;
+    take(hub, &told, places, FleetFeed::of(events), unread).await;
     FollowEnd::Gone
 }
 
-async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut DaemonEvents, unread: &mut Unread) {
+async fn take(hub: &Hub, repo: &Repo, places: &Places, mut feed: FleetFeed, unread: &mut Unread) {
     let hash = &repo.hash;
-    // A daemon begins with all of its agents, one event each.
-    let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
-    loop {
-        match events.next().await {
-            Ok(Some(FleetEvent::Agent(row))) => match &mut fresh {
-                Some(rows) => rows.push(*row),
-                None => {
+    while let Ok(news) = feed.next().await {
+        match news {
+            FleetNews::All(rows) => {
+                if !rows.is_empty() || hub.repo(hash).is_some() {
                     hub.put_repo(repo.clone(), places);
-                    hub.put(hash, *row);
                 }
-            },
-            Ok(Some(FleetEvent::Removed { id })) => {
-                if let Some(rows) = &mut fresh {
-                    rows.retain(|row| row.id != id);
-                }
-                hub.remove(hash, id);
-            }
-            Ok(Some(FleetEvent::Ready {})) => {
-                if let Some(rows) = fresh.take() {
-                    if !rows.is_empty() || hub.repo(hash).is_some() {
-                        hub.put_repo(repo.clone(), places);
-                    }
-                    hub.replace(hash, rows);
-                }
+                hub.replace(hash, rows);
                 *unread = None;
             }
-            Ok(Some(FleetEvent::Gap { .. })) => fresh = Some(Vec::new()),
-            Ok(Some(FleetEvent::Bye {}) | None) | Err(_) => return,
+            FleetNews::Changed(row) => {
+                hub.put_repo(repo.clone(), places);
+                hub.put(hash, *row);
+            }
+            FleetNews::Removed(id) => hub.remove(hash, id),
         }
     }
 }

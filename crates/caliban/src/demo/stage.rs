@@ -15,7 +15,8 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use caliban_fleet::{
     Client,
-    protocol::{AgentRow, FleetEvent},
+    feed::{FleetFeed, FleetNews},
+    protocol::AgentRow,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{process::Command, time::Instant};
@@ -199,22 +200,16 @@ impl Stage {
         let fleet = Fleet::open(&self.environment, &self.repo())?;
         let client = fleet.client().await?;
         let broken = |error: caliban_fleet::ClientError| Failure::new(error.to_string());
-        let mut events = client.events().await.map_err(broken)?;
-        let (mut rows, mut ready) = (BTreeMap::new(), false);
-        while let Some(event) = events.next().await.map_err(broken)? {
-            match event {
-                FleetEvent::Agent(row) => {
-                    rows.insert(row.id, *row);
-                }
-                FleetEvent::Removed { id } => {
-                    rows.remove(&id);
-                }
-                FleetEvent::Ready {} => ready = true,
-                FleetEvent::Gap { .. } => ready = false,
-                FleetEvent::Bye {} => break,
+        let mut feed = FleetFeed::of(client.events().await.map_err(broken)?);
+        let mut rows = BTreeMap::new();
+        while let Ok(news) = feed.next().await {
+            match news {
+                FleetNews::All(all) => rows = all.into_iter().map(|row| (row.id, row)).collect(),
+                FleetNews::Changed(row) => drop(rows.insert(row.id, *row)),
+                FleetNews::Removed(id) => drop(rows.remove(&id)),
             }
             let all: Vec<_> = rows.values().cloned().collect();
-            if ready && is_so(&all) {
+            if is_so(&all) {
                 return Ok(());
             }
         }

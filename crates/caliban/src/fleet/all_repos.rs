@@ -7,14 +7,15 @@ use std::{
     collections::BTreeSet,
     io::Write,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anstyle::Style;
-use caliban_contract::{PlaceSources, Places};
+use caliban_contract::Places;
 use caliban_core::inert;
-use caliban_fleet::offline;
-use caliban_fleet::{Client, ClientError, protocol::AgentRow};
+use caliban_fleet::{
+    all_repos::{self, FleetSource, RepoFleet},
+    protocol::AgentRow,
+};
 use serde::Serialize;
 
 use super::{
@@ -26,28 +27,10 @@ use super::{
     row::{self, ShownAgent},
     say,
 };
-use crate::report::{Code, Failure, Result};
+use crate::report::{Code, Result};
 
-/// How long a daemon may take to answer before its registry is read instead.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// How the path of a repo looks.
 const REPO: Style = Style::new().bold();
-
-struct RepoFleet {
-    repo: PathBuf,
-    base: PathBuf,
-    told_by: ToldBy,
-    rows: Vec<AgentRow>,
-}
-
-/// Who says how its agents stand.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ToldBy {
-    /// Its daemon, now.
-    Daemon,
-    /// What it left on the disk.
-    Disk,
-}
 
 /// An agent with where it is; text and JSON come from it alike.
 #[derive(Serialize)]
@@ -65,7 +48,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> 
     if json {
         let mut all = Vec::new();
         for RepoFleet { repo, told_by, rows, .. } in &fleets {
-            let daemon = *told_by == ToldBy::Daemon;
+            let daemon = *told_by == FleetSource::Daemon;
             all.extend(rows.iter().map(|row| There { repo, daemon, agent: ShownAgent::new(row, now) }));
         }
         return json_line(&all, out).map(|()| Code::Done);
@@ -136,7 +119,7 @@ fn lines(fleets: &[RepoFleet], now: u64, width: Option<usize>) -> Vec<String> {
     let mut lines = Vec::new();
     for RepoFleet { repo, told_by, rows, .. } in fleets {
         let repo = inert::line(&repo.to_string_lossy()).into_owned();
-        let left = if *told_by == ToldBy::Disk { " (no daemon: as it was left)" } else { "" };
+        let left = if *told_by == FleetSource::Disk { " (no daemon: as it was left)" } else { "" };
         lines.push(format!("{REPO}{repo}{REPO:#}{left}"));
         lines.extend(list::agents(rows, now, width));
     }
@@ -154,64 +137,18 @@ fn lines(fleets: &[RepoFleet], now: u64, width: Option<usize>) -> Vec<String> {
 pub(super) async fn rows(fleet: &Fleet<'_>) -> Vec<(PathBuf, Option<Places>, Vec<AgentRow>)> {
     let Ok(sources) = place_sources(fleet.environment) else { return Vec::new() };
     let with_places = |RepoFleet { repo, told_by, rows, .. }: RepoFleet| {
-        let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == ToldBy::Daemon);
+        let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == FleetSource::Daemon);
         (repo, places, rows)
     };
     find(fleet, None, &mut say).await.unwrap_or_default().into_iter().map(with_places).collect()
 }
 
-/// Every fleet with agents, or that in this base only, by the paths of the repos. What is to be said goes to `tell`.
+/// Every fleet with agents, or that in this base only. What is to be said goes to `tell`.
 async fn find(
     fleet: &Fleet<'_>,
     only: Option<&Path>,
     tell: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Vec<RepoFleet>> {
     let sources = place_sources(fleet.environment)?;
-    let parent = sources.data.join("repos");
-    let mut found = Vec::new();
-    let unread = |error| Failure::new(format!("cannot read {}: {error}", parent.display()));
-    for base in offline::bases(&parent).map_err(unread)? {
-        if only.is_some_and(|only| only != base) {
-            continue;
-        }
-        let Some(repo) = offline::repo_of(&base) else {
-            tell(&format!("left out: {} does not say which repo it is about", base.display()));
-            continue;
-        };
-        match one(fleet, &sources, &base, &repo, tell).await {
-            Ok((_, rows)) if rows.is_empty() => {}
-            Ok((told_by, rows)) => found.push(RepoFleet { repo, base, told_by, rows }),
-            Err(why) => {
-                tell(&format!("left out: the agents of {} ({}): {why}", repo.display(), base.display()))
-            }
-        }
-    }
-    found.sort_by(|one, other| one.repo.cmp(&other.repo));
-    Ok(found)
-}
-
-/// The agents of one fleet.
-async fn one(
-    fleet: &Fleet<'_>,
-    sources: &PlaceSources,
-    base: &Path,
-    repo: &Path,
-    tell: &mut (dyn FnMut(&str) + Send),
-) -> Result<(ToldBy, Vec<AgentRow>), String> {
-    let places = Places::of(repo.to_owned(), sources).map_err(|error| error.to_string())?;
-    // A directory that is not where this repo's is (a copy, say) has no daemon of its own.
-    if places.base() == base {
-        match tokio::time::timeout(PATIENCE, ask(&places)).await {
-            Ok(Ok(rows)) => return Ok((ToldBy::Daemon, rows)),
-            Ok(Err(ClientError::NotRunning(_))) => {}
-            Ok(Err(error)) => tell(&format!("the daemon of {} was not asked: {error}", repo.display())),
-            Err(_) => tell(&format!("the daemon of {} does not answer", repo.display())),
-        }
-    }
-    let rows = offline::read(base, &places, fleet.places()).await?;
-    Ok((ToldBy::Disk, rows))
-}
-
-async fn ask(places: &Places) -> Result<Vec<AgentRow>, ClientError> {
-    Client::connect(places).await?.list().await
+    Ok(all_repos::find(&sources, fleet.places(), only, tell).await?)
 }

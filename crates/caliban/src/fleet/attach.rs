@@ -15,7 +15,8 @@ use caliban_acp::{
 use caliban_core::lifecycle::State;
 use caliban_fleet::{
     Client, ClientError,
-    protocol::{AgentRow, ErrorCode, FleetEvent},
+    feed::{DaemonEnd, FleetFeed, FleetNews},
+    protocol::{AgentRow, ErrorCode},
 };
 use serde_json::json;
 
@@ -24,7 +25,7 @@ use super::{
     Fleet,
     logs::{replay, verdict},
     row, say,
-    watch::{DaemonEnd, Daemons},
+    watch::Daemons,
 };
 use crate::{
     cli::fleet::AttachArgs,
@@ -262,23 +263,21 @@ async fn until(
     loop {
         let left = match client.events().await {
             Err(_) => DaemonEnd::Gone,
-            Ok(mut events) => {
-                let mut is_there = false;
+            Ok(events) => {
+                let mut feed = FleetFeed::of(events);
                 loop {
-                    match events.next().await {
-                        Ok(Some(FleetEvent::Agent(row))) if row.id == agent.id => {
-                            is_there = true;
-                            if is_so(&row) {
-                                return Ok(*row);
-                            }
+                    let found = match feed.next().await {
+                        Ok(FleetNews::All(rows)) => {
+                            daemons.is_well();
+                            rows.into_iter().find(|row| row.id == agent.id).ok_or_else(removed)?
                         }
-                        Ok(Some(FleetEvent::Removed { id })) if id == agent.id => return Err(removed()),
-                        Ok(Some(FleetEvent::Ready {})) if !is_there => return Err(removed()),
-                        Ok(Some(FleetEvent::Ready {})) => daemons.is_well(),
-                        Ok(Some(FleetEvent::Gap { .. })) => is_there = false,
-                        Ok(Some(FleetEvent::Bye {})) => break DaemonEnd::Stopped,
-                        Ok(None) | Err(_) => break DaemonEnd::Gone,
-                        Ok(Some(_)) => {}
+                        Ok(FleetNews::Changed(row)) if row.id == agent.id => *row,
+                        Ok(FleetNews::Removed(id)) if id == agent.id => return Err(removed()),
+                        Ok(FleetNews::Changed(_) | FleetNews::Removed(_)) => continue,
+                        Err(left) => break left,
+                    };
+                    if is_so(&found) {
+                        return Ok(found);
                     }
                 }
             }

@@ -15,12 +15,13 @@ use caliban_contract::{records, tail::Tail};
 use caliban_core::{inert, lifecycle::State};
 use caliban_fleet::{
     Client,
-    protocol::{AgentRow, FleetEvent},
+    feed::{DaemonEnd, FleetFeed, FleetNews},
+    protocol::AgentRow,
 };
 
 use super::{
     Fleet, json_escape, row, say,
-    watch::{self, DaemonEnd, Daemons},
+    watch::{self, Daemons},
 };
 use crate::{
     cli::fleet::LogsArgs,
@@ -229,29 +230,31 @@ async fn listen(
     tail: &mut Tail,
     print: &mut impl FnMut(&[String]) -> Result<()>,
 ) -> Result<LogsEnd> {
-    let mut events = match watch::events(client).await {
-        Ok(events) => events,
+    let mut feed = match FleetFeed::open(client).await {
+        Ok(feed) => feed,
         Err(left) => return Ok(LogsEnd::Left(left)),
     };
-    let mut is_there = false;
     loop {
         tokio::select! {
-            event = events.next() => match event {
-                Ok(Some(FleetEvent::Agent(row))) if row.id == agent.id => {
-                    *agent = *row;
-                    is_there = true;
-                    if row::has_ended(agent.state) {
-                        return Ok(LogsEnd::Ended);
+            news = feed.next() => {
+                let found = match news {
+                    Ok(FleetNews::All(rows)) => {
+                        daemons.is_well();
+                        match rows.into_iter().find(|row| row.id == agent.id) {
+                            Some(row) => row,
+                            None => return Ok(LogsEnd::Removed),
+                        }
                     }
+                    Ok(FleetNews::Changed(row)) if row.id == agent.id => *row,
+                    Ok(FleetNews::Removed(id)) if id == agent.id => return Ok(LogsEnd::Removed),
+                    Ok(FleetNews::Changed(_) | FleetNews::Removed(_)) => continue,
+                    Err(left) => return Ok(LogsEnd::Left(left)),
+                };
+                *agent = found;
+                if row::has_ended(agent.state) {
+                    return Ok(LogsEnd::Ended);
                 }
-                Ok(Some(FleetEvent::Removed { id })) if id == agent.id => return Ok(LogsEnd::Removed),
-                Ok(Some(FleetEvent::Ready {})) if !is_there => return Ok(LogsEnd::Removed),
-                Ok(Some(FleetEvent::Ready {})) => daemons.is_well(),
-                Ok(Some(FleetEvent::Gap { .. })) => is_there = false,
-                Ok(Some(FleetEvent::Bye {})) => return Ok(LogsEnd::Left(DaemonEnd::Stopped)),
-                Ok(Some(FleetEvent::Agent(_) | FleetEvent::Removed { .. })) => {}
-                Ok(None) | Err(_) => return Ok(LogsEnd::Left(DaemonEnd::Gone)),
-            },
+            }
             _ = look.tick() => print(&tail.all()?)?,
         }
     }

@@ -11,14 +11,12 @@ use caliban_core::{
 };
 use caliban_fleet::{
     Client,
-    protocol::{AgentRow, ErrorCode, FleetEvent},
+    feed::{DaemonEnd, FleetFeed, FleetNews},
+    protocol::{AgentRow, ErrorCode},
 };
 use serde::Serialize;
 
-use super::{
-    Fleet, json_line, row, say,
-    watch::{DaemonEnd, Daemons},
-};
+use super::{Fleet, json_line, row, say, watch::Daemons};
 use crate::{
     cli::fleet::WaitArgs,
     report::{Code, Failure, Result},
@@ -96,26 +94,26 @@ async fn follow(
     seen: &mut WaitState,
     any: bool,
 ) -> Result<DaemonEnd> {
-    let mut events = client.events().await?;
-    let mut present = BTreeSet::new();
+    let mut feed = FleetFeed::of(client.events().await?);
     loop {
-        match events.next().await.unwrap_or(None) {
-            Some(FleetEvent::Agent(row)) => {
-                present.insert(row.id);
-                seen.look(&row);
-            }
-            Some(FleetEvent::Removed { id }) => seen.removed(id),
-            Some(FleetEvent::Ready {}) => {
+        match feed.next().await {
+            Ok(FleetNews::All(rows)) => {
                 daemons.is_well();
+                for row in &rows {
+                    seen.look(row);
+                    if seen.is_over(any) {
+                        return Ok(DaemonEnd::Gone);
+                    }
+                }
                 for id in seen.waiting.clone() {
-                    if !present.contains(&id) {
+                    if !rows.iter().any(|row| row.id == id) {
                         seen.gone(&mut client, id).await?;
                     }
                 }
             }
-            Some(FleetEvent::Gap { .. }) => present.clear(),
-            Some(FleetEvent::Bye {}) => return Ok(DaemonEnd::Stopped),
-            None => return Ok(DaemonEnd::Gone),
+            Ok(FleetNews::Changed(row)) => seen.look(&row),
+            Ok(FleetNews::Removed(id)) => seen.removed(id),
+            Err(left) => return Ok(left),
         }
         if seen.is_over(any) {
             return Ok(DaemonEnd::Gone);

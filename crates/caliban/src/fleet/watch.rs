@@ -7,8 +7,9 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 use caliban_core::{ids::AgentId, lifecycle::State};
 use caliban_fleet::{
-    Client, ClientError, DaemonEvents,
-    protocol::{AgentRow, FleetEvent},
+    Client,
+    feed::{DaemonEnd, FleetFeed, FleetNews},
+    protocol::AgentRow,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -83,33 +84,25 @@ async fn follow(
     daemons: &mut Daemons<'_>,
     out: &mut dyn Write,
 ) -> Result<DaemonEnd> {
-    let mut events = match events(client).await {
-        Ok(events) => events,
+    let mut feed = match FleetFeed::open(client).await {
+        Ok(feed) => feed,
         Err(left) => return Ok(left),
     };
     let mut ready = false;
     let mut age = interval(AGE_EVERY);
     age.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut draw_at: Option<Instant> = None;
-    let mut fresh = Rows::default();
     loop {
         tokio::select! {
-            event = events.next() => match event {
-                Ok(Some(FleetEvent::Agent(row))) if ready => view.changed(*row, out)?,
-                Ok(Some(FleetEvent::Agent(row))) => fresh.insert(*row),
-                Ok(Some(FleetEvent::Removed { id })) => {
-                    fresh.remove(id);
-                    view.removed(id, out)?;
-                }
-                Ok(Some(FleetEvent::Ready {})) => {
+            news = feed.next() => match news {
+                Ok(FleetNews::All(rows)) => {
                     ready = true;
                     daemons.is_well();
-                    view.all(std::mem::take(&mut fresh), out)?;
+                    view.all(rows.into_iter().collect(), out)?;
                 }
-                // All agents follow anew.
-                Ok(Some(FleetEvent::Gap { .. })) => ready = false,
-                Ok(Some(FleetEvent::Bye {})) => return Ok(DaemonEnd::Stopped),
-                Ok(None) | Err(_) => return Ok(DaemonEnd::Gone),
+                Ok(FleetNews::Changed(row)) => view.changed(*row, out)?,
+                Ok(FleetNews::Removed(id)) => view.removed(id, out)?,
+                Err(left) => return Ok(left),
             },
             _ = age.tick(), if view.in_place && ready => {
                 draw_at.get_or_insert_with(Instant::now);
@@ -124,15 +117,6 @@ async fn follow(
             draw_at.get_or_insert_with(|| Instant::now() + DRAW_EVERY);
         }
     }
-}
-
-/// How a daemon left that was listened to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DaemonEnd {
-    /// It was asked to leave: somebody wants it so, and we start no other.
-    Stopped,
-    /// It is gone without a word: the next one knows as much.
-    Gone,
 }
 
 /// The daemons of a fleet, one after the other, for whoever listens for long.
@@ -184,15 +168,6 @@ async fn again(fleet: &Fleet<'_>) -> Option<Client> {
     }
 }
 
-/// What the daemon says from now on; else how it left. One that answered a moment ago and does not listen was stopped by
-/// somebody: none is started against their will.
-pub(super) async fn events(client: &Client) -> Result<DaemonEvents, DaemonEnd> {
-    client.events().await.map_err(|error| match error {
-        ClientError::NotRunning(_) => DaemonEnd::Stopped,
-        _ => DaemonEnd::Gone,
-    })
-}
-
 /// The daemon that runs, if one does.
 pub(super) async fn running(fleet: &Fleet<'_>) -> Option<Client> {
     let mut client = Client::connect(fleet.places()).await.ok()?;
@@ -221,6 +196,14 @@ impl HeardRow {
     fn aged(&self) -> AgentRow {
         let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         AgentRow { age_ms: self.row.age_ms.saturating_add(since), ..self.row.clone() }
+    }
+}
+
+impl FromIterator<AgentRow> for Rows {
+    fn from_iter<I: IntoIterator<Item = AgentRow>>(rows: I) -> Self {
+        let mut all = Self::default();
+        rows.into_iter().for_each(|row| all.insert(row));
+        all
     }
 }
 

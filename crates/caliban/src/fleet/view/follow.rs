@@ -10,8 +10,9 @@ use std::{
 
 use caliban_core::status_word::StatusGroup;
 use caliban_fleet::{
-    Client, DaemonEvents,
-    protocol::{AgentRow, FleetEvent as News},
+    Client,
+    feed::{DaemonEnd, FleetFeed, FleetNews},
+    protocol::AgentRow,
 };
 use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, FleetScope};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -22,7 +23,7 @@ use crate::{
     fleet::{
         Fleet, all_repos,
         row::{self, cost},
-        watch::{self, DaemonEnd, Daemons},
+        watch::Daemons,
     },
     report::Failure,
 };
@@ -87,8 +88,8 @@ async fn own(fleet: &Fleet<'_>, board: &FleetBoard) -> Failure {
         Err(failure) => return failure,
     };
     loop {
-        let left = match watch::events(&client).await {
-            Ok(events) => listen(events, &repo, board, || daemons.is_well()).await,
+        let left = match FleetFeed::open(&client).await {
+            Ok(feed) => listen(feed, &repo, board, || daemons.is_well()).await,
             Err(left) => left,
         };
         client = match daemons.next(left).await {
@@ -124,11 +125,11 @@ async fn others(fleet: &Fleet<'_>, board: &FleetBoard) {
                         board.changed.notify_one();
                         if let Some(places) = places
                             && let Ok(client) = Client::connect(&places).await
-                            && let Ok(events) = client.events().await
+                            && let Ok(feed) = FleetFeed::open(&client).await
                         {
                             followed.insert(repo.clone(), ());
                             listening.push(async move {
-                                listen(events, &repo, board, || {}).await;
+                                listen(feed, &repo, board, || {}).await;
                                 repo
                             });
                         }
@@ -143,41 +144,28 @@ async fn others(fleet: &Fleet<'_>, board: &FleetBoard) {
 
 /// Takes what a daemon says until it leaves.
 async fn listen(
-    mut events: DaemonEvents,
+    mut feed: FleetFeed,
     repo: &Path,
     board: &FleetBoard,
     mut is_well: impl FnMut(),
 ) -> DaemonEnd {
-    // What a daemon says first is all of its agents, one by one.
-    let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
     loop {
-        match events.next().await {
-            Ok(Some(News::Agent(row))) => match &mut fresh {
-                Some(rows) => put(rows, *row),
-                None => put(board.rows.borrow_mut().entry(repo.to_owned()).or_default(), *row),
-            },
-            Ok(Some(News::Removed { id })) => {
-                if let Some(rows) = &mut fresh {
-                    rows.retain(|row| row.id != id);
-                }
+        match feed.next().await {
+            Ok(FleetNews::All(rows)) => {
+                is_well();
+                board.rows.borrow_mut().insert(repo.to_owned(), rows);
+            }
+            Ok(FleetNews::Changed(row)) => {
+                put(board.rows.borrow_mut().entry(repo.to_owned()).or_default(), *row)
+            }
+            Ok(FleetNews::Removed(id)) => {
                 if let Some(rows) = board.rows.borrow_mut().get_mut(repo) {
                     rows.retain(|row| row.id != id);
                 }
             }
-            Ok(Some(News::Ready {})) => {
-                is_well();
-                if let Some(rows) = fresh.take() {
-                    board.rows.borrow_mut().insert(repo.to_owned(), rows);
-                }
-            }
-            // All agents follow anew.
-            Ok(Some(News::Gap { .. })) => fresh = Some(Vec::new()),
-            Ok(Some(News::Bye {})) => return DaemonEnd::Stopped,
-            Ok(None) | Err(_) => return DaemonEnd::Gone,
+            Err(left) => return left,
         }
-        if fresh.is_none() {
-            board.changed.notify_one();
-        }
+        board.changed.notify_one();
     }
 }
 
