@@ -424,4 +424,26 @@ mod tests {
             registry.close().await;
         });
     }
+
+    #[test]
+    fn r25_a_registry_is_kept_in_a_directory_that_is_moved_and_given_up_when_its_file_is_another_one() {
+        run(async {
+            let temp = tempfile::tempdir().unwrap();
+            let (before, after) = (temp.path().join("before"), temp.path().join("after"));
+            let url = StoreUrl::sqlite(before.join("fleet.db"));
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
+            let insert = |seq, id| RegistryChange::Insert(Box::new(record(seq, id)), "{}".to_owned());
+            registry.commit(&[insert(1, "00000001")]).await.unwrap();
+            std::fs::rename(&before, &after).unwrap();
+            registry.commit(&[insert(2, "00000002")]).await.unwrap();
+            assert_eq!(read_all(&mut registry).await.len(), 2);
+            // Also a whole one is not taken for it.
+            let file = after.join("fleet.db");
+            std::fs::copy(&file, after.join("copy")).unwrap();
+            std::fs::rename(after.join("copy"), &file).unwrap();
+            let refused = registry.commit(&[insert(3, "00000003")]).await;
+            assert!(matches!(refused, Err(StoreError::Replaced(_))), "{refused:?}");
+            assert!(matches!(registry.page(0).await, Err(StoreError::Replaced(_))));
+        });
+    }
 }

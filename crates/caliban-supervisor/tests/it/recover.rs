@@ -208,17 +208,3 @@ async fn r25_a_registry_that_is_lost_under_its_daemon_loses_nobody() {
         assert_eq!(client.list().await.unwrap().len(), 3, "{loss}: {}", fleet.log());
     }
 }
-
-/// A repo that is moved has the registry that it had.
-#[tokio::test]
-async fn r25_a_registry_whose_directory_is_moved_is_not_lost() {
-    let fleet = Fleet::new();
-    let mut client = fleet.client().await;
-    let lives = fleet.spawn_up(&mut client, "serve").await;
-    let (base, moved) = (fleet.places.base().to_owned(), fleet.temp.path().join("moved"));
-    fs::rename(&base, &moved).unwrap();
-    client.kill(&lives.to_string(), &KillRequest::default()).await.unwrap();
-    fs::rename(&moved, &base).unwrap();
-    let daemon = fleet.daemon_pid().unwrap();
-    assert!(is_alive(daemon), "{}", fleet.log());
-}
