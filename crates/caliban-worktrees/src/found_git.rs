@@ -172,7 +172,7 @@ fn leads_elsewhere(git: &Root) -> bool {
 }
 
 /// The store that a git directory names, if that one has this very directory among the records of its worktrees.
-fn common_of(own: &Root) -> Option<Root> {
+pub(crate) fn common_of(own: &Root) -> Option<Root> {
     let text = text_of(own, "commondir")?;
     let common = Root::pin(&own.path().join(text)).ok()?;
     let name = Below::new("worktrees").ok()?.join(own.path().file_name()?).ok()?;

@@ -21,13 +21,17 @@ use std::{
 use caliban_rooted::{Below, FileType, FoundEntry, Identity, JudgedPlace, Root};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 
-use crate::found_git::{GitFile, git_file};
+use crate::found_git::{GitFile, common_of, git_file};
 use crate::private_view::gitlinks;
 use seen_tree::{Fingerprints, SeenTree};
 
 const GIT: &str = ".git";
 /// What in a git directory decides what git runs, or where git looks for that.
 const PARTS: [&str; 6] = ["config", "config.worktree", "hooks", "commondir", "gitdir", "modules"];
+/// Those of them that the record of a worktree has, too.
+const LEADING_PARTS: [&str; 2] = ["commondir", "gitdir"];
+/// Where a store has the records of its worktrees.
+const RECORDS: &str = "worktrees";
 /// Directories of ours at the top of a tree; they are protected as a whole.
 const OURS: [&str; 2] = [GIT, ".caliban"];
 /// The largest configuration that is read.
@@ -124,6 +128,8 @@ impl NestedRepos {
         let mut duties = NestedDuties::default();
         for git in self.known.iter().chain(&self.made) {
             let parts: Vec<Below> = match self.root.look(git)? {
+                // A worktree was removed, and another one may be made under its name.
+                FoundEntry::Nothing if self.is_record(git) => Vec::new(),
                 FoundEntry::Directory(_) => PARTS.iter().filter_map(|part| git.join(part).ok()).collect(),
                 _ => vec![git.clone()],
             };
@@ -167,6 +173,9 @@ impl NestedRepos {
     /// each time: a command that began before there was one has no hold on it in its fence.
     pub fn disarm_new(&mut self) -> io::Result<Vec<String>> {
         let found = self.look(ClosedDirectories::OpenUp)?;
+        let gone: Vec<Below> =
+            self.known.difference(&found).filter(|git| self.is_record(git)).cloned().collect();
+        self.known.retain(|git| !gone.contains(git));
         // Whatever becomes of one of them: all of them are new.
         self.made = found.difference(&self.known).cloned().collect();
         let mut lines = self.lines_about_opened();
@@ -215,7 +224,13 @@ impl NestedRepos {
         match self.root.look(git)? {
             FoundEntry::Nothing => {}
             FoundEntry::Directory(_) => {
+                let record = Root::plain(&git.under(self.root.path())).ok().filter(|_| self.is_record(git));
+                let store = record.and_then(|record| common_of(&record));
+                let is_worktrees = store.is_some_and(|store| self.is_watched(&store));
                 for part in PARTS {
+                    if is_worktrees && LEADING_PARTS.contains(&part) {
+                        continue;
+                    }
                     if self.is_armed(git, part)? {
                         moved.push(self.root.put_aside(&git.join(part)?)?);
                         if part == "config" {
@@ -224,11 +239,12 @@ impl NestedRepos {
                     }
                 }
             }
-            // It may lead to a repository that says so, too: a worktree that git made.
+            // A worktree that git made in a repository of this tree leads to it, and it says so, too.
             FoundEntry::File { .. } => {
                 let place = git.split().map(|(place, _)| place.under(self.root.path()));
                 let place = place.and_then(|place| Root::plain(&place).ok());
-                if !place.is_some_and(|place| matches!(git_file(&place, &|_, _| false), GitFile::Found(_))) {
+                let file = place.map(|place| git_file(&place, &|_, _| false));
+                if !matches!(file, Some(GitFile::Found(found)) if self.is_watched(found.store())) {
                     moved.push(self.root.put_aside(git)?);
                 }
             }
@@ -264,9 +280,27 @@ impl NestedRepos {
                     !is_sample && (*kind != FileType::RegularFile || runs())
                 })
             }),
-            // A linked worktree has both, and is known by its `.git` file; a repository has neither.
+            // The record of a worktree has some of them; a repository has none.
             _ => true,
         })
+    }
+
+    /// Whether git reads its settings for this store where they are held or disarmed: in a repository of this tree.
+    fn is_watched(&self, store: &Root) -> bool {
+        let Some(name) = self.root.name_of(store.path()) else { return false };
+        let is_it = self.root.look(&name).is_ok_and(|found| found.identity() == Some(store.identity()));
+        let own = Below::fixed(GIT);
+        // Those of submodules are held as a whole.
+        let is_module = |git: &Below| git.join("modules").is_ok_and(|modules| name.starts_with(&modules));
+        let is_git = self.known.contains(&name) || self.made.contains(&name);
+        is_it && (is_git || self.known.iter().chain([&own]).any(is_module))
+    }
+
+    /// Whether a git directory is where a repository of this tree has the records of its worktrees.
+    fn is_record(&self, git: &Below) -> bool {
+        let Some((records, _)) = git.split() else { return false };
+        let store = records.split().filter(|(_, name)| *name == RECORDS).map(|(store, _)| store);
+        store.is_some_and(|store| self.known.contains(&store) || self.made.contains(&store))
     }
 
     fn write_plain(&self, git: &Below) -> io::Result<()> {
@@ -307,7 +341,7 @@ impl NestedRepos {
                     {
                         self.opened.push(name.clone());
                     }
-                    let (directories, gits) = match self.list(&name) {
+                    let (directories, gits) = match self.list(&name, self.is_git_directory(&name)) {
                         // Nobody may read it. Until it changes there is nothing new in it.
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => <_>::default(),
                         // It is gone, or a link now: its parent has changed.
@@ -331,10 +365,8 @@ impl NestedRepos {
                 return Err(io::Error::other("there are too many directories to look for repositories"));
             };
             open.push(WalkStep::Leave(at));
-            if !gits.contains(&name) || name.is_here() {
-                let enter = |(directory, was)| Some(WalkStep::Enter(name.join(directory).ok()?, was));
-                open.extend(directories.into_iter().filter_map(enter));
-            }
+            let enter = |(directory, was)| Some(WalkStep::Enter(name.join(directory).ok()?, was));
+            open.extend(directories.into_iter().filter_map(enter));
             if !gits.is_empty() {
                 self.gits.insert(name, gits);
             }
@@ -343,9 +375,24 @@ impl NestedRepos {
         Ok(self.gits.values().flatten().cloned().collect())
     }
 
-    /// Directories to look into, and git directories or files in this one; itself, when it is one.
-    fn list(&self, name: &Below) -> io::Result<(Vec<OsString>, Vec<Below>)> {
+    /// Whether the walk came to it as to the `.git` of a directory.
+    fn is_git_directory(&self, name: &Below) -> bool {
+        name.split().and_then(|(place, _)| self.gits.get(&place)).is_some_and(|gits| gits.contains(name))
+    }
+
+    /// Directories to look into, and git directories or files in this one; itself, when it is one. Nobody works in a `.git`: only the
+    /// records of worktrees count there. Anything else that looks like a git directory may have all kinds of directories in it.
+    fn list(&self, name: &Below, is_git_directory: bool) -> io::Result<(Vec<OsString>, Vec<Below>)> {
         let entries = self.root.entries(name)?;
+        if is_git_directory {
+            let is_records = |(entry, kind): &(OsString, FileType)| {
+                entry.eq_ignore_ascii_case(RECORDS) && *kind == FileType::Directory
+            };
+            return Ok((
+                entries.into_iter().filter(is_records).map(|(entry, _)| entry).collect(),
+                Vec::new(),
+            ));
+        }
         // Where case does not matter git finds it by any spelling.
         let is = |entry: &OsStr, wanted: &str| {
             entry == wanted || (entry.eq_ignore_ascii_case(wanted) && self.is_same(name, entry, wanted))
@@ -359,11 +406,10 @@ impl NestedRepos {
         let mut directories = Vec::new();
         for (entry, kind) in &entries {
             let is_ours = name.is_here() && OURS.iter().any(|ours| entry == ours);
-            if is_git(entry) {
-                if !is_ours {
-                    gits.push(name.join(entry)?);
-                }
-            } else if *kind == FileType::Directory && !is_ours {
+            if is_git(entry) && !is_ours {
+                gits.push(name.join(entry)?);
+            }
+            if *kind == FileType::Directory && !is_ours {
                 directories.push(entry.clone());
             }
         }
@@ -444,274 +490,4 @@ fn links_of(index: &Root) -> Vec<Below> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{
-        fs,
-        os::unix::fs::{MetadataExt as _, symlink},
-        path::Path,
-        process::Command,
-    };
-
-    fn init(place: &Path) {
-        fs::create_dir_all(place).unwrap();
-        let done = Command::new("git").args(["init", "-q", "."]).current_dir(place).status().unwrap();
-        assert!(done.success());
-    }
-
-    #[test]
-    fn a18_settings_that_run_nothing_are_known() {
-        for plain in [
-            "",
-            "[core]\n\tbare = false\n# x\n",
-            "[remote \"a]b\"]\n",
-            "[user]\nname = x\n[Core] FileMode=true",
-        ] {
-            assert_eq!(is_plain(plain), !plain.contains("a]b"), "{plain}");
-        }
-        for armed in [
-            "[core] fsmonitor = x",
-            "[core]\nhooksPath = x",
-            "[include]\npath = x",
-            "[remote \"o\"]\nurl = ext::sh -c x",
-            "[user]\nname = a\\\n[core]\n",
-            "[core]\n\tworktree = ../x",
-            "[pager]\nlog = x",
-            "core.fsmonitor",
-        ] {
-            assert!(!is_plain(armed), "{armed}");
-        }
-    }
-
-    fn names(paths: &[JudgedPlace], top: &Path) -> Vec<String> {
-        paths.iter().map(|place| place.path.strip_prefix(top).unwrap().display().to_string()).collect()
-    }
-
-    #[test]
-    fn a18_what_git_runs_in_nested_repositories_is_held_or_put_aside() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        init(&top);
-        init(&top.join("third/party"));
-        let root = Arc::new(Root::pin(&top).unwrap());
-        let mut nested = NestedRepos::new(root).unwrap();
-        let duties = nested.duties(None).unwrap();
-        assert_eq!(names(&duties.fixed, &top), ["third/party/.git/config", "third/party/.git/hooks"]);
-        let absent: Vec<_> = duties.absent.iter().map(|(name, _)| name.under(Path::new(""))).collect();
-        assert!(absent.contains(&"third/party/.git/commondir".into()), "{absent:?}");
-        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
-        // A new one that runs nothing stays as it is.
-        init(&top.join("a/b/new"));
-        let plain = fs::read_to_string(top.join("a/b/new/.git/config")).unwrap();
-        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
-        assert_eq!(fs::read_to_string(top.join("a/b/new/.git/config")).unwrap(), plain);
-        assert_eq!(nested.duties(None).unwrap().fixed.len(), 4);
-        // One that runs something is disarmed.
-        init(&top.join("a/armed"));
-        fs::write(top.join("a/armed/.git/config"), "[core]\n\tfsmonitor = evil\n").unwrap();
-        fs::write(top.join("a/armed/.git/hooks/post-checkout"), "#!/bin/sh\n").unwrap();
-        fs::set_permissions(top.join("a/armed/.git/hooks/post-checkout"), fs::Permissions::from_mode(0o755))
-            .unwrap();
-        fs::create_dir(top.join("links")).unwrap();
-        symlink("../a/armed/.git", top.join("links/.git")).unwrap();
-        fs::create_dir(top.join("file")).unwrap();
-        fs::write(top.join("file/.git"), "gitdir: ../a/armed/.git\n").unwrap();
-        let bare = top.join("bare.git");
-        for made in ["objects", "refs", "hooks"] {
-            fs::create_dir_all(bare.join(made)).unwrap();
-        }
-        fs::write(bare.join("HEAD"), "ref: refs/heads/main\n").unwrap();
-        fs::write(bare.join("config"), "[filter \"x\"]\n\tsmudge = evil\n").unwrap();
-        let lines = nested.disarm_new().unwrap();
-        assert_eq!(lines.len(), 5, "{lines:#?}");
-        assert_eq!(fs::read_to_string(top.join("a/armed/.git/config")).unwrap(), PLAIN);
-        assert!(top.join("a/armed/.git/hooks.not-used/post-checkout").exists());
-        assert!(!top.join("links/.git").is_symlink() && !top.join("file/.git").exists());
-        assert_eq!(fs::read_to_string(bare.join("config")).unwrap(), PLAIN);
-        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
-    }
-
-    fn close(place: &Path, mode: u32) {
-        fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    fn arm(place: &Path) {
-        fs::write(place.join(".git/config"), "[core]\n\tfsmonitor = evil\n").unwrap();
-    }
-
-    #[test]
-    fn a18_a_repository_that_cannot_be_disarmed_keeps_no_other_one_armed() {
-        if testkit::was_run_by_another_user(
-            "nested::tests::a18_a_repository_that_cannot_be_disarmed_keeps_no_other_one_armed",
-        ) {
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        let mut nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
-        for name in ["a", "b", "c", "d", "z"] {
-            init(&top.join(name));
-            arm(&top.join(name));
-        }
-        fs::create_dir(top.join("e")).unwrap();
-        fs::write(top.join("e/.git"), "gitdir: ../z/.git\n").unwrap();
-        close(&top.join("a/.git/config"), 0);
-        close(&top.join("b/.git"), 0o555);
-        close(&top.join("c/.git"), 0o311);
-        fs::write(top.join("d/.git/hooks/post-checkout"), "").unwrap();
-        close(&top.join("d/.git/hooks"), 0);
-        close(&top.join("d/.git"), 0);
-        close(&top.join("e"), 0o555);
-        let lines = nested.disarm_new().unwrap();
-        assert_eq!(lines.len(), 7, "{lines:#?}");
-        for name in ["a", "b", "c", "d", "z"] {
-            assert_eq!(
-                fs::read_to_string(top.join(name).join(".git/config")).unwrap(),
-                PLAIN,
-                "{name}: {lines:#?}"
-            );
-        }
-        assert!(!top.join("d/.git/hooks").exists() && !top.join("e/.git").exists());
-        assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
-        // One that is known and cannot be looked into is held as a whole.
-        close(&top.join("a/.git"), 0);
-        assert!(names(&nested.duties(None).unwrap().fixed, &top).contains(&"a/.git".to_owned()));
-    }
-
-    #[test]
-    fn a18_a_closed_directory_hides_no_repository() {
-        if testkit::was_run_by_another_user("nested::tests::a18_a_closed_directory_hides_no_repository") {
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        for made in ["private/x", "shut", "old"] {
-            fs::create_dir_all(top.join(made)).unwrap();
-        }
-        close(&top.join("private"), 0);
-        close(&top.join("shut"), 0o311);
-        let mut nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
-        let mode = |name: &str| fs::metadata(top.join(name)).unwrap().mode() & 0o777;
-        // What the user has closed stays closed, as long as nobody changes it.
-        let_settle(&top);
-        let mut nested_again = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
-        assert_eq!(nested_again.disarm_new().unwrap(), Vec::<String>::new());
-        assert_eq!((mode("private"), mode("shut")), (0, 0o311));
-        for (name, closed) in
-            [("new", 0o311), ("none", 0), ("old", 0o300), ("no-search", 0o644), ("shut", 0o311)]
-        {
-            init(&top.join(name).join("repo"));
-            arm(&top.join(name).join("repo"));
-            close(&top.join(name), closed);
-        }
-        init(&top.join("deep/a/b"));
-        arm(&top.join("deep/a/b"));
-        close(&top.join("deep/a"), 0);
-        close(&top.join("deep"), 0o311);
-        let lines = nested.disarm_new().unwrap();
-        for name in ["new/repo", "none/repo", "old/repo", "no-search/repo", "shut/repo", "deep/a/b"] {
-            assert_eq!(
-                fs::read_to_string(top.join(name).join(".git/config")).unwrap(),
-                PLAIN,
-                "{name}: {lines:#?}"
-            );
-        }
-        assert!(lines[0].contains("and 6 more") || lines[0].contains("and 7 more"), "{lines:#?}");
-        close(&top.join("private"), 0o700);
-    }
-
-    #[test]
-    fn a18_what_a_killed_command_made_is_not_the_users() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        let root = Arc::new(Root::pin(&top).unwrap());
-        init(&top.join("old"));
-        arm(&top.join("old"));
-        let known = NestedRepos::new(root.clone()).unwrap().known().clone();
-        init(&top.join("new"));
-        arm(&top.join("new"));
-        let (nested, lines) = NestedRepos::knowing(root, known).unwrap();
-        assert_eq!(lines.len(), 1, "{lines:#?}");
-        assert_eq!(fs::read_to_string(top.join("new/.git/config")).unwrap(), PLAIN);
-        assert_ne!(fs::read_to_string(top.join("old/.git/config")).unwrap(), PLAIN);
-        assert_eq!(nested.known().len(), 1);
-    }
-
-    /// Git finds `HEAD` by `head` there. Needs a file system of that kind, which root can mount where the kernel has it.
-    #[test]
-    fn a18_a_bare_repository_is_found_where_case_does_not_matter() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        let mount = format!(
-            "mount -t tmpfs -o casefold tmpfs '{0}' && mkdir '{0}/c' && chattr +F '{0}/c'",
-            top.display()
-        );
-        let mounted = Command::new("sh").args(["-c", &mount]).output().unwrap();
-        if mounted.status.success() {
-            let bare = top.join("c/bare");
-            for made in ["Objects", "REFS"] {
-                fs::create_dir_all(bare.join(made)).unwrap();
-            }
-            fs::write(bare.join("head"), "ref: refs/heads/main\n").unwrap();
-            let nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
-            assert!(nested.known().contains(&Below::new("c/bare").unwrap()), "{:?}", nested.known());
-        }
-        let _may_not_be_mounted = Command::new("umount").arg(&top).output();
-        // Elsewhere another spelling is another file.
-        let other = tempfile::tempdir().unwrap();
-        for made in ["bare/Objects", "bare/REFS"] {
-            fs::create_dir_all(other.path().join(made)).unwrap();
-        }
-        fs::write(other.path().join("bare/head"), "").unwrap();
-        assert!(NestedRepos::new(Arc::new(Root::pin(other.path()).unwrap())).unwrap().known().is_empty());
-    }
-
-    /// Waits until changes so far are older than the clock's tick: only then a look may pass over a directory.
-    fn let_settle(top: &Path) {
-        let changed = || fs::metadata(top).unwrap().modified().unwrap();
-        fs::write(top.join("now"), "").unwrap();
-        let last = changed();
-        while SystemTime::now() < last + 2 * TICK {
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn a18_a_look_at_what_changed_finds_what_a_whole_look_finds() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        let root = Arc::new(Root::pin(&top).unwrap());
-        let mut nested = NestedRepos::new(root.clone()).unwrap();
-        let mut random = fastrand::Rng::with_seed(25);
-        let place = |random: &mut fastrand::Rng| {
-            let depth = random.usize(1..4);
-            let names: Vec<_> = (0..depth).map(|_| ["a", "b", "c"][random.usize(..3)]).collect();
-            top.join(names.join("/"))
-        };
-        let (mut most, mut changes) = (0, 0);
-        for round in 0..60 {
-            for _ in 0..random.usize(..4) {
-                let (one, other) = (place(&mut random), place(&mut random));
-                let done = match random.u8(..6) {
-                    0 => fs::create_dir_all(&one),
-                    1 => fs::create_dir_all(&one).and_then(|()| fs::write(one.join(".git"), "gitdir: x")),
-                    2 => fs::create_dir_all(one.join("refs")).and_then(|()| {
-                        fs::create_dir_all(one.join("objects"))?;
-                        fs::write(one.join("HEAD"), "")
-                    }),
-                    3 => fs::rename(&one, &other),
-                    4 => fs::remove_file(one.join(["HEAD", ".git"][random.usize(..2)])),
-                    _ => fs::remove_dir_all(&one),
-                };
-                changes += usize::from(done.is_ok());
-            }
-            if random.bool() {
-                let_settle(&top);
-            }
-            let whole = NestedRepos::new(root.clone()).unwrap().known;
-            most = most.max(whole.len());
-            assert_eq!(nested.look(ClosedDirectories::OpenUp).unwrap(), whole, "round {round}");
-        }
-        assert!(most > 3 && changes > 30, "{most} repositories, {changes} changes");
-    }
-}
+mod tests;

@@ -264,8 +264,14 @@ impl Generator {
             "{MAKE r/.git}; touch r/x; mv {T} t.old; mv r {T}",
             "mkdir -p {T}; env -u GIT_CONFIG_COUNT git init -q {T}; printf '{ARMED}' >> {T}/.git/config",
             "{MAKE g}; mkdir -p {T}; rm -rf {T}/.git; ln -s {P}/g {T}/.git",
+            "mkdir -p {T}/objects {T}/refs; printf 'ref: refs/heads/main\\n' > {T}/HEAD; {MAKE {T}/in/.git}",
+            // Both sides say so, and the store is where the project is not.
+            "{MAKE /tmp/s}; s=$(awk '$5 == \"/tmp\" {print $4}' /proc/self/mountinfo | tail -1)/s; k=/tmp/s; {LINK}",
+            "{MAKE third/party/.git/s}; s={P}/third/party/.git/s; k=$s; {LINK}",
         ]);
-        let mut text = how.replace("{T}", top);
+        let link = "r=$k/worktrees/w; mkdir -p $r {T}/n; cp $k/HEAD $r; printf '../..\\n' > $r/commondir; \
+                    printf '{P}/{T}/n/.git\\n' > $r/gitdir; printf \"gitdir: $s/worktrees/w\\n\" > {T}/n/.git";
+        let mut text = how.replace("{LINK}", link).replace("{T}", top);
         while let Some(at) = text.find("{MAKE ") {
             let end = at + text[at..].find('}').unwrap_or_default();
             let place = text[at + 6..end].to_owned();
