@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use absent_places::Unmade;
+use kept_objects::HiddenStores;
 pub use kept_objects::Kept;
 use nested_look::Looked;
 pub use nested_look::Nested;
@@ -534,6 +535,9 @@ struct KnownRoots {
     work: RootsRecord,
     /// Git directories elsewhere.
     git: RootsRecord,
+    /// Stores in the trees whose objects are in no fence.
+    #[serde(default)]
+    hidden: HiddenStores,
 }
 
 /// Writes down which directories the roots of an agent are, before a command in a fence: whoever resumes it compares. A root may have
@@ -545,8 +549,8 @@ pub(crate) fn remember_roots(policy: &Policy, fences: &Fences, directory: &Path)
     let found = fences.found.lock().unwrap_or_else(PoisonError::into_inner);
     let git: Vec<&Path> = found.values().flatten().flat_map(|git| git.places()).map(Root::path).collect();
     let boot = caliban_process::boot_id().unwrap_or_default();
-    let known =
-        KnownRoots { work: policy.roots.record(&work, &boot), git: fences.git_roots.record(&git, &boot) };
+    let (work, git) = (policy.roots.record(&work, &boot), fences.git_roots.record(&git, &boot));
+    let known = KnownRoots { work, git, hidden: fences.hidden_stores() };
     if records::read::<KnownRoots>(directory, ROOTS).is_some_and(|written| written == known) {
         return Ok(());
     }
@@ -561,6 +565,7 @@ pub(crate) fn recall_roots(policy: &Policy, fences: Option<&Fences>, directory: 
         policy.roots.recall(&known.work, &boot);
         if let Some(fences) = fences {
             fences.git_roots.recall(&known.git, &boot);
+            fences.recall_hidden(&known.hidden, known.git.is_of(&boot));
         }
     }
 }

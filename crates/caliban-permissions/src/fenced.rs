@@ -30,7 +30,8 @@ pub struct FenceDuties {
     pub fixed: Vec<JudgedPlace>,
     /// Protected places that are not there, or only as a link, and must not be made.
     pub absent: Vec<AbsentPlace>,
-    /// Where files are kept from being read: directories that have something of git's. Its objects may hold what is masked.
+    /// Where files are kept from being read: directories that have a `.git`, or are repositories by themselves. Objects there may hold
+    /// what is masked.
     pub repositories: Vec<PathBuf>,
 }
 
@@ -127,9 +128,7 @@ impl Policy {
         walk(&starts, |found| {
             let path = found.path();
             // Whoever owns a closed directory can open it in a fence, too: nothing of it is there.
-            if !reads.is_empty()
-                && found.name.split().is_some_and(|(_, name)| name.eq_ignore_ascii_case(".git"))
-            {
+            if !reads.is_empty() && found.is_of_git() {
                 held.repositories.extend(path.parent().map(Path::to_owned));
             }
             let hidden = is_about(&reads, &path) || (found.is_closed && !reads.is_empty());
@@ -255,6 +254,17 @@ impl Found<'_> {
     /// Whether the walk began here.
     pub(crate) fn is_start(&self) -> bool {
         self.name.is_here()
+    }
+
+    /// Whether the directory around it has a `.git`, or is a repository by itself.
+    fn is_of_git(&self) -> bool {
+        let Some((around, name)) = self.name.split() else { return false };
+        let has = |name: &str| {
+            let found = around.join(name).and_then(|name| self.root.look(&name));
+            !matches!(found, Ok(FoundEntry::Nothing) | Err(_))
+        };
+        name.eq_ignore_ascii_case(".git")
+            || (name.eq_ignore_ascii_case("HEAD") && has("objects") && has("refs"))
     }
 
     fn look(&self) -> std::io::Result<FoundEntry> {

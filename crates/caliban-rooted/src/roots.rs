@@ -67,6 +67,13 @@ pub struct RootsRecord {
     roots: Vec<(ByteText, ByteText, Identity)>,
 }
 
+impl RootsRecord {
+    /// Whether its identities hold in this boot of the machine.
+    pub fn is_of(&self, boot: &str) -> bool {
+        self.boot == boot
+    }
+}
+
 /// A place beneath a root as it was judged: there was this very thing, and no link on the way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JudgedPlace {
@@ -162,7 +169,7 @@ impl Roots {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (given, path, identity) in &record.roots {
             let path = path.path();
-            let found = if record.boot == boot {
+            let found = if record.is_of(boot) {
                 Root::exactly(path, *identity).ok().flatten()
             } else {
                 Root::plain(path).ok()

@@ -6,12 +6,13 @@ use std::{
 };
 
 use caliban_core::fence::Profile;
-use caliban_fence::{Fence, Hold};
+use caliban_fence::{ByteText, Fence, Hold};
 use caliban_permissions::Policy;
-use caliban_rooted::{Below, FoundEntry, Root};
-use caliban_worktrees::{FileState, FoundGit, GitFile, Repo};
+use caliban_rooted::{Below, FoundEntry, Identity, Root};
+use caliban_worktrees::{FileState, GitFile, Repo};
+use serde::{Deserialize, Serialize};
 
-use super::{Fences, git_store};
+use super::{Fences, git_store, is_bare};
 
 /// Where a store has objects.
 const OBJECTS: [&str; 4] = ["objects", "lfs", "modules", "caliban"];
@@ -21,7 +22,14 @@ const OBJECTS: [&str; 4] = ["objects", "lfs", "modules", "caliban"];
 pub struct Kept {
     stores: BTreeMap<PathBuf, KeptStore>,
     rules: Vec<String>,
+    /// Stores whose index and refs commands can write, once they kept something: what a command takes out of index and refs is
+    /// still in the objects.
+    hidden: BTreeMap<PathBuf, Identity>,
 }
+
+/// What the next process of an agent has to know of that.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HiddenStores(Vec<(ByteText, Identity)>);
 
 #[derive(Debug, Default)]
 struct KeptStore {
@@ -47,9 +55,10 @@ impl Fences {
         }
         let trees = self.kept_trees(policy);
         let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let kept = &mut *kept;
         let rules: Vec<String> = policy.rules.iter().map(|rule| rule.rule.to_string()).collect();
         if kept.rules != rules {
-            *kept = Kept { rules, ..Kept::default() };
+            (kept.rules, kept.stores) = (rules, BTreeMap::new());
         }
         let stores: BTreeSet<&PathBuf> = trees.iter().map(|tree| &tree.store).collect();
         stores.into_iter().any(|store| {
@@ -60,7 +69,9 @@ impl Fences {
 
     fn keeps(&self, known: &mut KeptStore, trees: &[&KeptTree], policy: &Policy) -> bool {
         if known.repo.is_none() {
-            known.repo = trees.first().and_then(|tree| self.open_repo(&tree.top));
+            let open =
+                |tree: &&KeptTree| self.open_repo(&tree.top).filter(|repo| repo.common_dir() == tree.store);
+            known.repo = trees.first().and_then(open);
         }
         let Some(repo) = &known.repo else { return true };
         let git_dirs: Vec<PathBuf> = trees.iter().map(|tree| tree.own.clone()).collect();
@@ -90,19 +101,33 @@ impl Fences {
     }
 
     /// Takes git's objects out of a fence: of the repositories of the work when one of them keeps what is hidden, and of each one in the
-    /// trees whose index does.
+    /// trees that does.
     pub(super) fn hide_objects(&self, fence: &mut Fence, policy: &Policy, repositories: &[PathBuf]) {
+        if !policy.hides_files() {
+            return;
+        }
         let mut stores = BTreeSet::new();
         if self.hides_objects(policy) {
             stores.extend(self.kept_trees(policy).into_iter().map(|tree| tree.store));
         }
-        for top in repositories {
-            let Some(git) = self.nested_git(top) else { continue };
-            let is_hidden = |path: &Path| policy.hides(&top.join(path));
-            if caliban_worktrees::index_keeps(&git.own.path().join("index"), &is_hidden) {
-                stores.insert(git.store().path().to_owned());
+        let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut writable: BTreeSet<PathBuf> = BTreeSet::new();
+        for tree in repositories.iter().flat_map(|top| self.nested_trees(top)) {
+            let is_hidden = stores.contains(&tree.store) || kept.hidden.contains_key(&tree.store);
+            if is_hidden || self.keeps(kept.stores.entry(tree.store.clone()).or_default(), &[&tree], policy) {
+                writable.insert(tree.store);
             }
         }
+        if fence.profile == Profile::Open {
+            writable.extend(stores.iter().cloned());
+        }
+        for store in writable {
+            if let Ok(root) = Root::plain(&store) {
+                kept.hidden.insert(store, root.identity());
+            }
+        }
+        kept.hidden.retain(|store, identity| Root::plain(store).is_ok_and(|now| now.identity() == *identity));
+        stores.extend(kept.hidden.keys().cloned());
         let places = stores.iter().flat_map(|store| OBJECTS.map(|name| store.join(name)));
         for place in places.collect::<Vec<_>>() {
             let is_shown = fence.profile == Profile::Open
@@ -113,19 +138,40 @@ impl Fences {
         }
     }
 
-    /// Git's directories for a directory in a tree, as they are now.
-    fn nested_git(&self, top: &Path) -> Option<FoundGit> {
-        let top = Root::plain(top).ok()?;
-        match top.look(&Below::new(".git").ok()?).ok()? {
-            FoundEntry::Directory(_) => {
-                let own = Root::plain(&top.path().join(".git")).ok()?;
-                Some(FoundGit { own, common: None })
-            }
-            _ => {
-                match caliban_worktrees::git_file(&top, &|path, identity| self.is_accepted(path, identity)) {
-                    GitFile::Found(found) => Some(found),
+    /// Git's directories for a directory in a tree, as they are now: those of its `.git`, and itself when it is a repository.
+    fn nested_trees(&self, top: &Path) -> Vec<KeptTree> {
+        let Ok(root) = Root::plain(top) else { return Vec::new() };
+        let itself = is_bare(&root).then(|| top.to_owned());
+        let git = match root.look(&Below::fixed(".git")) {
+            Ok(FoundEntry::Directory(_)) => Some((top.join(".git"), top.join(".git"))),
+            Ok(FoundEntry::Nothing) | Err(_) => None,
+            Ok(_) => {
+                match caliban_worktrees::git_file(&root, &|path, identity| self.is_accepted(path, identity)) {
+                    GitFile::Found(git) => Some((git.own.path().to_owned(), git.store().path().to_owned())),
                     GitFile::None | GitFile::Doubtful(_) => None,
                 }
+            }
+        };
+        let tree = |(own, store)| KeptTree { top: top.to_owned(), own, store };
+        git.into_iter().chain(itself.map(|store| (store.clone(), store))).map(tree).collect()
+    }
+
+    /// For the next process of the agent.
+    pub(super) fn hidden_stores(&self) -> HiddenStores {
+        let kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        HiddenStores(
+            kept.hidden.iter().map(|(store, identity)| (store.as_path().into(), *identity)).collect(),
+        )
+    }
+
+    /// Takes over what an earlier process of the agent knew. In another boot it is what lies in that place.
+    pub(super) fn recall_hidden(&self, hidden: &HiddenStores, is_same_boot: bool) {
+        let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (store, identity) in &hidden.0 {
+            if let Ok(now) = Root::plain(store.path())
+                && (now.identity() == *identity || !is_same_boot)
+            {
+                kept.hidden.insert(store.path().to_owned(), now.identity());
             }
         }
     }

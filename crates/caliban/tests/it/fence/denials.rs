@@ -239,6 +239,57 @@ fn a18_git_shows_no_denied_file_of_any_store() {
     }
 }
 
+/// Takes away what leads to objects.
+const FORGET: &str = "
+import os
+for top in ('third/.git', 'third.git'):
+    for name in ('index', 'packed-refs', 'refs/heads/main', 'refs/heads/master', 'logs/HEAD'):
+        try: os.unlink(top + '/' + name)
+        except OSError as error: print(error)
+    if os.path.isdir(top): open(top + '/HEAD', 'w').write('ref: refs/heads/new')
+";
+
+/// A command can write index and refs of a repository in the tree: what it takes out of them stays in the objects.
+#[test]
+fn a18_git_shows_no_denied_file_of_a_nested_repository_that_a_command_forgets() {
+    type Nested = (&'static str, &'static str, fn(&Place) -> PathBuf);
+    let nested: [Nested; 3] = [
+        ("of a worktree", "-C third", |place| repository(place, "repo/third")),
+        ("at a tip only", "-C third", |place| {
+            let third = repository(place, "repo/third");
+            place.env.git(&third, &["rm", "-q", "--cached", ".env"]);
+            third
+        }),
+        ("of a bare one", "--git-dir third.git", |place| {
+            let (from, bare) = (repository(place, "from"), place.repo.join("third.git"));
+            place.env.git(&from, &["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+            bare
+        }),
+    ];
+    for (what, at, make) in nested {
+        for mode in ["accept-edits", "unattended"] {
+            let place = Place::new(calls([]));
+            let top = make(&place);
+            // The working tree may be gone; git keeps it.
+            let _there_may_be_none = std::fs::remove_file(top.join(".env"));
+            let show = format!(
+                "import os; os.system('git {at} show HEAD:.env; git {at} cat-file --batch-all-objects --batch')"
+            );
+            let steps = [python(&show), python(FORGET), python(&show), "ls".to_owned()];
+            place.server.set_script(calls(steps.into_iter().map(bash)));
+            super::go(&place, mode, &["--deny", "Read(.env)"]);
+            let found = results(&place);
+            assert!(found.iter().all(|(_, text, _)| !text.contains("canary")), "{what}, {mode}: {found:#?}");
+            // Whoever goes on with the conversation knows it, too.
+            place.server.set_script(calls([bash(python(&show))]));
+            let more = ["--continue", "--permission-mode", mode, "--deny", "Read(.env)"];
+            place.ask("go on", more);
+            let found = results(&place);
+            assert!(found.iter().all(|(_, text, _)| !text.contains("canary")), "{what}, {mode}: {found:#?}");
+        }
+    }
+}
+
 /// A repository beside the project that keeps a file to be denied.
 fn repository(place: &Place, name: &str) -> PathBuf {
     let top = if let Some(below) = name.strip_prefix("repo/") {
