@@ -311,6 +311,13 @@ impl Kit {
         let path = self.shared.fences.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         policy.path = path.map(std::env::split_paths).into_iter().flatten().collect();
+        let (data, own) = (&self.shared.fences.hidden, [&self.wanted.directory]);
+        policy.agents_places = data
+            .iter()
+            .chain(own)
+            .flat_map(|place| [Some(place.clone()), place.canonicalize().ok()])
+            .flatten()
+            .collect();
         let at = u64::try_from(at.as_millisecond()).unwrap_or_default();
         policy.began_at.get_or_insert(at);
     }

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     command::{CommandLine, allows, shown},
     path::{follow, normalise, resolve},
-    policy::{Effect, Judge, SourcedRule, by_rule},
+    policy::{Effect, FileAccess, Judge, SourcedRule, by_rule},
     rule::Covers,
     shell::{Analysis, ParsedCommand, word::Word, wrappers::SHELLS},
     verdict::Verdict,
@@ -83,18 +83,30 @@ impl<'a> Judge<'a> {
         resolve(top).unwrap_or_else(|| normalise(top))
     }
 
-    /// Whether the agent may have made a file what it is since then: it lies where the agent writes, and it, or something on the way
-    /// to it, has changed.
+    /// Whether the agent may have made a file what it is since then: it has changed where the agent writes, or something on the way to
+    /// it has.
     fn may_have_written(&self, path: &Path, since: Option<u64>) -> bool {
         let mut may = false;
+        let has_changed =
+            |place: &Path, since| changed_at(place).is_none_or(|at| at + COARSE_CLOCK_MS >= since);
         let real = follow(path, |place| {
             let is_below = |top: &PathBuf| place.starts_with(top) && place != top;
-            if self.writable.iter().any(is_below) {
-                may |= since
-                    .is_none_or(|since| changed_at(place).is_none_or(|at| at + COARSE_CLOCK_MS >= since));
-            }
+            may |= if self.policy.agents_places.iter().any(is_below) {
+                true
+            } else if self.writable.iter().any(is_below) {
+                since.is_none_or(|since| has_changed(place, since))
+            } else {
+                since.is_some_and(|since| self.is_written_elsewhere(place) && has_changed(place, since))
+            };
         });
         may || real.is_none()
+    }
+
+    /// Whether it is a file that a file tool may write by a rule, or one in the worktree of another agent.
+    fn is_written_elsewhere(&self, place: &Path) -> bool {
+        let is_anothers = self.policy.root.join(".caliban");
+        place.is_file()
+            && (place.starts_with(is_anothers) || self.path("Write", FileAccess::Write, place).is_allowed())
     }
 }
 

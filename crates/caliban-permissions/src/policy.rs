@@ -81,6 +81,9 @@ pub struct Policy {
     /// Where the shell looks for programs.
     #[serde(skip)]
     pub path: Vec<PathBuf>,
+    /// Where Caliban keeps what agents make besides their work: their `/tmp`, their outputs. Whatever is there counts as an agent's.
+    #[serde(skip)]
+    pub agents_places: Vec<PathBuf>,
     /// When the agent began, in milliseconds since 1970. A program that changed since then where the agent writes counts as the agent's
     /// own; when absent, every program there does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,6 +108,7 @@ impl Policy {
             hides_objects: false,
             roots: Roots::default(),
             path: Vec::new(),
+            agents_places: Vec::new(),
             began_at: None,
             tools: None,
         }

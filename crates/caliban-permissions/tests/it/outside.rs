@@ -201,6 +201,40 @@ fn what_the_agent_may_have_written_is_asked_about() {
     work.check(&[("npm install", "ask []")]);
 }
 
+/// Seen: `python3 DATA/…/tmp/x.py`, which a fenced command had written to its `/tmp`, ran outside by a rule for `python3`.
+#[test]
+fn a18_what_an_agent_wrote_elsewhere_is_asked_about() {
+    let mut work = Work::new(&["Bash(python3 *) outside", "Edit(~/notes.py)"]);
+    let tmp = work.place.home.join("data/tmp");
+    fs::create_dir_all(&tmp).unwrap();
+    for name in ["old.py", "notes.py"] {
+        executable(&tmp.join(name));
+        executable(&work.place.home.join(name));
+    }
+    work.policy.began_at = Some(settled());
+    let line = |path: &Path| format!("python3 {}", path.display());
+    let notes = work.place.home.join("notes.py");
+    work.check(&[(&line(&tmp.join("old.py")), "none"), (&line(&notes), "none")]);
+    // By a file tool that a rule allows there, or by another agent in its worktree.
+    for path in [&notes, &work.place.home.join("old.py")] {
+        executable(path);
+    }
+    work.check(&[(&line(&notes), "ask []"), (&line(&work.place.home.join("old.py")), "none")]);
+    let other = work.place.root.join(".caliban/worktrees/other/x.py");
+    fs::create_dir_all(other.parent().unwrap()).unwrap();
+    executable(&other);
+    work.policy.worktree = Some(work.place.at("web"));
+    add(&mut work.policy, &format!("Bash(python3 *) outside in {}", work.place.root.display()));
+    work.check(&[(&line(&other), "ask []")]);
+    work.policy.worktree = None;
+    // Of Caliban's own directories everything is an agent's, whenever it was made.
+    work.policy.agents_places = vec![work.place.home.join("data")];
+    work.check(&[(&line(&tmp.join("old.py")), "ask []")]);
+    symlink(tmp.join("old.py"), work.place.home.join("link.py")).unwrap();
+    work.policy.began_at = Some(settled());
+    work.check(&[(&line(&work.place.home.join("link.py")), "ask []")]);
+}
+
 /// Nobody knows all programs that run what they are given.
 #[test]
 fn a_file_that_any_program_is_given_is_looked_at() {

@@ -89,6 +89,23 @@ fn a17_what_the_agent_has_written_does_not_run_by_an_outside_rule() {
     assert!(outside(&place));
 }
 
+/// A command can find out where its `/tmp` lies outside, and name a script there.
+#[test]
+fn a18_a_script_in_the_agents_tmp_does_not_run_by_an_outside_rule() {
+    let bash = |line: &str| tool("Bash", json!({"command": line}));
+    let write = "/usr/bin/python3 -c \"open('/tmp/x.sh', 'w').write('touch ../outside')\"";
+    let place = Place::new(Script { steps: vec![bash(write), text("done")] });
+    let rules = ["--allow", "Bash(sh *) outside"];
+    go(&place, "accept-edits", &rules);
+    let script = place.session().join("tmp/x.sh");
+    assert!(script.exists(), "{:?}", results(&place));
+    place.server.set_script(Script { steps: vec![bash(&format!("sh {}", script.display())), text("done")] });
+    place.ask("go on", ["--continue", "--permission-mode", "accept-edits", rules[0], rules[1]]);
+    let results = results(&place);
+    assert!(results[1].1.contains("the agent may have written"), "{results:?}");
+    assert!(!outside(&place));
+}
+
 /// With nobody to ask it runs once, and the end of the run names what would have helped.
 #[test]
 fn r17_a_command_that_its_fence_stopped_runs_once_and_the_end_says_what_helps() {
