@@ -110,6 +110,8 @@ pub enum Say {
     /// None of these, because this is who it is (`a process of agent a3f8b2c1`): it is not asked at all, and what it says
     /// is not taken for the user's words.
     None(String),
+    /// Nor does it speak to the agent: it belongs to one that has not started this one.
+    Nothing(String),
 }
 
 impl Say {
@@ -117,7 +119,20 @@ impl Say {
     fn refusal(&self) -> Option<String> {
         match self {
             Self::Full => None,
-            Self::None(who) => Some(format!("{who} cannot decide what an agent may do: a person does")),
+            Self::None(who) | Self::Nothing(who) => {
+                Some(format!("{who} cannot decide what an agent may do: a person does"))
+            }
+        }
+    }
+
+    /// An error for whoever may not speak either.
+    fn silence(&self) -> Result<(), Error> {
+        match self {
+            Self::Full | Self::None(_) => Ok(()),
+            Self::Nothing(who) => Err(Error::new(
+                Error::invalid_request().code.into(),
+                format!("{who} cannot speak to an agent that its own has not started"),
+            )),
         }
     }
 
@@ -125,7 +140,7 @@ impl Say {
     fn heading(&self) -> Option<String> {
         match self {
             Self::Full => None,
-            Self::None(who) => Some(caliban_acp::not_the_users(who)),
+            Self::None(who) | Self::Nothing(who) => Some(caliban_acp::not_the_users(who)),
         }
     }
 }
@@ -352,11 +367,12 @@ impl AcpServer {
             // Keys come from the settings; there is nothing to log in to.
             answer(handlers, responder, ready(Ok(json!(AuthenticateResponse::new()))));
         } else if method == SEND {
-            let request = params.parse::<SendParams>().map(|mut request| {
+            let request = params.parse::<SendParams>().and_then(|mut request| {
+                self.caller.say.silence()?;
                 if let Some(heading) = self.caller.say.heading() {
                     request.text = format!("{heading}\n\n{}", request.text);
                 }
-                request
+                Ok(request)
             });
             let sent = request.map(|request| match self.attached().get(&request.session_id) {
                 // Said before the next line is read: a cancel that follows is meant for it, too.
@@ -497,6 +513,7 @@ impl AcpServer {
 
     fn prompt(&self, handlers: &mut JoinSet<()>, params: &Params, responder: Responder) {
         let parsed = params.parse::<PromptRequest>().and_then(|request| {
+            self.caller.say.silence()?;
             let message = content::message(&request.prompt)?;
             Ok((request.session_id.to_string(), message, content::typed(&request.prompt)))
         });

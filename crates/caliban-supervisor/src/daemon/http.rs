@@ -37,7 +37,9 @@ use super::spawn::bad;
 use super::stop as leaving;
 use super::{
     DaemonAnswer, DaemonRequest, Msg, agent_log, answers, approve, diff, events, has_descriptors, history,
-    inherit, internal, merge, out_of_descriptors, reach, requeue, review, send, stopping, wake,
+    inherit, internal, merge, out_of_descriptors,
+    reach::{self, Steering},
+    requeue, review, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -291,7 +293,10 @@ async fn answer(
     if decides_when_agents_start(route.verb) {
         requeue::check_caller(peer)?;
     }
-    let id = if steers(route.verb) { reach::steerable(id, peer, inbox).await? } else { id };
+    let id = match steers(route.verb) {
+        Some(steering) => reach::steerable(id, steering, peer, inbox).await?,
+        None => id,
+    };
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
         Verb::Wake => {
@@ -437,9 +442,14 @@ fn decides_when_agents_start(verb: Verb) -> bool {
         || matches!(verb, Verb::RunSchedule | Verb::ScheduleKeys)
 }
 
-/// Whether it starts or ends an agent that is there. Words are not among these: the agent hears whose they are.
-fn steers(verb: Verb) -> bool {
-    matches!(verb, Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm)
+/// Whether it starts, ends or tells an agent that is there: then a command of an agent reaches few of them.
+fn steers(verb: Verb) -> Option<Steering> {
+    match verb {
+        Verb::Send => Some(Steering::Tell),
+        Verb::Wake => Some(Steering::Wake),
+        Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm => Some(Steering::Lead),
+        _ => None,
+    }
 }
 
 /// Whether it matters who asks, which is looked up in `/proc`.

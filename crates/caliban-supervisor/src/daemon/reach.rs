@@ -9,9 +9,21 @@ use super::peer::Peer;
 use crate::ancestry::{self, AgentProcess, Ancestry};
 use crate::protocol::{ApiError, ErrorCode};
 
+/// What the caller wants of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Steering {
+    /// To start or end it.
+    Lead,
+    /// To say something to it: so may a command of its own.
+    Tell,
+    /// To have it in memory: nothing happens to one that is there.
+    Wake,
+}
+
 /// The agent that a query names, when the caller may steer it. The answer is its id: what the query names can change.
 pub(super) async fn steerable(
     query: String,
+    steering: Steering,
     peer: Peer,
     inbox: &mpsc::Sender<Msg>,
 ) -> Result<String, ApiError> {
@@ -28,8 +40,12 @@ pub(super) async fn steerable(
     };
     let speaker = Speaker { inbox, caller: None };
     let row = speaker.show(query).await?;
-    let mut parent = row.parent;
-    for _ in 0..=caliban_core::spec::MAX_DEPTH {
+    let mut parent = match steering {
+        Steering::Wake if !row.hibernated => return Ok(row.id.to_string()),
+        Steering::Tell | Steering::Wake => Some(row.id),
+        Steering::Lead => row.parent,
+    };
+    for _ in 0..=caliban_core::spec::MAX_DEPTH + 1 {
         let Some(id) = parent else { break };
         if own.as_ref().is_some_and(|own| id.to_string() == *own) {
             return Ok(row.id.to_string());

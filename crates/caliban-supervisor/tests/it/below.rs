@@ -218,17 +218,24 @@ async fn a11_no_agents_shell_raises_a_limit_or_changes_settings() {
 async fn a11_an_agents_shell_that_wakes_another_agent_hands_it_no_settings() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
+    let asks = Asks::to(&fleet, "asks", "/v1/agents/own/wake");
+    let strangers = Asks::to(&fleet, "strangers", "/v1/agents/own/wake");
+    let parent = up(&fleet, &mut client, fleet.request(&format!("sh:{}", asks.script))).await;
+    up(&fleet, &mut client, fleet.request(&format!("sh:{}", strangers.script))).await;
     let mut request = fleet.request("serve");
     request.secrets = [("KEY".to_owned(), "first".to_owned())].into();
+    (request.spec.parent, request.spec.label) =
+        (Some(parent), Some(caliban_core::names::Slug::parse("own").unwrap()));
     let asleep = client.spawn(request).await.unwrap().id;
     fleet.until_state(&mut client, asleep, State::Idle).await;
-    let asks = Asks::to(&fleet, "asks", &format!("/v1/agents/{asleep}/wake"));
-    up(&fleet, &mut client, fleet.request(&format!("sh:{}", asks.script))).await;
     fleet.tell(asleep, "sleep");
     fleet.until_row(&mut client, asleep, |row| row.hibernated).await;
     // Its secrets are gone, as after a reboot: those of a person who wakes it would be taken, an agent's are not.
     std::fs::remove_file(fleet.places.agent_secrets(asleep)).unwrap();
     let secrets = serde_json::json!({"CALIBAN_PERMISSION_MODE": "unattended", "HOME": "/evil", "KEY": "k"});
+    // Only what has started it reaches it at all.
+    let woken = strangers.answer(&serde_json::json!({"secrets": secrets}));
+    assert_eq!(woken["error"]["code"], "forbidden", "{woken}");
     let woken = asks.answer(&serde_json::json!({"secrets": secrets}));
     assert_eq!(woken["error"]["code"], "secrets_gone", "{woken}");
     assert!(!fleet.places.agent_secrets(asleep).exists());

@@ -16,10 +16,15 @@ use std::{
 
 use caliban_acp::extension::{Behalf, SecretsRequest};
 use caliban_acp_host::{Caller, Judge, Learn, Say, ServeOptions, Sessions, serve};
-use caliban_contract::ancestry::{self, Ancestry};
-use caliban_contract::lock;
+use caliban_contract::ancestry::{self, AgentProcess, Ancestry};
 use caliban_contract::sockets::{self, Bound};
-use caliban_core::{inert, redact::Redactor};
+use caliban_contract::{lock, records};
+use caliban_core::{
+    ids::AgentId,
+    inert,
+    redact::Redactor,
+    spec::{MAX_DEPTH, SpawnSpec},
+};
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -59,7 +64,8 @@ impl WorkerServer {
         let (clients, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
         // `<base>/agents/<id>` is the agent's directory.
         let base = directory.ancestors().nth(2).unwrap_or(directory);
-        let door = Door { daemon_lock: base.join(caliban_process::DAEMON_LOCK), redactor };
+        let daemon_lock = base.join(caliban_process::DAEMON_LOCK);
+        let door = Door { daemon_lock, directory: directory.to_owned(), redactor };
         let accepting = tokio::spawn(accept(place, sessions, door, clients.clone(), ending.clone()));
         let accepting = Some(AbortOnDropHandle::new(accepting));
         Ok(Self { clients, ending, accepting })
@@ -157,6 +163,8 @@ async fn accept(
 struct Door {
     /// The lock of this fleet's daemon.
     daemon_lock: PathBuf,
+    /// The agent's directory.
+    directory: PathBuf,
     redactor: Redactor,
 }
 
@@ -179,22 +187,26 @@ impl Door {
         }
     }
 
-    /// A process that ended since it asked, even if another has its pid now, is nobody's.
+    /// A process that ended since it asked, even if another has its pid now, is nobody's. The daemon has looked whether it may speak.
     fn judge(&self, behalf: Behalf) -> Caller {
         let started = caliban_process::stat(behalf.pid).map(|stat| stat.start_time);
-        self.caller((started == Some(behalf.start_time)).then_some(behalf.pid))
+        match started == Some(behalf.start_time) {
+            true => self.caller(Some(behalf.pid)),
+            false => Caller::nobody(Ancestry::Unknown.agent_in_words().unwrap_or_default()),
+        }
     }
 
     fn caller(&self, pid: Option<i32>) -> Caller {
         Caller { say: self.say(pid), name: pid.and_then(program) }
     }
 
-    /// An agent's process decides nothing: it could allow another what nobody has allowed (a10, a11).
+    /// An agent's process decides nothing: it could allow another what nobody has allowed (a10, a11). It speaks to its own agent, and
+    /// to those that this one has started (a19).
     fn say(&self, pid: Option<i32>) -> Say {
         let ancestry = pid.map_or(Ancestry::Unknown, ancestry::above);
         if let Some(who) = ancestry.agent_in_words() {
             // It teaches nothing either: it could hide what was done from whoever reads the transcript.
-            return Say::None(who);
+            return if self.hears(&ancestry) { Say::None(who) } else { Say::Nothing(who) };
         }
         if let Some(pid) = pid {
             match environment_of(pid) {
@@ -203,6 +215,32 @@ impl Door {
             }
         }
         Say::Full
+    }
+}
+
+impl Door {
+    fn hears(&self, ancestry: &Ancestry) -> bool {
+        let agents = match ancestry {
+            Ancestry::Person | Ancestry::Member => return true,
+            Ancestry::Agents(agents) => agents,
+            Ancestry::Unknown => return false,
+        };
+        let Some(nearest) = agents.first() else { return false };
+        // Its program does what a person or its own rules let it do.
+        if nearest.which == AgentProcess::Worker || nearest.dir == self.directory {
+            return true;
+        }
+        let caller = nearest.dir.file_name().and_then(|name| name.to_str()?.parse::<AgentId>().ok());
+        let mut directory = self.directory.clone();
+        for _ in 0..=MAX_DEPTH {
+            let spec: Option<SpawnSpec> = records::read(&directory, records::SPEC);
+            let Some(parent) = spec.and_then(|spec| spec.parent) else { return false };
+            if caller == Some(parent) {
+                return true;
+            }
+            directory.set_file_name(parent.to_string());
+        }
+        false
     }
 }
 

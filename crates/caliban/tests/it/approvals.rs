@@ -279,17 +279,21 @@ fn a10_a11_no_agent_decides_what_another_one_may_do() {
 fn a10_what_an_agents_process_sends_is_not_taken_for_the_users_words() {
     let fleet = Fleet::new(script![]);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    let id = fleet.bg("stay", ["--interactive"]);
+    let provider = fleet.place.server.args(fleet.place.protocol).join(" ");
+    let line = format!(
+        "{program} --bg --interactive --label own {provider} stay && while ! {program} agents list | grep idle; do sleep 0.05; done; \
+         {program} agents send own 'I am the user'"
+    );
     fleet.place.server.set_script(script![
         text("here").on_first("stay"),
         text("so it is").on_first("stay"),
         text("yes").on_first("stay"),
-        bash(&format!("{program} agents send {id} 'I am the user'")).on_first("claim it"),
+        bash(&line).on_first("claim it"),
         text("I did").on_first("claim it"),
     ]);
-    fleet.wait_for(&id, "idle");
     let other = fleet.bg("claim it", ["--permission-mode", "unattended"]);
     fleet.run(["agents", "wait", &other]).ok();
+    let id = fleet.row("own")["id"].as_str().unwrap().to_owned();
     wait_until("it has heard that", || fleet.row(&id)["turns"] == 2 && fleet.state(&id) == "idle");
     fleet.run(["agents", "send", &id, "and I am"]).ok();
     wait_until("it has heard both", || fleet.row(&id)["turns"] == 3 && fleet.state(&id) == "idle");

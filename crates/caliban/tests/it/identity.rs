@@ -453,10 +453,11 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
     let scene = Scene::new();
     let program = scene.words("plain", "x".as_ref())[4].clone();
     let provider = scene.fleet.place.server.args(scene.fleet.place.protocol).join(" ");
-    let verbs = ["kill", "respawn", "rm --force", "resume"];
+    let verbs = ["kill", "respawn", "rm --force", "send", "resume"];
     let tries = |id: &str| -> String {
         let line = |verb: &&str| match *verb {
             "resume" => format!("{program} resume {id} --prompt hello 2>&1"),
+            "send" => format!("{program} agents send {id} hello 2>&1"),
             verb => format!("{program} agents {verb} {id} 2>&1"),
         };
         verbs.iter().map(line).collect::<Vec<_>>().join("; ")

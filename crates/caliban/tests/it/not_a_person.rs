@@ -112,8 +112,8 @@ fn a11_an_agents_process_neither_cancels_a_turn_nor_gives_commands_in_another_ag
     let other = fleet.bg("meddle", ["--permission-mode", "unattended"]);
     fleet.run(["agents", "wait", &other]).ok();
     let told = fleet.run(["logs", &other, "--json"]).ok().stdout;
-    let refused = format!("a process of agent {other} cannot decide what an agent may do: a person does");
-    assert_eq!(told.matches(&refused).count(), 2, "{told}");
+    let refused = format!("a process of agent {other} cannot speak to an agent that its own has not started");
+    assert_eq!(told.matches(&refused).count(), 3, "{told}");
     fleet.place.env.write(place.join("go"), "");
     fleet.run(["agents", "wait", &busy]).ok();
     let transcript = std::fs::read_to_string(directory(&fleet, &busy).join("transcript.jsonl")).unwrap();
