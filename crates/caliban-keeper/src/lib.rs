@@ -30,7 +30,7 @@ mod tree;
 pub use detached::{Detach, detached_gone_within, detached_main, stop_detached};
 pub use group::{Group, ShimGroups, leave_agent, sweep, watched_here};
 pub use launch::{Launch, LaunchEnvironment, Streams, Variables};
-pub use limit_watch::agent_exceeded;
+pub use limit_watch::{agent_exceeded, heaviest};
 pub use out_of_memory::{COMMAND_SCORE, OomCount, OwnScore, WORKER_SCORE};
 pub use reaper::{KILL_LIMIT, LEFT_GRACE, NATURAL, STOP_GRACE, reaper_main, start_reaper};
 pub use report::{ExitOutcome, Report};

@@ -73,6 +73,21 @@ pub async fn agent_exceeded(limits: TreeLimits) -> Excess {
     }
 }
 
+/// Of these processes the one that has most below it of what there is too much of.
+pub fn heaviest(of: &[i32], excess: Excess) -> Option<i32> {
+    let weight = |top: &i32| {
+        let tree = tree(vec![*top]);
+        match excess {
+            Excess::Pids(_) => tree.len() as u64,
+            Excess::Memory(_) | Excess::Disk(_) => {
+                let memory = tree.iter().map(|pid| TakenMemory::of(*pid));
+                memory.map(|memory| memory.own + memory.shared).sum()
+            }
+        }
+    };
+    of.iter().copied().max_by_key(weight)
+}
+
 /// `unnamed` are the bytes of files in memory that have no name.
 fn taken_too_much(limits: TreeLimits, unnamed: u64) -> Option<Excess> {
     let below = below();
@@ -95,8 +110,12 @@ fn taken_too_much(limits: TreeLimits, unnamed: u64) -> Option<Excess> {
 
 /// The processes below this one.
 fn below() -> Vec<i32> {
-    let mut found = caliban_process::children(std::process::id().cast_signed());
-    let mut at = 0;
+    tree(caliban_process::children(std::process::id().cast_signed()))
+}
+
+/// These processes and those below them.
+fn tree(tops: Vec<i32>) -> Vec<i32> {
+    let (mut found, mut at) = (tops, 0);
     while let Some(pid) = found.get(at).copied() {
         found.extend(caliban_process::listed_children(pid).unwrap_or_default());
         at += 1;

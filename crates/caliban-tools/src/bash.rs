@@ -224,6 +224,7 @@ impl Bash {
         launch.fence = fence;
         launch.limits = options.limits.taken;
         Ok(JobRequest {
+            held_together: options.limits.holds_all.then_some(options.limits.taken),
             again,
             helper: options.helper.clone(),
             launch,

@@ -67,6 +67,8 @@ pub struct ToolLimits {
     pub fetch_time: Duration,
     /// What a command may take of the machine with all that it starts, also outside of a fence.
     pub taken: TreeLimits,
+    /// Whether all commands together are held to that here. Of an agent of the fleet its shim does it.
+    pub holds_all: bool,
 }
 
 impl Default for ToolLimits {
@@ -77,6 +79,7 @@ impl Default for ToolLimits {
             output_chars: OUTPUT_CHARS,
             fetch_time: Duration::from_secs(30),
             taken: TreeLimits::default(),
+            holds_all: false,
         }
     }
 }

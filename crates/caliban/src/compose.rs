@@ -215,7 +215,7 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
             let redactor = redactor.clone();
             move |text: &str| redactor.redact(text).into_owned()
         })),
-        limits: tool_limits(settings),
+        limits: tool_limits(settings, fleet_agent.is_none()),
         search: search(settings),
         detach: detach_place(&loaded.paths.repo(&loaded.root)),
         http: caliban_http::ClientOptions { proxy: environment.proxy(), ..Default::default() },
@@ -505,10 +505,11 @@ pub(crate) fn setup(
     worktrees.setup.clone().map(|command| Setup { command, timeout_seconds, environment, helper, fence })
 }
 
-fn tool_limits(settings: &Settings) -> caliban_tools::ToolLimits {
+fn tool_limits(settings: &Settings, holds_all: bool) -> caliban_tools::ToolLimits {
     caliban_tools::ToolLimits {
         command_time: Duration::from_millis(settings.bash.timeout_ms.get()),
         taken: settings.fleet.tree_limits(),
+        holds_all,
         ..caliban_tools::ToolLimits::default()
     }
 }

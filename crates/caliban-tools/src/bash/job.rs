@@ -6,11 +6,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use caliban_contract::tree_limits::{Excess, TreeLimits};
 use caliban_core::{
     cap::{self, Cap},
     message::ResultPart,
@@ -62,6 +63,8 @@ pub(super) struct JobRequest {
     pub(super) steps: Option<Steps>,
     /// Makes the fence anew, when something was not what had been judged.
     pub(super) again: Option<Rejudge>,
+    /// What all commands may take together, where that is held here.
+    pub(super) held_together: Option<TreeLimits>,
 }
 
 /// A command that was started.
@@ -80,6 +83,10 @@ pub(crate) struct RunningCommand {
     typed_line: Mutex<String>,
     capture: Mutex<Capture>,
     ending: Mutex<Option<Ending>>,
+    /// Its keeper.
+    keeper: AtomicI32,
+    /// Why it is ended, when all commands together have taken too much.
+    exceeded: Mutex<Option<Excess>>,
     /// Whether the model knows that it has ended.
     is_reported: AtomicBool,
 }
@@ -119,6 +126,8 @@ impl RunningCommand {
             typed_line: Mutex::default(),
             capture: Mutex::new(request.capture),
             ending: Mutex::new(None),
+            keeper: AtomicI32::new(reaper.pid()),
+            exceeded: Mutex::new(None),
             is_reported: AtomicBool::new(false),
         });
         let rejudged = Rejudged { again: request.again, helper: request.helper, launch: request.launch };
@@ -130,6 +139,17 @@ impl RunningCommand {
     /// How it ended, once it has.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its keeper, while it runs.
+    pub(super) fn keeper(&self) -> Option<i32> {
+        (!self.state.borrow().is_ended()).then(|| self.keeper.load(Ordering::Relaxed))
+    }
+
+    /// Ends it: all commands together have taken too much, and it the most.
+    pub(super) fn end_for(&self, excess: Excess) {
+        *self.exceeded.lock().unwrap_or_else(PoisonError::into_inner) = Some(excess);
+        self.stop.cancel();
     }
 
     pub(super) fn set_reported(&self) {
@@ -270,7 +290,11 @@ async fn run(
     let mut tries = 1;
     let (timed_out, report) = loop {
         let timed_out = reaper.follow(&job, launch, &mut typed, limit).await;
-        let report = reaper.report().await;
+        let mut report = reaper.report().await;
+        if let Some(report) = &mut report {
+            let told = *job.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
+            report.exceeded = report.exceeded.or(told);
+        }
         let is_changed = report.as_ref().is_some_and(|report| report.is_changed);
         if !is_changed || tries == JUDGED || job.stop.is_cancelled() {
             break (timed_out, report);
@@ -285,6 +309,7 @@ async fn run(
         let (Ok(encoded), Ok(())) = (next.encode(), reaper.restart(&rejudged.helper)) else {
             break (timed_out, report);
         };
+        job.keeper.store(reaper.pid(), Ordering::Relaxed);
         (launch, steps) = (encoded, Some(begun));
     };
     let swept = match &report {
@@ -315,6 +340,10 @@ impl Reaper {
     fn start(helper: &Path, mark: CommandMark, live: Live, count: watch::Sender<u64>) -> io::Result<Self> {
         let (child, control, output, report) = reaper(helper)?;
         Ok(Self { child, control: Some(control), output, report, mark, live, count })
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default()
     }
 
     /// Starts another one for the same command.

@@ -1,7 +1,12 @@
 //! All commands of one workspace: nothing is started that shutdown does not wait for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
+use caliban_contract::tree_limits::{Excess, TreeLimits};
+use caliban_keeper::{agent_exceeded, heaviest};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -45,6 +50,8 @@ pub(crate) struct Jobs {
     /// Of the workspaces that this one is a child of: they wait for our tasks too.
     above: Vec<TaskTracker>,
     background: Mutex<Background>,
+    /// Of this workspace and all its children.
+    together: Arc<HeldTogether>,
     /// Told whenever a command has ended.
     ended: Arc<Notify>,
 }
@@ -69,6 +76,7 @@ impl Jobs {
             tasks: TaskTracker::new(),
             above,
             background: Mutex::default(),
+            together: self.together.clone(),
             ended: Arc::default(),
         }
     }
@@ -81,10 +89,13 @@ impl Jobs {
         if self.end.is_cancelled() {
             return Err("the session is ending: no command is started any more".into());
         }
-        let helper = request.helper.clone();
+        let (helper, held) = (request.helper.clone(), request.held_together);
         let (job, live, task) = RunningCommand::start(request, self.end.child_token()).map_err(|error| {
             format!("the command could not be started ({}): {}", helper.display(), error_text::reason(&error))
         })?;
+        if let Some(limits) = held {
+            self.together.add(&job, limits);
+        }
         let tokens: Vec<_> = self.above.iter().map(TaskTracker::token).collect();
         let ended = self.ended.clone();
         self.tasks.spawn(async move {
@@ -171,6 +182,71 @@ impl Jobs {
 impl Drop for Jobs {
     fn drop(&mut self) {
         self.end.cancel();
+    }
+}
+
+/// Commands that are held to limits together: none of them takes too much by itself, which its keeper would see. The one that takes the
+/// most is ended, and the others go on.
+#[derive(Default)]
+struct HeldTogether(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    commands: Vec<Weak<RunningCommand>>,
+    is_watched: bool,
+}
+
+/// How long the watch goes on when there is no command.
+const WATCHED_ON: Duration = Duration::from_secs(60);
+
+impl HeldTogether {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, command: &Arc<RunningCommand>, limits: TreeLimits) {
+        let mut held = self.held();
+        held.commands.push(Arc::downgrade(command));
+        if !std::mem::replace(&mut held.is_watched, true) {
+            tokio::spawn(Self::watch(Arc::downgrade(self), limits));
+        }
+    }
+
+    async fn watch(together: Weak<Self>, limits: TreeLimits) {
+        loop {
+            let exceeded = tokio::time::timeout(WATCHED_ON, agent_exceeded(limits)).await;
+            let Some(together) = together.upgrade() else { return };
+            let mut held = together.held();
+            let running = held.running();
+            match exceeded {
+                Ok(excess) => end_heaviest(&running, excess),
+                Err(_) if running.is_empty() => {
+                    held.is_watched = false;
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Held {
+    fn running(&mut self) -> Vec<(i32, Arc<RunningCommand>)> {
+        let running = self.commands.iter().filter_map(|command| {
+            let command = command.upgrade()?;
+            Some((command.keeper()?, command))
+        });
+        let running: Vec<_> = running.collect();
+        self.commands = running.iter().map(|(_, command)| Arc::downgrade(command)).collect();
+        running
+    }
+}
+
+fn end_heaviest(running: &[(i32, Arc<RunningCommand>)], excess: Excess) {
+    let keepers: Vec<i32> = running.iter().map(|(keeper, _)| *keeper).collect();
+    let heaviest = heaviest(&keepers, excess);
+    if let Some((_, command)) = running.iter().find(|(keeper, _)| Some(*keeper) == heaviest) {
+        command.end_for(excess);
     }
 }
 

@@ -144,6 +144,26 @@ fn a20_an_agent_that_takes_too_much_with_all_that_it_started_is_ended_and_its_ro
 }
 
 /// Where a control group can be had, the kernel holds the agent to its memory; the command that takes too much is ended either way.
+/// In the foreground there is no shim: the command that takes the most is ended, and the others and the conversation go on.
+#[test]
+fn a20_commands_of_an_agent_in_the_foreground_are_held_together() {
+    let sleepers = |count: usize| format!("for n in $(seq {count}); do sleep 600 & done; wait");
+    let beside = json!({"command": sleepers(30), "run_in_background": true, "description": "d"});
+    let place = Place::new(script![
+        testkit::tool("Bash", beside),
+        bash(&sleepers(45)),
+        testkit::tool("BashOutput", json!({"bash_id": "bash_1"})),
+        testkit::tool("KillShell", json!({"shell_id": "bash_1"})),
+        text("done")
+    ]);
+    place.env.write(place.env.config().join("caliban/settings.toml"), "[fleet]\npids_max = 60\n");
+    place.ask("go", ["--permission-mode", "unattended"]).ok();
+    let found = super::results(&place);
+    assert!(found[1].1.contains("[killed: had more than 60 processes (fleet.pids_max)]"), "{found:?}");
+    assert!(found[2].1.contains("running"), "{found:?}");
+    testkit::wait_until("its processes are gone", || place.env.processes().is_empty());
+}
+
 #[test]
 fn a20_the_memory_of_an_agent_is_held_and_its_command_is_told_why() {
     let fleet = Fleet::new(script![]);
