@@ -6,7 +6,7 @@ use std::{
 };
 
 use caliban_core::fence::Profile;
-use caliban_fence::{ByteText, Fence, Hold};
+use caliban_fence::{ByteText, Fence, HeldPlace, Hold};
 use caliban_permissions::Policy;
 use caliban_rooted::{Below, FoundEntry, Identity, Root};
 use caliban_worktrees::{FileState, GitFile, Repo};
@@ -126,14 +126,16 @@ impl Fences {
                 kept.hidden.insert(store, root.identity());
             }
         }
-        kept.hidden.retain(|store, identity| Root::plain(store).is_ok_and(|now| now.identity() == *identity));
+        // One that cannot be looked at was closed by a command.
+        kept.hidden
+            .retain(|store, identity| Root::plain(store).map_or(true, |now| now.identity() == *identity));
         stores.extend(kept.hidden.keys().cloned());
         let places = stores.iter().flat_map(|store| OBJECTS.map(|name| store.join(name)));
         for place in places.collect::<Vec<_>>() {
             let is_shown = fence.profile == Profile::Open
                 || fence.binds.iter().any(|bind| place.starts_with(bind.target.path()));
-            if let (true, Ok(root)) = (is_shown, Root::plain(&place)) {
-                fence.hold(&place, root.identity(), Hold::Hidden);
+            if is_shown {
+                hide(fence, &place);
             }
         }
     }
@@ -174,5 +176,67 @@ impl Fences {
                 kept.hidden.insert(store.path().to_owned(), now.identity());
             }
         }
+    }
+}
+
+/// Hides what is there. Where nobody may look, its owner could open it: then the directory that is closed is hidden.
+fn hide(fence: &mut Fence, place: &Path) {
+    for place in place.ancestors() {
+        let is_in = |held: &HeldPlace| held.hold == Hold::Hidden && place.starts_with(held.target.path());
+        if fence.held.iter().any(is_in) {
+            return;
+        }
+        match Root::plain(place) {
+            Ok(root) => return fence.hold(place, root.identity(), Hold::Hidden),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use caliban_permissions::Effect;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    /// A command can close a git directory, and the next one open it.
+    #[test]
+    fn a18_the_objects_of_a_closed_git_directory_are_hidden() {
+        if testkit::was_run_by_another_user(
+            "fence::kept_objects::tests::a18_the_objects_of_a_closed_git_directory_are_hidden",
+        ) {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let git = top.join("third/.git");
+        for name in ["objects", "refs"] {
+            fs::create_dir_all(git.join(name)).unwrap();
+        }
+        // Nobody knows what is in such an index.
+        fs::write(git.join("index"), "x").unwrap();
+        let mut policy = Policy::new(&top, "/nowhere");
+        policy.add(Effect::Deny, "Read(.env)".parse().unwrap(), "test");
+        let fences = Fences::off(PathBuf::new());
+        let hidden = || {
+            let mut fence = Fence::new(Profile::Edit, "/nowhere");
+            fence.show(&Root::plain(&top).unwrap(), caliban_fence::Access::ReadWrite);
+            fences.hide_objects(&mut fence, &policy, &[top.join("third")]);
+            fence.held.iter().map(|held| held.target.path().to_owned()).collect::<Vec<_>>()
+        };
+        let close = |mode| fs::set_permissions(&git, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(hidden(), [git.join("objects")]);
+        close(0);
+        assert_eq!(hidden(), [git.clone()]);
+        // What it was is known, also to the next process of the agent.
+        close(0o700);
+        let hidden_stores = fences.hidden_stores();
+        assert_eq!(hidden_stores.0.len(), 1);
+        fs::remove_file(git.join("index")).unwrap();
+        assert_eq!(hidden(), [git.join("objects")]);
+        let next = Fences::off(PathBuf::new());
+        next.recall_hidden(&hidden_stores, true);
+        assert_eq!(next.hidden_stores(), hidden_stores);
     }
 }
