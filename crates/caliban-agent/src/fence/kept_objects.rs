@@ -228,7 +228,7 @@ mod tests {
         let close = |mode| fs::set_permissions(&git, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(hidden(), [git.join("objects")]);
         close(0);
-        assert_eq!(hidden(), [git.clone()]);
+        assert_eq!(hidden(), std::slice::from_ref(&git));
         // What it was is known, also to the next process of the agent.
         close(0o700);
         let hidden_stores = fences.hidden_stores();
