@@ -50,6 +50,12 @@ fn a17_an_outside_rule_lets_a_command_run_as_the_user_where_it_was_given() {
     assert!(outside(&place));
 }
 
+/// Waits until what was written before is surely older than what begins now: the clock of a file system may be behind.
+fn settle() {
+    let written = std::time::Instant::now();
+    testkit::wait_until("it was there before", || written.elapsed().as_millis() > 40);
+}
+
 /// A program or script that the agent has written is not the one that the rule was given for.
 #[test]
 fn a17_what_the_agent_has_written_does_not_run_by_an_outside_rule() {
@@ -71,9 +77,7 @@ fn a17_what_the_agent_has_written_does_not_run_by_an_outside_rule() {
     for name in ["kept.sh", "tools/run.sh"] {
         place.env.write(place.repo.join(name), "echo as the user left it\n");
     }
-    // The clock of a file system may be behind by so much.
-    let written = std::time::Instant::now();
-    testkit::wait_until("they were there before", || written.elapsed().as_millis() > 40);
+    settle();
     let rules = ["--allow", "Bash(sh *) outside"];
     go(&place, "accept-edits", &rules);
     let results = results(&place);
@@ -88,6 +92,7 @@ fn a17_what_the_agent_has_written_does_not_run_by_an_outside_rule() {
     // In a new conversation the scripts are what the user accepted.
     let place = Place::new(super::script(&[json!({"command": "sh new.sh"})]));
     place.env.write(place.repo.join("new.sh"), "touch ../outside\n");
+    settle();
     go(&place, "default", &rules);
     assert!(outside(&place));
 }
