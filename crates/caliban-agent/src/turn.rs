@@ -105,7 +105,7 @@ impl Agent {
                 let stands = self.how_the_repo_stands().await;
                 self.run_calls(calls, cancel).await?;
                 if let Some(stands) = stands {
-                    self.say(stands, Author::Caliban).await?;
+                    self.tell(stands).await?;
                 }
             }
             let blocked = self.take_steering().await?;
@@ -402,8 +402,17 @@ impl Agent {
     }
 
     pub(crate) async fn say(&mut self, text: String, author: Author) -> Result<(), Halt> {
+        self.add_prompt(text, author, 0).await
+    }
+
+    /// Tells the model what no person has to see.
+    async fn tell(&mut self, context: String) -> Result<(), Halt> {
+        self.add_prompt(context, Author::Caliban, 1).await
+    }
+
+    async fn add_prompt(&mut self, text: String, author: Author, context: usize) -> Result<(), Halt> {
         let message = Message::user(text);
-        self.record(Event::Prompt { message, author, context: 0, queued: None }, Durability::Written).await?;
+        self.record(Event::Prompt { message, author, context, queued: None }, Durability::Written).await?;
         Ok(())
     }
 }

@@ -356,6 +356,11 @@ impl Ask {
     }
 }
 
+/// Whether all these blocks of a prompt are context.
+fn is_context_alone(context: usize, blocks: usize) -> bool {
+    context > 0 && blocks <= context
+}
+
 /// What a conversation is called: the first line of what was typed first.
 pub fn title(typed: &str) -> String {
     /// As much as fits beside the other columns of a list.
@@ -366,9 +371,12 @@ pub fn title(typed: &str) -> String {
 }
 
 impl Event {
-    /// What was typed, for a prompt.
+    /// What was typed, for a prompt; none for one that is context alone, which nobody has typed.
     pub fn typed(&self) -> Option<String> {
         let Self::Prompt { message, context, .. } = self else { return None };
+        if is_context_alone(*context, message.blocks.len()) {
+            return None;
+        }
         let blocks = message.blocks.get(*context..).unwrap_or_default().to_vec();
         Some(Message { role: message.role, blocks }.text())
     }

@@ -39,6 +39,9 @@ pub struct RecordHead<'a> {
     /// What was said.
     #[serde(borrow, default)]
     pub message: Option<MessageHead<'a>>,
+    /// How many parts of it, the first ones, nobody has typed.
+    #[serde(default)]
+    context: usize,
 }
 
 /// The id of a call is text, that of a background agent a number.
@@ -80,6 +83,16 @@ impl<'a> RecordHead<'a> {
     #[must_use]
     pub fn read(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
+    }
+
+    /// Whether it is a prompt that nobody has typed any part of.
+    #[must_use]
+    pub fn is_context_alone(&self) -> bool {
+        let blocks = match &self.message {
+            Some(MessageHead::Whole { blocks }) => blocks.len(),
+            Some(MessageHead::Text(_)) | None => return false,
+        };
+        self.kind == EventKind::Prompt && super::is_context_alone(self.context, blocks)
     }
 
     /// The id of its call or ask.

@@ -112,7 +112,9 @@ impl Index {
                 if let Some(number) = head.queued {
                     self.end(&format!("q:{number}"), span);
                 }
-                self.push(head.seq, span, None);
+                if !head.is_context_alone() {
+                    self.push(head.seq, span, None);
+                }
             }
             EventKind::Queued => self.push(head.seq, span, head.number.map(|number| format!("q:{number}"))),
             EventKind::Reply => {

@@ -135,7 +135,8 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
                 Author::Hook(name) => format!("hook {name}"),
                 Author::Caliban => "caliban".to_owned(),
             };
-            writeln!(out, "\n{who}> {}", inert::block(event.typed().unwrap_or_default().trim_end()))
+            let Some(typed) = event.typed() else { return Ok(()) };
+            writeln!(out, "\n{who}> {}", inert::block(typed.trim_end()))
         }
         Event::Queued { text, .. } => unheard(text, out),
         Event::Reply { message, .. } => {

@@ -53,8 +53,8 @@ fn asked_and_answered(records: &[Record]) -> Vec<String> {
     for record in records {
         match &record.event {
             event @ Event::Prompt { .. } => {
+                let Some(text) = event.typed() else { continue };
                 lines.extend(answer.take());
-                let text = event.typed().unwrap_or_default();
                 lines.push(format!("> {}", inert::block(text.trim_end()).replace('\n', "\n> ")));
             }
             Event::Reply { message, .. } => answer = said(message).or(answer),

@@ -69,6 +69,9 @@ impl World {
         }
         if let Some((_, name)) = block.language.split_once(" file=") {
             let path = self.env.write(self.repo.join(name), format!("{}\n", block.text));
+            // A reader has written it before: by the clock of a file system, a file of this moment may be the agent's.
+            let written = Instant::now();
+            wait_until("it was there before", || written.elapsed().as_millis() > 40);
             if block.text.starts_with("#!") {
                 std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             }
