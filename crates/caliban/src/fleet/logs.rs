@@ -277,7 +277,7 @@ async fn alone(
             return Ok(LogsEnd::Running(Box::new(client)));
         }
         if has_begun && tokio::net::UnixStream::connect(&agent.socket).await.is_err() {
-            return Ok(LogsEnd::Left(DaemonEnd::Gone));
+            return Ok(LogsEnd::Running(Box::new(fleet.client().await?)));
         }
     }
 }

@@ -146,9 +146,24 @@ impl<'f> Daemons<'f> {
         }
         match left {
             DaemonEnd::Stopped => Ok(again(self.fleet).await),
-            DaemonEnd::Gone => {
-                sleep(LOOK).await;
-                self.fleet.client().await.map(Some)
+            DaemonEnd::Gone => self.after_one_that_said_nothing().await,
+        }
+    }
+
+    /// One that was killed is followed by another, which we start. One that was stopped takes its socket with it: whoever came too
+    /// late for its last word was told nothing.
+    async fn after_one_that_said_nothing(&self) -> Result<Option<Client>> {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            sleep(LOOK).await;
+            if let Some(client) = running(self.fleet).await {
+                return Ok(Some(client));
+            }
+            match Client::connect(self.fleet.places()).await {
+                // It is just leaving.
+                Ok(_) if Instant::now() < give_up => {}
+                Err(_) if !self.fleet.places().socket().exists() => return Ok(again(self.fleet).await),
+                _ => return self.fleet.client().await.map(Some),
             }
         }
     }

@@ -170,21 +170,21 @@ fn a12_a_secret_of_another_shell_that_is_sent_is_heard_and_on_no_disk() {
 fn a12_an_agent_that_speaks_to_another_one_leaves_its_secrets_out_and_hides_nothing() {
     let fleet = Fleet::new(script![]);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let provider = fleet.place.server.args(fleet.place.protocol).join(" ");
     fleet.place.server.set_script(script![
         text("hello").on_first("the listener"),
         text("heard").on("from a process of agent"),
         bash(&format!(
-            "A_TOKEN={CANARY} B_TOKEN='the listener' {program} agents send listener 'use {CANARY}'"
+            "{program} --bg 'the listener' --interactive --label listener {provider} && A_TOKEN={CANARY} B_TOKEN='the listener' \
+             {program} agents send listener 'use {CANARY}'"
         ))
         .on_first("the speaker"),
         text("said").on_first("the speaker"),
     ]);
-    let listener = fleet.bg("the listener", ["--interactive", "--label", "listener"]);
-    fleet.wait_for(&listener, "idle");
     let speaker = fleet.bg("the speaker", UNATTENDED);
     fleet.run(["agents", "wait", &speaker]).ok();
-    wait_until("it has answered", || fleet.row(&listener)["last_text"] == "heard");
-    let logs = fleet.run(["logs", &listener]).ok().stdout;
+    wait_until("it has answered", || fleet.row("listener")["last_text"] == "heard");
+    let logs = fleet.run(["logs", "listener"]).ok().stdout;
     assert!(logs.contains("use [redacted:A_TOKEN]"), "{logs}");
     assert!(logs.contains("the listener"), "an agent teaches another one nothing: {logs}");
 }
