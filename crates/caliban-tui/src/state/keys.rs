@@ -339,8 +339,11 @@ impl ScreenState {
             columns: dialog.map_or(1, |dialog| usize::from(dialog.width)),
             rows: dialog.map_or(1, crate::view::call_height).max(1),
         };
+        let is_writing = self.asks.first().is_some_and(|open| open.reason.is_some());
+        let leaves =
+            key.code == KeyCode::Char('d') && key.modifiers.contains(KeyModifiers::CONTROL) && !is_writing;
         // What is typed is a command or a message, and no answer.
-        if self.is_for_composer(key, now) {
+        if leaves || self.is_for_composer(key, now) {
             self.focus_composer();
             return self.composer_key(key, now);
         }

@@ -169,6 +169,20 @@ fn a_command_that_is_typed_at_an_open_question_is_no_answer() {
 }
 
 #[test]
+fn ctrl_d_at_a_question_leaves_as_it_does_elsewhere() {
+    let mut world = read("git push");
+    assert_eq!(world.control('d'), []);
+    let screen = world.screen();
+    assert!(screen.contains("Ctrl+D again ends it") && screen.contains("1 question (Tab)"), "{screen}");
+    assert_eq!(world.control('d'), [ScreenEffect::Quit]);
+    // Not while words are written.
+    let mut world = read("git push");
+    world.types("use");
+    assert_eq!(world.control('d'), []);
+    assert!(world.screen().contains("refuse, and say: use"));
+}
+
+#[test]
 fn the_key_that_answers_one_question_does_not_answer_the_next() {
     let mut world = read("git push");
     world.asks(8, json!({"command": "rm -rf /"}));
