@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use caliban_core::lifecycle::{State, WaitingFor};
-use caliban_core::review::Review;
 use caliban_core::wait::QueuedFor;
 use caliban_keeper::Group;
 use caliban_store::fleet::{AgentRecord, WantedState};
 
 use super::phase::{Keeper, Phase, Registering, Renewing, Run};
+use super::review::LastReview;
 use crate::places::Places;
 use crate::process::{MARKER, Traces};
 use crate::protocol::AgentRow;
@@ -28,7 +28,7 @@ pub(super) struct DaemonAgent {
     /// When it left the queue, where that matters.
     pub(super) begun: Option<BegunRecord>,
     /// How its work stood when somebody looked last, since it stopped.
-    pub(super) review: Option<Review>,
+    pub(super) review: LastReview,
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
     pub(super) phase: Phase,
@@ -36,7 +36,7 @@ pub(super) struct DaemonAgent {
 
 impl DaemonAgent {
     pub(super) fn new(record: AgentRecord, about: About, phase: Phase) -> Self {
-        let (other_runs, report, begun, review) = (Vec::new(), None, None, None);
+        let (other_runs, report, begun, review) = (Vec::new(), None, None, LastReview::default());
         Self { record, about, other_runs, report, begun, review, unsaved: false, phase }
     }
 
@@ -185,7 +185,7 @@ impl DaemonAgent {
             queued_for,
             begun: self.begun.as_ref(),
             time_left_ms: self.time_left_ms(),
-            review: self.review,
+            review: self.review.found(),
             hibernated: matches!(self.phase, Phase::Hibernating(_) | Phase::Renewing(Renewing::Wake(_))),
         };
         facts.row()

@@ -119,7 +119,13 @@ pub(in crate::daemon) enum Msg {
     /// A place of another repo may be free.
     SlotFree,
     /// How the work of an agent stands after so many runs; whether it was that one's turn.
-    Reviewed { id: AgentId, runs: u32, review: Result<caliban_core::review::Review, String>, is_due: bool },
+    Reviewed {
+        id: AgentId,
+        runs: u32,
+        began: Instant,
+        review: Result<caliban_core::review::Review, String>,
+        is_due: bool,
+    },
     /// Where the user's branches are, if git can tell.
     Branches(Option<Vec<String>>),
     /// The sweep at start is over.
@@ -359,7 +365,9 @@ impl Owner {
             Msg::Archived { respawned, reply } => self.archived(respawned, reply),
             Msg::SlotsTaken { granted, is_full } => self.slots_taken(granted, is_full),
             Msg::SlotFree => self.start_ready(),
-            Msg::Reviewed { id, runs, review, is_due } => self.reviewed(id, runs, review, is_due),
+            Msg::Reviewed { id, runs, began, review, is_due } => {
+                self.reviewed(id, runs, began, review, is_due);
+            }
             Msg::Branches(branches) => self.branches_found(branches),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;

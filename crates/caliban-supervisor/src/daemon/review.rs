@@ -9,6 +9,7 @@ use caliban_core::names::Slug;
 use caliban_core::review::Review;
 use caliban_worktrees::{Error, GitOptions, Repo};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::DaemonAgent;
@@ -32,6 +33,34 @@ pub(super) struct Reviews {
     branches: Option<Vec<String>>,
 }
 
+/// How an agent's work stands. Two looks may overlap, one in the background and one that was asked for: the one that began
+/// last counts.
+#[derive(Debug, Default)]
+pub(super) struct LastReview {
+    found: Option<Review>,
+    /// When that look began, or the work came to be another one.
+    since: Option<Instant>,
+}
+
+impl LastReview {
+    pub(super) fn found(&self) -> Option<Review> {
+        self.found
+    }
+
+    fn forget(&mut self) {
+        *self = Self { found: None, since: Some(Instant::now()) };
+    }
+
+    /// What a look has found; returns whether that is news.
+    fn keep(&mut self, began: Instant, review: Review) -> bool {
+        if self.since.is_some_and(|since| began < since) {
+            return false;
+        }
+        self.since = Some(began);
+        self.found.replace(review) != Some(review)
+    }
+}
+
 impl DaemonAgent {
     /// Whether it has stopped in a worktree that is there.
     fn has_work_to_review(&self) -> bool {
@@ -41,7 +70,8 @@ impl DaemonAgent {
 
     pub(super) fn read_review(&mut self, places: &Places) {
         let found = records::read::<ReviewRecord>(&places.agent_dir(self.record.id), records::REVIEW);
-        self.review = found.filter(|found| found.runs == self.record.runs).map(|found| found.review);
+        let found = found.filter(|found| found.runs == self.record.runs).map(|found| found.review);
+        self.review = LastReview { found, since: None };
     }
 }
 
@@ -53,7 +83,7 @@ impl Owner {
     /// An agent has come to another state: what was known of its work is old.
     pub(super) fn review_anew(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.review = None;
+        agent.review.forget();
         if agent.has_work_to_review() {
             self.reviews.due.insert(id);
             self.review_next();
@@ -104,36 +134,37 @@ impl Owner {
             self.reviews.is_looking = true;
             let (runs, places, cancel) = (agent.record.runs, self.places.clone(), self.stop.child_token());
             self.later(async move {
-                let review = look(&places, id, &cancel).await;
-                Some(Msg::Reviewed {
-                    id,
-                    runs,
-                    review: review.map_err(|error| error.to_string()),
-                    is_due: true,
-                })
+                let began = Instant::now();
+                let review = look(&places, id, &cancel).await.map_err(|error| error.to_string());
+                Some(Msg::Reviewed { id, runs, began, review, is_due: true })
             });
             return;
         }
     }
 
-    pub(super) fn reviewed(&mut self, id: AgentId, runs: u32, review: Result<Review, String>, is_due: bool) {
+    pub(super) fn reviewed(
+        &mut self,
+        id: AgentId,
+        runs: u32,
+        began: Instant,
+        review: Result<Review, String>,
+        is_due: bool,
+    ) {
         if is_due {
             self.reviews.is_looking = false;
         }
         match review {
-            Ok(review) => self.keep_review(id, runs, review),
+            Ok(review) => self.keep_review(id, runs, began, review),
             Err(error) => tracing::debug!(%id, "its work cannot be looked at: {error}"),
         }
         self.review_next();
     }
 
-    fn keep_review(&mut self, id: AgentId, runs: u32, review: Review) {
+    fn keep_review(&mut self, id: AgentId, runs: u32, began: Instant, review: Review) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        let is_news = agent.review != Some(review);
-        if agent.record.runs != runs || !agent.has_work_to_review() || !is_news {
+        if agent.record.runs != runs || !agent.has_work_to_review() || !agent.review.keep(began, review) {
             return;
         }
-        agent.review = Some(review);
         let record = ReviewRecord { runs, review };
         // Only the list of a fleet without a daemon needs it.
         if let Err(error) = records::write(&self.places.agent_dir(id), records::REVIEW, &record) {
@@ -158,8 +189,35 @@ pub(super) async fn review(
 ) -> Result<AgentRow, ApiError> {
     let name = worktree_name(&row).map_err(super::diff::refusal)?;
     let worded = |error| super::diff::refusal(words::work(&name, error));
+    let began = Instant::now();
     let review = look(&places, row.id, &cancel).await.map_err(worded)?;
-    let found = Msg::Reviewed { id: row.id, runs: row.runs, review: Ok(review), is_due: false };
+    let found = Msg::Reviewed { id: row.id, runs: row.runs, began, review: Ok(review), is_due: false };
     inbox.send(found).await.map_err(|_| stopping())?;
     Speaker { inbox: &inbox, caller: None }.row(row.id).await
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::review::ReviewState;
+
+    use super::*;
+
+    #[test]
+    fn a_look_that_began_before_the_newest_one_is_not_kept() {
+        let [first, second, third] =
+            [0, 1, 2].map(|later| Instant::now() + std::time::Duration::from_secs(later));
+        let of = |state| Review { state, files: 1, added: 2, deleted: 0 };
+        let [open, merged] = [ReviewState::ToReview, ReviewState::Merged].map(of);
+        let mut last = LastReview::default();
+        assert!(last.keep(second, merged));
+        assert!(!last.keep(first, open));
+        assert_eq!(last.found(), Some(merged));
+        // No news, but it counts as the newest.
+        assert!(!last.keep(third, merged));
+        assert!(!last.keep(second, open));
+        assert!(last.keep(third, open));
+        last.forget();
+        assert!(!last.keep(first, merged));
+        assert_eq!(last.found(), None);
+    }
 }
