@@ -587,7 +587,11 @@ async fn connect_at(places: &Places, socket: &Path) -> Result<DaemonConnection, 
         match UnixStream::connect(socket).await {
             Ok(stream) => break stream,
             Err(error) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory => {
+                // A reset: the daemon has left or died before it took the connection.
+                io::ErrorKind::NotFound
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::NotADirectory => {
                     return Err(ClientError::NotRunning(places.repo().to_owned()));
                 }
                 // Too many at once; the daemon takes them in turn.
