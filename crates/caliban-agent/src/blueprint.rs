@@ -82,7 +82,7 @@ pub struct Blueprint {
     pub hooks: Hooks,
     /// What may be spent, by the agent and all that it starts.
     pub budget: budget::Limits,
-    /// The machine's ledger, in which requests are reserved; without one, limits hold within the process.
+    /// The machine's ledger, in which requests are reserved; without one (tests) only limits of time hold.
     pub ledger: Option<MachineLedger>,
     /// How far it may go.
     pub limits: AgentLimits,
@@ -258,7 +258,7 @@ impl Blueprint {
                     Some(ledger) => {
                         Purse::in_ledger(ledger, &wanted.session, wanted.label.clone(), self.budget, price)
                     }
-                    None => Purse::new(&wanted.session, self.budget, price),
+                    None => Purse::new(&wanted.session, self.budget.wall_ms, price),
                 },
                 Asks::patient(self.ask_time),
                 Arc::new(Checkpoints::new(&wanted.directory)),

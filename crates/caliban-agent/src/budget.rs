@@ -1,10 +1,10 @@
 //! An agent's purse: its account in the machine's ledger, and what its process has to know of it at any moment.
 //!
 //! Reserve before a request, settle after it; the one place where that is done. Limits of tokens, money and turns are the
-//! machine's ledger's ([`MachineLedger`]); the process itself counts along, for what is shown, and keeps the limit of time.
-//! Without a machine's ledger (a test, a foreign agent) the process keeps all limits. Owns the clock that the ledger does not know, and what makes it stand
-//! still: an agent's time counts while anything of it is at work ([`Purse::work`]); what waits for a person, or for a
-//! helper that has a clock of its own, rests ([`Purse::rest`]).
+//! machine's ledger's ([`MachineLedger`]); the process itself counts along ([`FamilyTally`]) for what is shown, and keeps the
+//! limit of time. Without a machine's ledger (tests) there is no other limit. Owns the clock that the ledger does not know, and
+//! what makes it stand still: an agent's time counts while anything of it is at work ([`Purse::work`]); what waits for a person,
+//! or for a helper that has a clock of its own, rests ([`Purse::rest`]).
 
 mod attempt;
 mod governor;
@@ -18,12 +18,13 @@ use std::{
 };
 
 use caliban_core::{
-    budget::{AccountError, Estimate, Ledger, Limits, Millis, NearLimit, Reservation, ReserveRefused, Spent},
+    budget::{AccountError, FamilyTally, Limits, Millis, NearLimit, ReserveRefused, Spent},
     price::{MicroUsd, Price},
     usage::Usage,
     wait::Wait,
 };
 use caliban_store::{StoreError, ledger};
+use jiff::civil::Date;
 use tokio::time::Instant;
 
 pub use attempt::BudgetAttempt;
@@ -48,10 +49,7 @@ pub struct Purse {
 
 /// What a request holds until it is settled.
 #[derive(Debug, Clone)]
-pub struct Reserved {
-    here: Reservation,
-    machine: Option<ledger::Reservation>,
-}
+pub struct Reserved(Option<ledger::Reservation>);
 
 /// Why nothing was reserved: the request may not be sent.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +76,9 @@ impl NotReserved {
 /// What the agents of one family share.
 #[derive(Debug)]
 struct FamilyBudget {
-    ledger: Ledger<String>,
+    tally: FamilyTally,
+    /// For each account: what this process has spent on the last day on which it spent.
+    today: BTreeMap<String, (Date, Spent)>,
     /// For each account: what is at work less what rests.
     at_work: BTreeMap<String, i64>,
     /// The working time that the machine's ledger knows of.
@@ -90,19 +90,18 @@ struct FamilyBudget {
 }
 
 impl Purse {
-    /// A new ledger with one account, whose limits hold for everything below it too.
-    pub fn new(account: &str, limits: Limits, price: Option<Price>) -> Self {
-        let mut ledger = Ledger::new(Limits::NONE);
-        // The ledger is empty: the account cannot exist, and it has no parent.
-        let _new = ledger.open_account(account.to_owned(), None, Limits::NONE, limits);
+    /// A purse of a family of its own, which only has a limit of time.
+    pub fn new(account: &str, limit_ms: Option<u64>, price: Option<Price>) -> Self {
+        let book = FamilyBudget {
+            tally: FamilyTally::new(account, limit_ms),
+            today: BTreeMap::new(),
+            at_work: BTreeMap::new(),
+            told_ms: 0,
+            near: BTreeMap::new(),
+            notices: Vec::new(),
+        };
         Self {
-            book: Arc::new(Mutex::new(FamilyBudget {
-                ledger,
-                at_work: BTreeMap::new(),
-                told_ms: 0,
-                near: BTreeMap::new(),
-                notices: Vec::new(),
-            })),
+            book: Arc::new(Mutex::new(book)),
             epoch: Instant::now(),
             account: account.to_owned(),
             price,
@@ -119,8 +118,7 @@ impl Purse {
         price: Option<Price>,
     ) -> Self {
         let machine = Arc::new(ledger.account(account, label, limits));
-        let here = Limits { wall_ms: limits.wall_ms, ..Limits::NONE };
-        Self { machine: Some(machine), ..Self::new(account, here, price) }
+        Self { machine: Some(machine), ..Self::new(account, limits.wall_ms, price) }
     }
 
     /// The name of the account in the machine's ledger: what it starts elsewhere spends from it.
@@ -135,14 +133,8 @@ impl Purse {
         limits: Limits,
         price: Option<Price>,
     ) -> Result<Self, AccountError<String>> {
-        let parent = Some(self.account.clone());
-        let machine =
-            self.machine.as_ref().map(|above| Arc::new(above.child(account, &self.account, limits)));
-        let here = match &machine {
-            Some(_) => Limits { wall_ms: limits.wall_ms, ..Limits::NONE },
-            None => limits,
-        };
-        self.lock().ledger.open_account(account.to_owned(), parent, Limits::NONE, here)?;
+        let machine = self.machine.as_ref().map(|above| Arc::new(above.child(account, limits)));
+        self.lock().tally.add(account, &self.account, limits.wall_ms)?;
         Ok(Self { account: account.to_owned(), price, machine, ..self.clone() })
     }
 
@@ -160,9 +152,8 @@ impl Purse {
         let spent = self.spent().usage.fresh();
         let changed =
             |limits: Limits| Limits { fresh: limits.fresh.map(|limit| change(limit, spent)), ..limits };
-        match &self.machine {
-            Some(machine) => machine.change_limits(changed),
-            None => self.lock().ledger.change_tree_limits(&self.account, changed),
+        if let Some(machine) = &self.machine {
+            machine.change_limits(changed);
         }
     }
 
@@ -173,29 +164,17 @@ impl Purse {
 
     /// Books what an earlier process spent in the same conversation.
     pub(crate) fn carry_over(&self, usage: Usage, cost: Option<MicroUsd>) {
-        self.book_spent(Spent {
-            usage,
-            usd: cost.unwrap_or_default(),
-            unpriced: u64::from(cost.is_none() && usage.total() > 0),
-            ..Spent::default()
-        });
+        let unpriced = u64::from(cost.is_none() && usage.total() > 0);
+        self.book(Spent { usage, usd: cost.unwrap_or_default(), unpriced, ..Spent::default() });
     }
 
     /// Books how long an earlier process worked, helpers included.
     pub(crate) fn carry_over_time(&self, wall_ms: u64) {
-        self.book_spent(Spent { wall_ms, ..Spent::default() });
+        self.book(Spent { wall_ms, ..Spent::default() });
     }
 
-    fn book_spent(&self, spent: Spent) {
-        if let Some(machine) = &self.machine {
-            machine.earlier(Spent { wall_ms: 0, ..spent });
-        }
-        self.book_here(spent);
-    }
-
-    fn book_here(&self, spent: Spent) {
-        let booked = self.lock().ledger.carry_over(&self.account, spent);
-        debug_assert!(booked.is_ok(), "the account is open");
+    fn book(&self, spent: Spent) {
+        self.lock().tally.book(&self.account, spent);
     }
 
     /// Asks for a request of about `tokens`. When it is granted, that is on the disk; limits that are nearly reached are told
@@ -208,58 +187,44 @@ impl Purse {
         let usage = tokens.usage();
         // A cache that has expired costs the whole price.
         let cost = self.cost(tokens.uncached());
-        let estimate = Estimate { usage, cost, turns: 1 };
-        let now = self.now();
-        let here = self.lock().ledger.reserve(&self.account, estimate, now).map_err(AtLimit::from)?;
-        let Some(machine) = &self.machine else {
-            return Ok((Reserved { here, machine: None }, Vec::new()));
-        };
-        let asked = machine.reserve(model, usage, cost).await;
+        if let Some(refusal) = self.time_is_up() {
+            return Err(AtLimit::from(refusal).into());
+        }
+        let Some(machine) = &self.machine else { return Ok((Reserved(None), Vec::new())) };
+        let asked = machine.reserve(model, usage, cost, &self.book).await;
         // What the ledger knows of the conversation and the transcript does not (it was begun anew) counts here, too: what is
-        // shown never goes down.
+        // shown never goes down. Of time the transcript knows more.
         if let Some(known) = asked.known.filter(|_| machine.is_root()) {
-            self.book_here(less(known, self.spent()));
+            self.book(Spent { wall_ms: 0, ..known.less(self.spent()) });
         }
-        match asked.granted {
-            Ok(granted) => {
-                let notices = self.note_limits(machine, &granted);
-                Ok((Reserved { here, machine: Some(granted.reservation) }, notices))
-            }
-            Err(error) => {
-                self.release_here(here);
-                Err(error)
-            }
-        }
+        let granted = asked.granted?;
+        let notices = self.note_limits(machine, &granted);
+        Ok((Reserved(Some(granted.reservation)), notices))
     }
 
     /// The request is over, and took this much. On a full disk this waits for room, and says so.
     pub async fn settle(&self, reserved: Reserved, usage: Usage, say: &(dyn Fn(Wait) + Sync)) {
         let cost = self.cost(usage);
-        let settled = self.lock().ledger.settle(reserved.here, usage, cost);
-        debug_assert!(settled.is_ok(), "a reservation is settled once");
-        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
+        let unpriced = u64::from(cost.is_none());
+        let spent = Spent { usage, usd: cost.unwrap_or_default(), turns: 1, wall_ms: 0, unpriced };
+        self.lock().spend(&self.account, spent);
+        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.0) {
             machine.settle(reservation, usage, cost, self.untold_ms(), say).await;
         }
     }
 
     /// The server says that the request takes more than was reserved. Counts if this process is killed now.
     pub async fn count(&self, reserved: &Reserved, usage: Usage) {
-        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
+        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.0) {
             machine.count(reservation, usage, self.cost(usage)).await;
         }
     }
 
     /// The request was not billed.
     pub async fn release(&self, reserved: Reserved) {
-        self.release_here(reserved.here);
-        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
+        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.0) {
             machine.release(reservation).await;
         }
-    }
-
-    fn release_here(&self, reservation: Reservation) {
-        let released = self.lock().ledger.release(reservation);
-        debug_assert!(released.is_ok(), "a reservation is released once");
     }
 
     /// How long the family has worked since this was last asked.
@@ -287,13 +252,13 @@ impl Purse {
         let mut book = self.lock();
         // Within the lock: nobody counts up to a later moment first.
         let now = self.now();
-        let FamilyBudget { ledger, at_work, .. } = &mut *book;
+        let FamilyBudget { tally, at_work, .. } = &mut *book;
         let count = at_work.entry(self.account.clone()).or_default();
         *count += by;
         if *count > 0 {
-            ledger.start(&self.account, now);
+            tally.start(&self.account, now);
         } else {
-            ledger.pause(&self.account, now);
+            tally.pause(&self.account, now);
         }
         if *count == 0 {
             at_work.remove(&self.account);
@@ -304,13 +269,13 @@ impl Purse {
     pub fn worked_ms(&self) -> u64 {
         let mut book = self.lock();
         let now = self.now();
-        book.ledger.count_time(now);
-        book.ledger.pool_spent().wall_ms
+        book.tally.count_time(now);
+        book.tally.worked_ms()
     }
 
     /// What this agent and all below it have spent.
     pub fn spent(&self) -> Spent {
-        self.lock().ledger.tree_spent(&self.account).unwrap_or_default()
+        self.lock().tally.spent(&self.account)
     }
 
     /// What was spent, in micro-dollars, when all of it has a price.
@@ -324,8 +289,8 @@ impl Purse {
         let left = {
             let mut book = self.lock();
             let now = self.now();
-            book.ledger.count_time(now);
-            book.ledger.remaining(&self.account).and_then(|left| left.wall_ms)
+            book.tally.count_time(now);
+            book.tally.time_left(&self.account)
         };
         // A request is work, so this clock and all above it run until it is answered.
         match left {
@@ -336,16 +301,10 @@ impl Purse {
 
     /// The refusal, when the wall-time limit is reached.
     pub fn time_is_up(&self) -> Option<BudgetRefusal> {
-        let nothing = Estimate { usage: Usage::default(), cost: Some(Default::default()), turns: 0 };
         let mut book = self.lock();
         let now = self.now();
-        match book.ledger.reserve(&self.account, nothing, now) {
-            Ok(reservation) => {
-                let _open = book.ledger.release(reservation);
-                None
-            }
-            Err(refusal) => Some(refusal),
-        }
+        book.tally.count_time(now);
+        book.tally.time_is_up(&self.account)
     }
 
     /// What these tokens cost, when the price is known.
@@ -358,20 +317,33 @@ impl Purse {
     }
 
     fn lock(&self) -> MutexGuard<'_, FamilyBudget> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.book)
     }
 }
 
-/// What one is more than the other.
-fn less(one: Spent, other: Spent) -> Spent {
-    Spent {
-        usage: one.usage.less(other.usage),
-        usd: MicroUsd(one.usd.0.saturating_sub(other.usd.0)),
-        turns: one.turns.saturating_sub(other.turns),
-        // The transcript knows it better.
-        wall_ms: 0,
-        unpriced: one.unpriced.saturating_sub(other.unpriced),
+impl FamilyBudget {
+    /// This process has spent this much.
+    fn spend(&mut self, account: &str, spent: Spent) {
+        self.tally.book(account, spent);
+        let day = caliban_contract::local_time::now().date();
+        let (of, today) = self.today.entry(account.to_owned()).or_insert((day, Spent::default()));
+        if *of != day {
+            (*of, *today) = (day, Spent::default());
+        }
+        today.add(spent);
     }
+
+    /// What an account has spent by itself, and what of it today in this process: for a ledger that does not know it.
+    fn own(&self, account: &str) -> [Spent; 2] {
+        let day = caliban_contract::local_time::now().date();
+        let today = self.today.get(account).filter(|(of, _)| *of == day).map(|(_, spent)| *spent);
+        // Time is told with each request.
+        [Spent { wall_ms: 0, ..self.tally.own(account) }, today.unwrap_or_default()]
+    }
+}
+
+fn lock(book: &Mutex<FamilyBudget>) -> MutexGuard<'_, FamilyBudget> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps the work clock running while `AtWork` guards outnumber `Resting` guards.

@@ -4,7 +4,7 @@
 //! least as what was reserved for it; one that the server did not begin to answer counts nothing. The records say the
 //! same, so a process that is killed in the middle leaves a request that counts, too.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use caliban_core::{
     message::{Effort, Message, ToolSpec},
@@ -14,6 +14,7 @@ use caliban_core::{
 use caliban_providers::{
     Billed, BoxFuture, Calls, Delta, ModelReply, ModelRequest, ProviderError, Stopped, WaitCause, Watch,
 };
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -101,7 +102,6 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<(ModelReply, u64), Failed> {
         self.keep_quiet(cancel).await?;
-        let started = Instant::now();
         let mut meter = Meter::new(&self.kit, &self.transcript, self.estimate(), question.audience, cancel);
         let request = ModelRequest {
             model: &self.kit.model,
@@ -113,26 +113,26 @@ impl Agent {
             effort: question.effort,
             session: &self.kit.wanted.session,
         };
-        // Reserve before the timer starts: disk latency is not model time.
-        if let Err(failed) = meter.begin().await {
-            let recorded = meter.recorded;
-            recorded.iter().for_each(|event| self.conversation.apply(event));
-            return Err(failed);
-        }
-        let respond = self.kit.provider.respond(request, &mut meter, cancel);
+        let is_sent = meter.sent.clone();
+        let out_of_time = async {
+            // Disk latency is not model time.
+            is_sent.notified().await;
+            self.kit.purse.out_of_time().await;
+        };
         let result = tokio::select! {
-            result = respond => result,
+            result = self.kit.provider.respond(request, &mut meter, cancel) => result,
             () = cancel.cancelled() => Err(ProviderError::Cancelled),
-            () = self.kit.purse.out_of_time() => Err(ProviderError::Cancelled),
+            () = out_of_time => Err(ProviderError::Cancelled),
         };
         let settled = meter.settle(&result).await;
-        let (recorded, stopped) = (meter.recorded, meter.stopped);
+        let (recorded, stopped, sent_at) = (meter.recorded, meter.stopped, meter.sent_at);
         for event in &recorded {
             self.conversation.apply(event);
         }
         settled.map_err(Failed::Storage)?;
         match (result, stopped) {
-            (Ok(reply), _) => Ok((reply, milliseconds(started.elapsed()))),
+            // Neither a queue nor the disk is the model's time.
+            (Ok(reply), _) => Ok((reply, sent_at.map_or(0, |sent| milliseconds(sent.elapsed())))),
             (Err(_), Some(failed)) => Err(failed),
             // The end of the time that the agent may take shows as a cancelled request.
             (Err(error), None) => match self.kit.purse.time_is_up() {
@@ -143,6 +143,9 @@ impl Agent {
     }
 }
 
+/// A reservation, with limits that are nearly reached; or why there is none.
+type LedgerAnswer = Result<(Reserved, Vec<String>), NotReserved>;
+
 struct Meter<'a> {
     kit: &'a Kit,
     transcript: &'a Transcript,
@@ -150,12 +153,17 @@ struct Meter<'a> {
     feed: Feed,
     audience: Audience,
     estimate: Estimated,
-    /// Held until the request is answered or counts as spent; kept over attempts that are not billed.
+    /// Asks the ledger; ends by itself when the request is dropped meanwhile.
+    asking: Option<JoinHandle<LedgerAnswer>>,
+    /// Held while an attempt is under way: a request that waits for its turn, or for a server, holds nothing.
     reservation: Option<Reserved>,
     /// Writes down that the request takes more than was reserved.
-    counting: Option<tokio::task::JoinHandle<()>>,
+    counting: Option<JoinHandle<()>>,
     /// Whether an attempt is under way.
     is_sent: bool,
+    /// When the first one was sent, and a sign of it.
+    sent_at: Option<Instant>,
+    sent: Arc<Notify>,
     /// What the attempt counts.
     attempt: BudgetAttempt,
     recorded: Vec<Event>,
@@ -178,9 +186,12 @@ impl<'a> Meter<'a> {
             feed,
             audience,
             estimate,
+            asking: None,
             reservation: None,
             counting: None,
             is_sent: false,
+            sent_at: None,
+            sent: Arc::default(),
             attempt: BudgetAttempt::new(estimate),
             recorded: Vec::new(),
             stopped: None,
@@ -193,28 +204,33 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
+    /// Reserves an attempt that is about to be sent, and records it. May be dropped at any moment: [`Self::settle`] knows how far it
+    /// came.
     async fn begin(&mut self) -> Result<(), Failed> {
-        (self.is_sent, self.attempt) = (true, BudgetAttempt::new(self.estimate));
-        if self.reservation.is_some() {
-            return Ok(());
-        }
         let (reserved, near) = self.reserve().await?;
+        self.reservation = Some(reserved);
         let mut events: Vec<Event> = near.into_iter().map(|text| Event::Note { text }).collect();
         events.push(Event::Asked { estimate: self.estimate.usage(), model: Some(self.kit.model.clone()) });
         for event in events {
-            if let Err(error) = self.record(event).await {
-                self.kit.purse.release(reserved).await;
-                return Err(Failed::Storage(error));
-            }
+            self.record(event).await.map_err(Failed::Storage)?;
         }
-        self.reservation = Some(reserved);
+        (self.is_sent, self.attempt) = (true, BudgetAttempt::new(self.estimate));
+        self.sent_at.get_or_insert_with(Instant::now);
+        self.sent.notify_one();
         Ok(())
     }
 
-    /// Reserves the request. Waits while the ledger has no room or is not there: nothing is sent meanwhile.
-    async fn reserve(&self) -> Result<(Reserved, Vec<String>), Failed> {
+    /// Waits while the ledger has no room or is not there: nothing is sent meanwhile.
+    async fn reserve(&mut self) -> Result<(Reserved, Vec<String>), Failed> {
         loop {
-            let refused = match self.kit.purse.reserve(self.estimate, &self.kit.model).await {
+            let asking = self.asking.get_or_insert_with(|| {
+                let (purse, model, estimate) =
+                    (self.kit.purse.clone(), self.kit.model.clone(), self.estimate);
+                tokio::spawn(async move { purse.reserve(estimate, &model).await })
+            });
+            let asked = asking.await;
+            self.asking = None;
+            let refused = match asked.map_err(|error| Failed::Ledger(error.to_string()))? {
                 Ok(granted) => return Ok(granted),
                 Err(refused) => refused,
             };
@@ -244,11 +260,18 @@ impl<'a> Meter<'a> {
             (Billed::Perhaps, _) => Some(self.attempt.unknown()),
             (Billed::No, so_far) => so_far,
         };
-        let Some(usage) = counts else { return Ok(()) };
+        let Some(usage) = counts else { return self.give_back().await };
         if let Some(reserved) = self.reservation.take() {
             self.book(reserved, usage).await;
         }
         self.record(Event::Unanswered { usage }).await
+    }
+
+    /// Nothing is billed for what was reserved.
+    async fn give_back(&mut self) -> Result<(), TranscriptError> {
+        let Some(reserved) = self.reservation.take() else { return Ok(()) };
+        self.kit.purse.release(reserved).await;
+        self.record(Event::Unanswered { usage: Usage::default() }).await
     }
 
     /// The request is over.
@@ -261,6 +284,12 @@ impl<'a> Meter<'a> {
             }
             return Ok(());
         }
+        // Dropped while the ledger was asked.
+        if let Some(asking) = self.asking.take()
+            && let Ok(Ok((reserved, _))) = asking.await
+        {
+            self.kit.purse.release(reserved).await;
+        }
         // Nobody told how the attempt ended: it was dropped.
         if self.is_sent
             && let Err(ProviderError::Cancelled | ProviderError::Cut { .. } | ProviderError::Stalled { .. }) =
@@ -268,13 +297,7 @@ impl<'a> Meter<'a> {
         {
             self.fail(Billed::Perhaps).await?;
         }
-        match self.reservation.take() {
-            Some(reserved) => {
-                self.kit.purse.release(reserved).await;
-                self.record(Event::Unanswered { usage: Usage::default() }).await
-            }
-            None => Ok(()),
-        }
+        self.give_back().await
     }
 }
 

@@ -16,7 +16,6 @@ use caliban_agent::{
 };
 use caliban_core::{
     BoxFuture,
-    budget::Limits,
     message::{Message, Role, StopReason as Stop},
     redact::Redactor,
     usage::Usage,
@@ -95,7 +94,7 @@ impl Hosted for Echo {
             model: "echo".into(),
             effort: Default::default(),
             provider: "echo".into(),
-            purse: Purse::new("echo", Limits::NONE, None),
+            purse: Purse::new("echo", None, None),
             redactor: Redactor::new(Vec::<(String, String)>::new()),
             policy: Arc::new(RwLock::new(Policy::new(root.clone(), root))),
             mentions: None,

@@ -19,6 +19,7 @@ use caliban_acp_host::{
 use caliban_agent::{
     Agent, AgentLimits, Attendance, Kit,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
+    budget::{MachineLedger, Terms},
     hooks::Hooks,
     prompt::ContextFiles,
     spawner::Spawner,
@@ -138,7 +139,11 @@ impl World {
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             fences: Arc::new(caliban_agent::fence::Fences::off(PathBuf::from("/bin/false"))),
             hooks: Hooks::default(),
-            ledger: None,
+            // A limit of tokens is the machine's ledger's to hold; the tests of time have a clock of their own.
+            ledger: self.budget.tokens.map(|_| {
+                let (file, repo) = (self.directory.path().join("ledger.db"), self.root());
+                MachineLedger::new(Terms { file, repo, repo_hash: "0123".into(), ..Terms::default() })
+            }),
             budget: self.budget,
             limits: AgentLimits { max_turns: self.max_turns },
             job_wait: std::time::Duration::from_secs(60),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use caliban_core::{
-    budget::{Held, Limits, Meter, OnLimit, Spent},
+    budget::{Limits, OnLimit, Spent},
     price::MicroUsd,
     usage::Usage,
     wait::Wait,
@@ -18,10 +18,9 @@ use caliban_store::{
         Account, AccountId, First, Granted, Ledger, LedgerRequest, Opening, Reservation, ReservationOwner,
     },
 };
-use jiff::civil::Date;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
-use super::NotReserved;
+use super::{FamilyBudget, NotReserved, lock};
 
 /// How often a busy ledger is asked again; each time it is waited for as long as the store waits.
 pub(super) const PATIENCE: u32 = 10;
@@ -40,7 +39,7 @@ struct MachineInner {
 }
 
 /// What a process brings to the ledger: where it is, and what the settings say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The ledger's file.
     pub file: PathBuf,
@@ -80,7 +79,7 @@ impl MachineLedger {
             own: terms.per_agent,
             tree: without_time(tree),
         };
-        MachineAccount::new(self.clone(), account, None)
+        MachineAccount::new(self.clone(), name, account, None)
     }
 
     /// The open ledger. What dead processes have left in it is booked by whoever opens it.
@@ -147,16 +146,14 @@ fn without_time(limits: Limits) -> Limits {
 #[derive(Debug)]
 pub(super) struct MachineAccount {
     pub(super) ledger: MachineLedger,
+    /// What the family calls it.
+    name: String,
     pub(super) account: Account,
     above: Option<Arc<MachineAccount>>,
     /// What it and all below it may spend: `account` has what it was made with.
     tree: Lock<Limits>,
     /// In which generation of the file the account is open, and with which limits of its tree.
     opened: Lock<Option<(u64, Limits)>>,
-    /// What the conversation has spent, for a ledger that does not know the account.
-    earlier: Lock<Meter>,
-    /// What of it this process has spent, by the day.
-    today: Lock<(Date, Meter)>,
 }
 
 /// What came of asking for a request.
@@ -190,38 +187,15 @@ macro_rules! patiently {
 pub(super) use patiently;
 
 impl MachineAccount {
-    fn new(ledger: MachineLedger, account: Account, above: Option<Arc<Self>>) -> Self {
-        let today = Lock::new((Date::ZERO, Meter::default()));
+    fn new(ledger: MachineLedger, name: &str, account: Account, above: Option<Arc<Self>>) -> Self {
         let tree = Lock::new(account.tree);
-        Self { ledger, account, above, tree, opened: Lock::default(), earlier: Lock::default(), today }
+        Self { ledger, name: name.to_owned(), account, above, tree, opened: Lock::default() }
     }
 
     /// Changes what it and all below it may spend. The ledger hears of it with the next request.
     pub(super) fn change_limits(&self, change: impl FnOnce(Limits) -> Limits) {
         let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         *tree = change(*tree);
-    }
-
-    /// This process has spent this much.
-    fn spent_now(&self, spent: Spent) {
-        self.earlier(spent);
-        let mut today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
-        let day = caliban_contract::local_time::now().date();
-        if today.0 != day {
-            *today = (day, Meter::default());
-        }
-        today.1.book(Held::default(), spent);
-    }
-
-    fn today(&self) -> Spent {
-        let today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
-        if today.0 == caliban_contract::local_time::now().date() { today.1.spent } else { Spent::default() }
-    }
-
-    /// What an earlier process has spent.
-    pub(super) fn earlier(&self, spent: Spent) {
-        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-        earlier.book(Held::default(), spent);
     }
 
     pub(super) fn id(&self) -> &AccountId {
@@ -238,9 +212,9 @@ impl MachineAccount {
         self.above.is_none()
     }
 
-    /// An account below this one; `own_name` is this one's.
-    pub(super) fn child(self: &Arc<Self>, name: &str, own_name: &str, tree: Limits) -> Self {
-        let short = name.strip_prefix(own_name).map_or(name, |rest| rest.trim_start_matches('-'));
+    /// An account below this one.
+    pub(super) fn child(self: &Arc<Self>, name: &str, tree: Limits) -> Self {
+        let short = name.strip_prefix(&self.name).map_or(name, |rest| rest.trim_start_matches('-'));
         let account = Account {
             id: self.account.id.below(if short.is_empty() { name } else { short }),
             parent: Some(self.account.id.clone()),
@@ -248,29 +222,36 @@ impl MachineAccount {
             tree: without_time(tree),
             ..self.account.clone()
         };
-        Self::new(self.ledger.clone(), account, Some(self.clone()))
+        Self::new(self.ledger.clone(), name, account, Some(self.clone()))
     }
 
     /// This account and those above it that this process has not opened yet in this file with the limits that they have,
     /// the topmost first.
-    fn unopened(&self, generation: u64) -> Vec<(&Self, Account, [Spent; 2])> {
-        let mut chain = self.above.as_ref().map(|above| above.unopened(generation)).unwrap_or_default();
+    fn unopened(&self, generation: u64, book: &Lock<FamilyBudget>) -> Vec<(&Self, Account, [Spent; 2])> {
+        let above = self.above.as_ref().map(|above| above.unopened(generation, book));
+        let mut chain = above.unwrap_or_default();
         let tree = *self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = *self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened != Some((generation, tree)) {
-            let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).spent;
-            chain.push((self, Account { tree, ..self.account.clone() }, [earlier, self.today()]));
+            let spent = lock(book).own(&self.name);
+            chain.push((self, Account { tree, ..self.account.clone() }, spent));
         }
         chain
     }
 
     /// Reserves a request. The first one of the process opens the account, and those above it.
-    pub(super) async fn reserve(&self, model: &str, usage: Usage, cost: Option<MicroUsd>) -> ReserveAnswer {
+    pub(super) async fn reserve(
+        &self,
+        model: &str,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+        book: &Lock<FamilyBudget>,
+    ) -> ReserveAnswer {
         let owner = own();
         let terms = &self.ledger.0.terms;
         let first: Result<First, StoreError> = patiently!(self, ledger, async {
             let generation = ledger.generation().await?;
-            let unopened = self.unopened(generation);
+            let unopened = self.unopened(generation, book);
             let openings: Vec<Opening<'_>> = unopened
                 .iter()
                 .map(|(_, account, [earlier, today])| Opening { account, earlier: *earlier, today: *today })
@@ -312,13 +293,6 @@ impl MachineAccount {
         wall_ms: u64,
         say: &(dyn Fn(Wait) + Sync),
     ) {
-        self.spent_now(Spent {
-            usage,
-            usd: cost.unwrap_or_default(),
-            turns: 1,
-            wall_ms: 0,
-            unpriced: u64::from(cost.is_none()),
-        });
         loop {
             let settled: Result<(), StoreError> =
                 patiently!(self, ledger, ledger.settle(reservation, usage, cost, wall_ms));

@@ -108,10 +108,11 @@ impl Provider for Told {
     fn respond<'a>(
         &'a self,
         request: ModelRequest<'a>,
-        _: &'a mut dyn Watch,
+        watch: &'a mut dyn Watch,
         _: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
+            watch.before_attempt().await.map_err(|_| ProviderError::Stopped)?;
             self.asked.lock().unwrap().push(request.messages.to_vec());
             let answer = self.answers.lock().unwrap().pop_front();
             match answer {

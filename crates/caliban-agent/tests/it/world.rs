@@ -11,6 +11,7 @@ use std::{
 use caliban_agent::{
     Agent, AgentLimits, Attendance, Kit, TurnReport,
     blueprint::{Blueprint, Helpers, WantedAgent, WorkspaceSource},
+    budget::{MachineLedger, Terms},
     event::{Answer, Author},
     hooks::{ClosureHook, Hooks},
     prompt::ContextFiles,
@@ -94,7 +95,11 @@ impl World {
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             fences: Arc::new(caliban_agent::fence::Fences::off(PathBuf::from("/bin/false"))),
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },
-            ledger: None,
+            // A limit of tokens is the machine's ledger's to hold; the tests of time have a clock of their own.
+            ledger: self.budget.tokens.map(|_| {
+                let (file, repo) = (self.directory.path().join("ledger.db"), self.root());
+                MachineLedger::new(Terms { file, repo, repo_hash: "0123".into(), ..Terms::default() })
+            }),
             budget: self.budget,
             limits: AgentLimits { max_turns: 50 },
             job_wait: std::time::Duration::from_secs(60),

@@ -59,6 +59,29 @@ pub struct Spent {
     pub unpriced: u64,
 }
 
+impl Spent {
+    /// More was spent.
+    pub fn add(&mut self, more: Self) {
+        self.usage += more.usage;
+        self.usd = MicroUsd(self.usd.0.saturating_add(more.usd.0));
+        self.turns = self.turns.saturating_add(more.turns);
+        self.wall_ms = self.wall_ms.saturating_add(more.wall_ms);
+        self.unpriced = self.unpriced.saturating_add(more.unpriced);
+    }
+
+    /// What this is more than the other.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            usage: self.usage.less(other.usage),
+            usd: MicroUsd(self.usd.0.saturating_sub(other.usd.0)),
+            turns: self.turns.saturating_sub(other.turns),
+            wall_ms: self.wall_ms.saturating_sub(other.wall_ms),
+            unpriced: self.unpriced.saturating_sub(other.unpriced),
+        }
+    }
+}
+
 /// What a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -150,7 +173,7 @@ impl Meter {
     }
 
     /// Less is held.
-    pub fn drop_hold(&mut self, less: Held) {
+    fn drop_hold(&mut self, less: Held) {
         self.held.tokens = self.held.tokens.saturating_sub(less.tokens);
         self.held.fresh = self.held.fresh.saturating_sub(less.fresh);
         self.held.usd = MicroUsd(self.held.usd.0.saturating_sub(less.usd.0));
@@ -160,11 +183,7 @@ impl Meter {
     /// Puts what was spent in place of what was held for it.
     pub fn book(&mut self, held: Held, spent: Spent) {
         self.drop_hold(held);
-        self.spent.usage += spent.usage;
-        self.spent.usd = MicroUsd(self.spent.usd.0.saturating_add(spent.usd.0));
-        self.spent.turns = self.spent.turns.saturating_add(spent.turns);
-        self.spent.wall_ms = self.spent.wall_ms.saturating_add(spent.wall_ms);
-        self.spent.unpriced = self.spent.unpriced.saturating_add(spent.unpriced);
+        self.spent.add(spent);
     }
 
     /// Whether a request fits within the limits. A limit in dollars cannot be held without a price.
@@ -222,21 +241,6 @@ impl Meter {
             let over = asked > 0 && spent.saturating_add(held).saturating_add(asked) > limit;
             over.then_some((kind, limit, spent, held, asked))
         })
-    }
-
-    /// What is left within the limits.
-    #[must_use]
-    pub fn left(&self, limits: Limits) -> Limits {
-        let left = |limit: Option<u64>, spent: u64, held: u64| {
-            limit.map(|limit| limit.saturating_sub(spent).saturating_sub(held))
-        };
-        Limits {
-            tokens: left(limits.tokens, self.spent.usage.total(), self.held.tokens),
-            fresh: left(limits.fresh, self.spent.usage.fresh(), self.held.fresh),
-            usd: left(limits.usd.map(|usd| usd.0), self.spent.usd.0, self.held.usd.0).map(MicroUsd),
-            turns: left(limits.turns, self.spent.turns, self.held.turns),
-            wall_ms: left(limits.wall_ms, self.spent.wall_ms, 0),
-        }
     }
 }
 

@@ -11,6 +11,7 @@ mod ledger_model;
 mod ledger_storm;
 mod ledger_sums;
 mod members;
+mod model_ledger;
 mod rules;
 mod speakers;
 mod story;
