@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -497,7 +497,7 @@ impl Fences {
         let mut show = |place: &Path| {
             if let Some(root) = Root::pin_outside(place, &writable).filter(|root| is_small(root.path())) {
                 fence.show_if_there(&root, Access::ReadOnly);
-                if root.path() != place {
+                if root.path() != place && !place.components().any(|part| part == Component::ParentDir) {
                     fence.links.push((place.into(), root.path().into()));
                 }
             }

@@ -19,6 +19,6 @@ pub mod tree;
 pub use below::Below;
 pub use byte_text::ByteText;
 pub use identity::Identity;
-pub use root::{FoundEntry, Root, open_exactly, open_plain};
+pub use root::{FoundEntry, Root, is_gone, open_exactly, open_plain};
 pub use roots::{JudgedPlace, Roots, RootsError, RootsRecord};
 pub use rustix::fs::FileType;

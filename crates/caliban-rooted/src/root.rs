@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat},
     io::Errno,
 };
 
@@ -42,7 +42,7 @@ pub fn open_exactly(path: &Path, identity: Identity) -> io::Result<Option<OwnedF
 }
 
 /// Whether a look-up says that there is no such thing any more, or a link in its place.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+pub fn is_gone(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
@@ -139,31 +139,53 @@ impl Root {
     }
 
     /// What a path leads to through links of which none lies in one of these directories, where an agent can make links. None
-    /// where one does, where there is nothing, and where it is neither a directory nor a file.
+    /// where one does, where it is in one of them itself, where there is nothing, and where it is neither a directory nor a file.
     pub fn pin_outside(path: &Path, writable: &[PathBuf]) -> Option<Self> {
+        let is_inside = |path: &Path| writable.iter().any(|top| path.starts_with(top));
+        if is_inside(path) {
+            return None;
+        }
+        let root =
+            Self::by_links(path, |link| !is_inside(link)).ok().filter(|root| !is_inside(root.path()))?;
+        matches!(FoundEntry::of(&root), Ok(FoundEntry::Directory(_) | FoundEntry::File { .. }))
+            .then_some(root)
+    }
+
+    /// What a path leads to, which may be in one of these directories, where an agent can make links; a link that lies in one of
+    /// them is an error.
+    pub fn pin_through_links_outside(path: &Path, writable: &[PathBuf]) -> io::Result<Self> {
+        let is_agents = |link: &Path| {
+            link.parent().is_some_and(|parent| writable.iter().any(|top| parent.starts_with(top)))
+        };
+        Self::by_links(path, |link| !is_agents(link))
+    }
+
+    /// Follows one link after the other. `may_follow` gets each, by a path without links and without `..`.
+    fn by_links(path: &Path, may_follow: impl Fn(&Path) -> bool) -> io::Result<Self> {
         /// As many as the kernel follows.
         const LINKS: usize = 40;
-        let is_inside = |path: &Path| writable.iter().any(|top| path.starts_with(top));
+        let real = |path: &Path| -> io::Result<Self> {
+            let found = Self::plain(path)?;
+            let real = path_of(&found.fd).ok_or(io::ErrorKind::NotFound)?;
+            Self::exactly(&real, found.identity)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        };
         let mut path = path.to_owned();
         for _ in 0..LINKS {
-            if is_inside(&path) {
-                return None;
-            }
-            match Self::plain(&path) {
-                Ok(root) => {
-                    return matches!(
-                        FoundEntry::of(&root),
-                        Ok(FoundEntry::Directory(_) | FoundEntry::File { .. })
-                    )
-                    .then_some(root);
-                }
+            match real(&path) {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-                    path = first_link_followed(&path)?
+                    let (link, followed) = first_link_followed(&path).ok_or(error)?;
+                    let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else { break };
+                    let link = real(parent)?.path.join(name);
+                    if !may_follow(&link) {
+                        let words = format!("{} is a link that an agent could have made", link.display());
+                        return Err(io::Error::other(words));
+                    }
+                    path = followed;
                 }
-                Err(_) => return None,
+                found => return found,
             }
         }
-        None
+        Err(Errno::LOOP.into())
     }
 
     /// The same for a path without links; a link in it is an error.
@@ -349,6 +371,26 @@ impl Root {
         }
     }
 
+    /// Removes a link; anything else that is there by now stays.
+    pub fn remove_link(&self, name: &Below) -> io::Result<()> {
+        let (directory, last) = name.split().ok_or(io::ErrorKind::InvalidInput)?;
+        match self.look(name)? {
+            FoundEntry::Link { at, .. } if at == *name => {}
+            _ => return Ok(()),
+        }
+        let remove = || {
+            let unlinked = rustix::fs::unlinkat(self.open(&directory, PASSED)?, last, AtFlags::empty());
+            unlinked.map_err(io::Error::from)
+        };
+        match remove() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.open_up(&directory)? => {
+                remove()
+            }
+            Err(error) if is_gone(&error) => Ok(()),
+            removed => removed,
+        }
+    }
+
     /// Makes a link in a directory; what is there already stays.
     pub fn link_in(&self, directory: &Below, name: &OsStr, to: &OsStr) -> io::Result<()> {
         match rustix::fs::symlinkat(to, self.open(directory, PASSED)?, name) {
@@ -367,7 +409,7 @@ fn seen(fd: &OwnedFd, name: &Below) -> io::Result<FoundEntry> {
 
 /// The path behind its first link; `..` in a link is taken away as far as it is plain.
 #[expect(clippy::disallowed_methods, reason = "one link at a time; the caller judges where each leads")]
-fn first_link_followed(path: &Path) -> Option<PathBuf> {
+fn first_link_followed(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let ancestors: Vec<&Path> = path.ancestors().collect();
     let (link, to) = ancestors.iter().rev().find_map(|step| Some((*step, std::fs::read_link(step).ok()?)))?;
     let mut followed = link.parent()?.to_owned();
@@ -378,7 +420,7 @@ fn first_link_followed(path: &Path) -> Option<PathBuf> {
             part => followed.push(part),
         }
     }
-    Some(followed)
+    Some((link.to_owned(), followed))
 }
 
 /// Where an open descriptor is now, by the kernel.
@@ -447,6 +489,27 @@ mod tests {
         assert!(Root::exactly(root.path(), root.identity()).unwrap().is_none());
         assert!(Root::plain(root.path()).is_err());
         assert_eq!(Root::pin(root.path()).unwrap().identity(), root.identity());
+    }
+
+    #[test]
+    fn a18_a_link_that_an_agent_could_have_made_leads_to_no_added_directory() {
+        let (dir, root) = place();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let writable = [root.path().to_owned()];
+        let found = |path: &str| {
+            Root::pin_through_links_outside(&top.join(path), &writable).map(|root| root.path().to_owned())
+        };
+        symlink("../outside", top.join("root/l")).unwrap();
+        symlink("root/a", top.join("to")).unwrap();
+        symlink("root", top.join("project")).unwrap();
+        for (path, real) in [("root/a/b", "root/a/b"), ("to/b", "root/a/b"), ("outside/../root/c", "root/c")]
+        {
+            assert_eq!(found(path).unwrap(), top.join(real), "{path}");
+        }
+        for path in ["root/l", "root/a/../l", "outside/../root/l", "project/l"] {
+            assert!(found(path).unwrap_err().to_string().contains("an agent could have made"), "{path}");
+        }
+        assert_eq!(found("root/none").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -107,6 +107,17 @@ impl Roots {
         Ok(root)
     }
 
+    /// The same for a directory that a person named where an agent can make links: none of those that lie in one of these directories is
+    /// followed.
+    pub fn pin_through_links_outside(&self, path: &Path, writable: &[PathBuf]) -> io::Result<Arc<Root>> {
+        let root = Arc::new(Root::pin_through_links_outside(path, writable)?);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.iter().any(|(given, _)| given == path) {
+            known.push((path.to_owned(), KnownRoot::Root(root.clone())));
+        }
+        Ok(root)
+    }
+
     /// The same; an error, in words, when it is not where it was.
     pub fn in_place(&self, path: &Path) -> Result<Arc<Root>, RootsError> {
         if let Some(KnownRoot::Lost(path, _)) = self.known(path) {

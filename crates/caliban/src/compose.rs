@@ -201,12 +201,13 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
     let repo = is_repo.then(|| loaded.root.clone());
     let mut notes = loaded.notes.clone();
-    let roots = caliban_rooted::Roots::default();
+    let (mut policy, not_added) = policy(&loaded, tree.as_deref());
+    notes.extend(not_added);
     let workspace = WorkspaceOptions {
         root: root.clone(),
-        extra_dirs: settings.permissions.add_dirs.clone(),
+        extra_dirs: policy.extra_dirs.clone(),
         project: Some(loaded.root.clone()),
-        roots: roots.clone(),
+        roots: policy.roots.clone(),
         output_dir: PathBuf::new(),
         env: env.clone(),
         helper,
@@ -227,8 +228,6 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     notes.extend(problems);
     let (skills, problems) = skills::all(&loaded);
     notes.extend(problems);
-    let mut policy = policy(&loaded, tree.as_deref());
-    policy.roots = roots;
     // Their further files can be read like the project's, wherever they are.
     policy.read_dirs.extend(skills.iter().map(|skill| skill.directory.clone()));
     let spawner = FleetSpawner::new(environment.clone(), setup.clone());
@@ -238,6 +237,10 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
     };
     let policy = inherit(setup, policy).map_err(Failure::new)?;
     let policy = if fleet_agent.is_none() { below_agent::narrowed(policy)? } else { policy };
+    // Before a command can put something else in their place; what cannot be found then is in no fence.
+    for place in [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.read_dirs) {
+        let _is_none = policy.roots.pin(place);
+    }
     let repo_state =
         tree.as_ref().or(repo.as_ref()).map(|_| repo_state(&root, loaded.paths.repo(&loaded.root)));
     let fences = Arc::new(fences);

@@ -1,6 +1,7 @@
 //! The fences of the settings, and the policy that they are made by.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -37,7 +38,7 @@ pub(crate) fn program_fence(
         return Ok(None);
     }
     let fences = Arc::new(fences(loaded, env, own_program()?, true)?);
-    let policy = policy(loaded, worktree);
+    let (policy, _) = policy(loaded, worktree);
     Ok(fences.program(profile, &policy, worktree.unwrap_or(&loaded.root)))
 }
 
@@ -110,11 +111,36 @@ fn is_out_of_processes(reason: &str) -> bool {
     reason.contains("(os error 11)")
 }
 
-/// The settings' policy; in a worktree of its own an agent edits without a question.
-pub(super) fn policy(loaded: &Loaded, worktree: Option<&Path>) -> Policy {
-    let policy = loaded.policy();
-    match worktree {
-        Some(worktree) => policy_in_worktree(policy, worktree),
-        None => policy,
+/// The settings' policy; in a worktree of its own an agent edits without a question. A line for each directory of the settings that it
+/// leaves out.
+pub(super) fn policy(loaded: &Loaded, worktree: Option<&Path>) -> (Policy, Vec<String>) {
+    let mut policy = loaded.policy();
+    if let Some(worktree) = worktree {
+        policy = policy_in_worktree(policy, worktree);
     }
+    let left_out = pin_added(&mut policy);
+    (policy, left_out)
+}
+
+/// Finds the added directories before any command runs, and keeps only those. A link that an agent can make leads nowhere: neither a
+/// command of this agent nor one of an earlier agent decides what is added.
+fn pin_added(policy: &mut Policy) -> Vec<String> {
+    let work = [&policy.root].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs);
+    let writable: Vec<PathBuf> = work.filter_map(|place| place.canonicalize().ok()).collect();
+    let mut left_out = Vec::new();
+    let roots = policy.roots.clone();
+    policy.extra_dirs.retain(|place| {
+        let pinned = roots.pin_through_links_outside(place, &writable);
+        left_out.extend(pinned.as_ref().err().map(|error| {
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "it is not there; once it is, the next session finds it".to_owned()
+                }
+                _ => format!("{error} (hint: name the directory that it leads to)"),
+            };
+            format!("{} is no directory of this session: {why}", place.display())
+        }));
+        pinned.is_ok()
+    });
+    left_out
 }

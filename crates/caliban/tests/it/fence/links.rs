@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use testkit::wait_until;
+use serde_json::json;
+use testkit::{tool, wait_until};
 
 use super::{
     hostile::{bash, calls, is_refused, python, reads, shows_no_canary},
@@ -127,6 +128,38 @@ fn a18_a_project_below_an_added_directory_stays_what_it_was() {
         let before = picture(&place.env.home());
         shows_no_canary(&place, "accept-edits", &["--add-dir", above.to_str().unwrap()]);
         assert_eq!(picture(&place.env.home()), before, "{line}");
+    }
+}
+
+/// Seen: an added directory that was not there when the agent began became a link to the home, which the next fence showed, to be
+/// written. A link that one agent leaves leads the next one nowhere either.
+#[test]
+fn a18_an_added_directory_that_comes_later_is_no_link_of_an_agent() {
+    for name in ["gen", "sub/gen", "../other/gen"] {
+        let place = Place::new(calls([]));
+        place.env.write(place.env.home().join("notes"), "canary\n");
+        place.env.write(place.repo.join("sub/x"), "x\n");
+        let other = place.repo.join("../other");
+        std::fs::create_dir(&other).unwrap();
+        let (added, other) = (place.repo.join(name).display().to_string(), other.display().to_string());
+        let link = format!("import os; os.symlink('{}', '{name}')", place.env.home().display());
+        let use_it = format!(
+            "import os\ntry:\n open('got', 'w').write(open('{0}/notes').read())\n open('{0}/notes', 'a').write('x')\nexcept OSError as e: print(e)",
+            place.env.home().display()
+        );
+        let before = picture(&place.env.home());
+        settings(&place, &format!("[permissions]\nadd_dirs = [\"{added}\", \"{other}\"]\n"));
+        // The second time it is there from the start.
+        for _ in 0..2 {
+            let write = tool("Write", json!({"file_path": format!("{added}/made"), "content": "x"}));
+            place.server.set_script(calls([bash(python(&link)), bash(python(&use_it)), write]));
+            let output = place.ask("go", ["--permission-mode", "accept-edits"]);
+            let got = std::fs::read_to_string(place.repo.join("got")).unwrap_or_default();
+            assert!(!got.contains("canary"), "{name}: {output:?}");
+            assert_eq!(picture(&place.env.home()), before, "{name}: {output:?}");
+            assert!(place.repo.join(name).is_symlink(), "{name}: {output:?}");
+            assert!(output.stderr.contains("gen is no directory of this session"), "{output:?}");
+        }
     }
 }
 
