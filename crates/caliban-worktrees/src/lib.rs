@@ -64,7 +64,7 @@ pub use landing::{
 pub use links::check_links;
 pub use lookup::Lookup;
 pub use marker::{Making, Marker, Oid};
-pub use nested::{NestedDuties, NestedRepos};
+pub use nested::{GitLink, KnownRepos, NestedDuties, NestedRepos};
 pub use private_view::PrivateGit;
 pub use programs::{FoundPrograms, GitOccasion, may_run_programs};
 pub use progress::{CreationPhase, Progress};

@@ -6,6 +6,7 @@
 //! The tree is looked through once, before the first command that can change it, and after each command only where a directory has
 //! changed since.
 
+mod links;
 mod seen_tree;
 
 use std::{
@@ -18,12 +19,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use caliban_rooted::{Below, FileType, FoundEntry, Identity, JudgedPlace, Root};
+use caliban_rooted::{Below, FileType, FoundEntry, Identity, JudgedPlace, Root, is_gone};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 
 use crate::found_git::{GitFile, common_of, git_file};
 use crate::private_view::gitlinks;
+pub use links::GitLink;
 use seen_tree::{Fingerprints, SeenTree};
+use serde::{Deserialize, Serialize};
 
 const GIT: &str = ".git";
 /// What in a git directory decides what git runs, or where git looks for that.
@@ -51,12 +54,38 @@ pub struct NestedRepos {
     fingerprints: Fingerprints,
     /// Git directories and files that the last look found, by the directory that they were found in.
     gits: BTreeMap<Below, Vec<Below>>,
-    /// Git directories and files that were there before, each by its name.
-    known: BTreeSet<Below>,
+    /// Links in git directories that the last look found, by the directory that they were found in.
+    links: BTreeMap<Below, Vec<Below>>,
+    /// What was there before.
+    known: KnownRepos,
     /// Those that have come since.
     made: Vec<Below>,
     /// Directories that nobody could look into, and that the last look opened up.
     opened: Vec<Below>,
+    /// Directories that the last look could not look into, and why.
+    unseen: BTreeMap<Below, String>,
+}
+
+/// What of git's was in a tree before the commands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownRepos {
+    /// Git directories and files, each by its name.
+    #[serde(rename = "known")]
+    pub gits: BTreeSet<Below>,
+    /// Links in them that git writes through.
+    #[serde(default)]
+    pub links: BTreeSet<GitLink>,
+}
+
+/// What a directory has that matters here.
+#[derive(Debug, Default)]
+struct ListedDirectory {
+    /// To look into.
+    directories: Vec<OsString>,
+    /// Git directories or files; itself, when it is one.
+    gits: Vec<Below>,
+    /// Links, where git writes.
+    links: Vec<Below>,
 }
 
 /// What a look does with a directory that its owner may not list or search.
@@ -88,13 +117,14 @@ impl NestedRepos {
     /// Looks through a tree for the first time: what is there is the user's.
     pub fn new(root: Arc<Root>) -> io::Result<Self> {
         let mut nested = Self::empty(root);
-        nested.known = nested.look(ClosedDirectories::Pass)?;
+        nested.known.gits = nested.look(ClosedDirectories::Pass)?;
+        nested.known.links = nested.found_links();
         Ok(nested)
     }
 
     /// Looks through a tree in which a command may have been killed: only these were there before it. A line for each of the others
     /// from which something was taken.
-    pub fn knowing(root: Arc<Root>, known: BTreeSet<Below>) -> io::Result<(Self, Vec<String>)> {
+    pub fn knowing(root: Arc<Root>, known: KnownRepos) -> io::Result<(Self, Vec<String>)> {
         let mut nested = Self::empty(root);
         nested.known = known;
         let lines = nested.disarm_new()?;
@@ -106,8 +136,8 @@ impl NestedRepos {
         &self.root
     }
 
-    /// Git directories and files that were there before.
-    pub fn known(&self) -> &BTreeSet<Below> {
+    /// What was there before.
+    pub fn known(&self) -> &KnownRepos {
         &self.known
     }
 
@@ -117,16 +147,18 @@ impl NestedRepos {
             seen: SeenTree::default(),
             fingerprints: Fingerprints::default(),
             gits: BTreeMap::new(),
-            known: BTreeSet::new(),
+            links: BTreeMap::new(),
+            known: KnownRepos::default(),
             made: Vec::new(),
             opened: Vec::new(),
+            unseen: BTreeMap::new(),
         }
     }
 
     /// What a command must not change. `index` is the file of the tree's own index.
     pub fn duties(&self, index: Option<&Root>) -> io::Result<NestedDuties> {
         let mut duties = NestedDuties::default();
-        for git in self.known.iter().chain(&self.made) {
+        for git in self.known.gits.iter().chain(&self.made) {
             let parts: Vec<Below> = match self.root.look(git)? {
                 // A worktree was removed, and another one may be made under its name.
                 FoundEntry::Nothing if self.is_record(git) => Vec::new(),
@@ -147,7 +179,7 @@ impl NestedRepos {
             }
         }
         for git in index.map(links_of).unwrap_or_default() {
-            if !self.known.contains(&git) && !self.made.contains(&git) {
+            if !self.known.gits.contains(&git) && !self.made.contains(&git) {
                 self.hold(git, &mut duties)?;
             }
         }
@@ -172,13 +204,19 @@ impl NestedRepos {
     /// After a command: takes from new repositories what git would run. A line for each. Those that commands made are looked at
     /// each time: a command that began before there was one has no hold on it in its fence.
     pub fn disarm_new(&mut self) -> io::Result<Vec<String>> {
+        let told = std::mem::take(&mut self.unseen);
         let found = self.look(ClosedDirectories::OpenUp)?;
         let gone: Vec<Below> =
-            self.known.difference(&found).filter(|git| self.is_record(git)).cloned().collect();
-        self.known.retain(|git| !gone.contains(git));
+            self.known.gits.difference(&found).filter(|git| self.is_record(git)).cloned().collect();
+        self.known.gits.retain(|git| !gone.contains(git));
         // Whatever becomes of one of them: all of them are new.
-        self.made = found.difference(&self.known).cloned().collect();
+        self.made = found.difference(&self.known.gits).cloned().collect();
         let mut lines = self.lines_about_opened();
+        let news = self.unseen.iter().filter(|(name, _)| !told.contains_key(*name));
+        lines.extend(news.map(|(name, why)| {
+            let shown = name.under(self.root.path());
+            format!("[{}: nobody could look for repositories there: {why}]", shown.display())
+        }));
         for git in &self.made {
             let mut moved = Vec::new();
             let mut done = self.disarm(git, &mut moved);
@@ -203,6 +241,7 @@ impl NestedRepos {
                 ));
             }
         }
+        lines.extend(self.take_new_links());
         Ok(lines)
     }
 
@@ -292,15 +331,15 @@ impl NestedRepos {
         let own = Below::fixed(GIT);
         // Those of submodules are held as a whole.
         let is_module = |git: &Below| git.join("modules").is_ok_and(|modules| name.starts_with(&modules));
-        let is_git = self.known.contains(&name) || self.made.contains(&name);
-        is_it && (is_git || self.known.iter().chain([&own]).any(is_module))
+        let is_git = self.known.gits.contains(&name) || self.made.contains(&name);
+        is_it && (is_git || self.known.gits.iter().chain([&own]).any(is_module))
     }
 
     /// Whether a git directory is where a repository of this tree has the records of its worktrees.
     fn is_record(&self, git: &Below) -> bool {
         let Some((records, _)) = git.split() else { return false };
         let store = records.split().filter(|(_, name)| *name == RECORDS).map(|(store, _)| store);
-        store.is_some_and(|store| self.known.contains(&store) || self.made.contains(&store))
+        store.is_some_and(|store| self.known.gits.contains(&store) || self.made.contains(&store))
     }
 
     fn write_plain(&self, git: &Below) -> io::Result<()> {
@@ -313,7 +352,8 @@ impl NestedRepos {
     /// Every git directory and git file in the tree. Directories that have not changed are not listed again.
     fn look(&mut self, closed: ClosedDirectories) -> io::Result<BTreeSet<Below>> {
         let before = std::mem::take(&mut self.seen);
-        let gits_before = std::mem::take(&mut self.gits);
+        let (gits_before, links_before) = (std::mem::take(&mut self.gits), std::mem::take(&mut self.links));
+        self.unseen.clear();
         let mut open = vec![WalkStep::Enter(Below::here(), Some(0))];
         while let Some(step) = open.pop() {
             let (name, was) = match step {
@@ -324,15 +364,23 @@ impl NestedRepos {
                 }
             };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let Ok(stat) = rustix::fs::statat(&self.root, name.text(), AtFlags::SYMLINK_NOFOLLOW) else {
-                continue;
+            let stat = match rustix::fs::statat(&self.root, name.text(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(error) if is_gone(&error.into()) => continue,
+                Err(error) => {
+                    self.not_seen(&name, &error.into());
+                    open.push(WalkStep::Leave(self.open_seen(&name, None)?));
+                    continue;
+                }
             };
             let changed = (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default());
             let fingerprint = self.fingerprints.of(Identity::from(&stat), changed);
-            let (directories, gits) = match was.filter(|was| before.is_same(*was, fingerprint)) {
+            let mut is_seen = true;
+            let (directories, gits, links) = match was.filter(|was| before.is_same(*was, fingerprint)) {
                 Some(was) => {
                     let children = before.children(was).map(|(child, name)| (name.to_owned(), Some(child)));
-                    (children.collect(), gits_before.get(&name).cloned().unwrap_or_default())
+                    let of = |all: &BTreeMap<Below, Vec<Below>>| all.get(&name).cloned().unwrap_or_default();
+                    (children.collect(), of(&gits_before), of(&links_before))
                 }
                 None => {
                     if closed == ClosedDirectories::OpenUp
@@ -341,32 +389,41 @@ impl NestedRepos {
                     {
                         self.opened.push(name.clone());
                     }
-                    let (directories, gits) = match self.list(&name, self.is_git_directory(&name)) {
+                    let listed = match self.list(&name) {
                         // Nobody may read it. Until it changes there is nothing new in it.
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => <_>::default(),
                         // It is gone, or a link now: its parent has changed.
-                        Err(_) => continue,
+                        Err(error) if is_gone(&error) => continue,
+                        Err(error) => {
+                            is_seen = false;
+                            self.not_seen(&name, &error);
+                            <_>::default()
+                        }
                         Ok(listed) => listed,
                     };
-                    let known = before.children_by_name(was);
+                    // What was no git directory before has links below it that did not matter.
+                    let is_git = |gits: Option<&Vec<Below>>| gits.is_some_and(|gits| gits.contains(&name));
+                    let is_as_it_was = is_git(Some(&listed.gits)) == is_git(gits_before.get(&name));
+                    let known = before.children_by_name(was.filter(|_| is_as_it_was));
                     let with_known = |name: OsString| {
                         let child = known.get(name.as_os_str()).copied();
                         (name, child)
                     };
-                    (directories.into_iter().map(with_known).collect::<Vec<_>>(), gits)
+                    let directories = listed.directories.into_iter().map(with_known).collect::<Vec<_>>();
+                    (directories, listed.gits, listed.links)
                 }
             };
             let at = Duration::new(
                 changed.0.try_into().unwrap_or_default(),
                 changed.1.try_into().unwrap_or_default(),
             );
-            let own_name = name.split().map_or(OsStr::new(""), |(_, name)| name).to_owned();
-            let Some(at) = self.seen.open(&own_name, (at + TICK < now).then_some(fingerprint)) else {
-                return Err(io::Error::other("there are too many directories to look for repositories"));
-            };
-            open.push(WalkStep::Leave(at));
+            let settled = (is_seen && at + TICK < now).then_some(fingerprint);
+            open.push(WalkStep::Leave(self.open_seen(&name, settled)?));
             let enter = |(directory, was)| Some(WalkStep::Enter(name.join(directory).ok()?, was));
             open.extend(directories.into_iter().filter_map(enter));
+            if !links.is_empty() {
+                self.links.insert(name.clone(), links);
+            }
             if !gits.is_empty() {
                 self.gits.insert(name, gits);
             }
@@ -375,23 +432,37 @@ impl NestedRepos {
         Ok(self.gits.values().flatten().cloned().collect())
     }
 
-    /// Whether the walk came to it as to the `.git` of a directory.
-    fn is_git_directory(&self, name: &Below) -> bool {
-        name.split().and_then(|(place, _)| self.gits.get(&place)).is_some_and(|gits| gits.contains(name))
+    /// The place of a directory in the last walk.
+    fn open_seen(&mut self, name: &Below, fingerprint: Option<u64>) -> io::Result<usize> {
+        let own_name = name.split().map_or(OsStr::new(""), |(_, name)| name);
+        let too_many = || io::Error::other("there are too many directories to look for repositories");
+        self.seen.open(own_name, fingerprint).ok_or_else(too_many)
     }
 
-    /// Directories to look into, and git directories or files in this one; itself, when it is one. Nobody works in a `.git`: only the
-    /// records of worktrees count there. Anything else that looks like a git directory may have all kinds of directories in it.
-    fn list(&self, name: &Below, is_git_directory: bool) -> io::Result<(Vec<OsString>, Vec<Below>)> {
+    /// It is looked at again; until then nobody knows what is in it.
+    fn not_seen(&mut self, name: &Below, error: &io::Error) {
+        // Where nobody may look it is the same as with a directory that nobody may list.
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            self.unseen.insert(name.clone(), error.to_string());
+        }
+    }
+
+    /// What a directory has. Nobody works in a `.git`: only what git writes and the records of worktrees count there. Anything else that
+    /// looks like a git directory may have all kinds of directories in it.
+    fn list(&self, name: &Below) -> io::Result<ListedDirectory> {
         let entries = self.root.entries(name)?;
-        if is_git_directory {
-            let is_records = |(entry, kind): &(OsString, FileType)| {
-                entry.eq_ignore_ascii_case(RECORDS) && *kind == FileType::Directory
+        let links = || links::among(name, &entries);
+        let part = self.part_of_git(name);
+        if let Some(part) = part.as_ref().filter(|part| part.is_only_gits()) {
+            let is_entered = |(entry, kind): &(OsString, FileType)| {
+                *kind == FileType::Directory && part.is_looked_into(entry)
             };
-            return Ok((
-                entries.into_iter().filter(is_records).map(|(entry, _)| entry).collect(),
-                Vec::new(),
-            ));
+            let directories = entries.iter().filter(|entry| is_entered(entry));
+            return Ok(ListedDirectory {
+                directories: directories.map(|(entry, _)| entry.clone()).collect(),
+                gits: Vec::new(),
+                links: links()?,
+            });
         }
         // Where case does not matter git finds it by any spelling.
         let is = |entry: &OsStr, wanted: &str| {
@@ -413,7 +484,9 @@ impl NestedRepos {
                 directories.push(entry.clone());
             }
         }
-        Ok((directories, gits))
+        let is_written = part.is_some_and(|part| part.is_written()) || gits.contains(name);
+        let links = if is_written { links()? } else { Vec::new() };
+        Ok(ListedDirectory { directories, gits, links })
     }
 
     /// Whether the file system takes this name for the other one.
@@ -473,8 +546,8 @@ fn is_plain(config: &str) -> bool {
         let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
         let key = key.trim().to_ascii_lowercase();
         let is_known = HARMLESS.iter().any(|(known, keys)| *known == section && keys.contains(&key.as_str()));
-        // A transport such as `ext::` runs what its address says.
-        is_known && !value.contains("::") && !value.ends_with('\\')
+        // A transport such as `ext::` runs what its address says; git takes quotes and backslashes out of it.
+        is_known && !value.contains("::") && !value.contains(['"', '\\'])
     })
 }
 

@@ -4,7 +4,7 @@
 //! resumes a killed agent finds it: what is not in it was made by a command.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,8 +13,8 @@ use std::{
 
 use caliban_contract::records;
 use caliban_fence::{Around, ByteText, Fence};
-use caliban_rooted::{Below, Identity, Root};
-use caliban_worktrees::{NestedDuties, NestedRepos};
+use caliban_rooted::{Identity, Root};
+use caliban_worktrees::{KnownRepos, NestedDuties, NestedRepos};
 use serde::{Deserialize, Serialize};
 
 type Trees = BTreeMap<PathBuf, NestedRepos>;
@@ -46,7 +46,8 @@ pub(super) struct Looked<'a> {
 struct KnownTree {
     path: ByteText,
     identity: Identity,
-    known: BTreeSet<Below>,
+    #[serde(flatten)]
+    known: KnownRepos,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -182,7 +183,7 @@ impl Drop for PendingLook {
 }
 
 /// What was there before the commands of a killed process of this agent, if they could change this tree.
-fn left_by_a_killed(directory: &Path, root: &Root) -> Option<BTreeSet<Below>> {
+fn left_by_a_killed(directory: &Path, root: &Root) -> Option<KnownRepos> {
     let written: KnownTrees = records::read(directory, KNOWN)?;
     let is_same_boot = written.boot == boot();
     let is_it = |tree: &KnownTree| {

@@ -24,6 +24,8 @@ fn a18_settings_that_run_nothing_are_known() {
         "[core]\nhooksPath = x",
         "[include]\npath = x",
         "[remote \"o\"]\nurl = ext::sh -c x",
+        "[remote \"o\"]\nurl = ext:\":\"sh -c x",
+        "[remote \"o\"]\nurl = ext:\\:sh -c x",
         "[user]\nname = a\\\n[core]\n",
         "[core]\n\tworktree = ../x",
         "[pager]\nlog = x",
@@ -240,7 +242,7 @@ fn a18_what_a_killed_command_made_is_not_the_users() {
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert_eq!(fs::read_to_string(top.join("new/.git/config")).unwrap(), PLAIN);
     assert_ne!(fs::read_to_string(top.join("old/.git/config")).unwrap(), PLAIN);
-    assert_eq!(nested.known().len(), 1);
+    assert_eq!(nested.known().gits.len(), 1);
 }
 
 /// Git finds `HEAD` by `head` there. Needs a file system of that kind, which root can mount where the kernel has it.
@@ -260,7 +262,7 @@ fn a18_a_bare_repository_is_found_where_case_does_not_matter() {
         }
         fs::write(bare.join("head"), "ref: refs/heads/main\n").unwrap();
         let nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
-        assert!(nested.known().contains(&Below::new("c/bare").unwrap()), "{:?}", nested.known());
+        assert!(nested.known().gits.contains(&Below::new("c/bare").unwrap()), "{:?}", nested.known());
     }
     let _may_not_be_mounted = Command::new("umount").arg(&top).output();
     // Elsewhere another spelling is another file.
@@ -269,7 +271,7 @@ fn a18_a_bare_repository_is_found_where_case_does_not_matter() {
         fs::create_dir_all(other.path().join(made)).unwrap();
     }
     fs::write(other.path().join("bare/head"), "").unwrap();
-    assert!(NestedRepos::new(Arc::new(Root::pin(other.path()).unwrap())).unwrap().known().is_empty());
+    assert!(NestedRepos::new(Arc::new(Root::pin(other.path()).unwrap())).unwrap().known().gits.is_empty());
 }
 
 /// Waits until changes so far are older than the clock's tick: only then a look may pass over a directory.
@@ -294,11 +296,11 @@ fn a18_a_look_at_what_changed_finds_what_a_whole_look_finds() {
         let names: Vec<_> = (0..depth).map(|_| ["a", "b", "c"][random.usize(..3)]).collect();
         top.join(names.join("/"))
     };
-    let (mut most, mut changes) = (0, 0);
+    let (mut most, mut links, mut changes) = (0, 0, 0);
     for round in 0..60 {
         for _ in 0..random.usize(..4) {
             let (one, other) = (place(&mut random), place(&mut random));
-            let done = match random.u8(..6) {
+            let done = match random.u8(..8) {
                 0 => fs::create_dir_all(&one),
                 1 => fs::create_dir_all(&one).and_then(|()| fs::write(one.join(".git"), "gitdir: x")),
                 2 => fs::create_dir_all(one.join("refs")).and_then(|()| {
@@ -306,6 +308,12 @@ fn a18_a_look_at_what_changed_finds_what_a_whole_look_finds() {
                     fs::write(one.join("HEAD"), "")
                 }),
                 3 => fs::rename(&one, &other),
+                6 => fs::create_dir_all(one.join("logs/refs")).and_then(|()| {
+                    symlink("x", one.join("logs").join(["HEAD", "refs/x"][random.usize(..2)]))
+                }),
+                7 => fs::create_dir_all(one.join(".git/logs/refs")).and_then(|()| {
+                    symlink("x", one.join(".git").join(["FETCH_HEAD", "logs/refs/x"][random.usize(..2)]))
+                }),
                 4 => fs::remove_file(one.join(["HEAD", ".git"][random.usize(..2)])),
                 _ => fs::remove_dir_all(&one),
             };
@@ -315,10 +323,11 @@ fn a18_a_look_at_what_changed_finds_what_a_whole_look_finds() {
             let_settle(&top);
         }
         let whole = NestedRepos::new(root.clone()).unwrap().known;
-        most = most.max(whole.len());
-        assert_eq!(nested.look(ClosedDirectories::OpenUp).unwrap(), whole, "round {round}");
+        (most, links) = (most.max(whole.gits.len()), links.max(whole.links.len()));
+        assert_eq!(nested.look(ClosedDirectories::OpenUp).unwrap(), whole.gits, "round {round}");
+        assert_eq!(nested.found_links(), whole.links, "round {round}");
     }
-    assert!(most > 3 && changes > 30, "{most} repositories, {changes} changes");
+    assert!(most > 3 && links > 2 && changes > 30, "{most} repositories, {links} links, {changes} changes");
 }
 
 /// A worktree's record in a repository of the tree leads a git elsewhere, too.
@@ -362,4 +371,99 @@ fn a18_records_of_worktrees_of_nested_repositories_keep_their_settings() {
     nested.disarm_new().unwrap();
     let duties = nested.duties(None).unwrap();
     assert!(!duties.absent.iter().any(|(name, _)| name.to_string().contains("users")), "{duties:?}");
+}
+
+/// Git follows a link in its directory when it writes, at every depth where it has files by name.
+#[test]
+fn a18_new_links_where_git_writes_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = fs::canonicalize(dir.path()).unwrap();
+    let top = base.join("top");
+    let bare = |place: &Path| {
+        for made in ["objects", "refs"] {
+            fs::create_dir_all(place.join(made)).unwrap();
+        }
+        fs::write(place.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    };
+    init(&top.join("old"));
+    symlink("of/the/user", top.join("old/.git/refs/users")).unwrap();
+    fs::create_dir_all(top.join("later/logs")).unwrap();
+    symlink("../../../home", top.join("later/logs/HEAD")).unwrap();
+    let mut nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
+    let_settle(&top);
+    assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+    let names = [
+        "old/.git/FETCH_HEAD",
+        "old/.git/logs/HEAD",
+        "old/.git/logs/refs/heads/main",
+        "old/.git/refs/remotes/origin/x",
+        "old/.git/info/sparse-checkout",
+        "old/.git/objects/info/commit-graph",
+        "old/.git/worktrees/w/logs/HEAD",
+        "new/.git/COMMIT_EDITMSG",
+        "bare/logs/HEAD",
+        "bare/index",
+        "later/logs/HEAD",
+    ];
+    init(&top.join("new"));
+    bare(&top.join("bare"));
+    bare(&top.join("later"));
+    for name in names {
+        fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
+        let _there = symlink("../../../home", top.join(name));
+    }
+    // The tree's own files are nobody's business.
+    symlink("x", top.join("old/link")).unwrap();
+    let lines = nested.disarm_new().unwrap();
+    let left: Vec<_> = names.iter().filter(|name| top.join(name).is_symlink()).collect();
+    assert!(left.is_empty() && lines.len() == names.len(), "{left:?} {lines:#?}");
+    assert!(top.join("old/link").is_symlink() && top.join("old/.git/refs/users").is_symlink());
+    assert!(lines[0].contains("../../../home"), "{lines:#?}");
+    assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+    // One that leads elsewhere now is another one.
+    fs::remove_file(top.join("old/.git/refs/users")).unwrap();
+    symlink("elsewhere", top.join("old/.git/refs/users")).unwrap();
+    assert_eq!(nested.disarm_new().unwrap().len(), 1);
+    // The next process of the agent knows those of the user.
+    symlink("x", top.join("old/.git/ORIG_HEAD")).unwrap();
+    let known = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap().known().clone();
+    symlink("x", top.join("old/.git/MERGE_HEAD")).unwrap();
+    let (_, lines) = NestedRepos::knowing(Arc::new(Root::pin(&top).unwrap()), known).unwrap();
+    assert!(lines.len() == 1 && lines[0].contains("MERGE_HEAD"), "{lines:#?}");
+}
+
+/// A directory that nobody could look into is told once, and looked at again.
+#[test]
+fn a18_a_directory_that_a_look_cannot_see_is_told_and_looked_at_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = fs::canonicalize(dir.path()).unwrap();
+    let mut nested = NestedRepos::new(Arc::new(Root::pin(&top).unwrap())).unwrap();
+    // Longer than any path.
+    let deep =
+        "import os, sys\nfor _ in range(30):\n os.mkdir('d' * 200); os.chdir('d' * 200)\nos.mkdir('.git')";
+    let done = Command::new("python3").args(["-c", deep]).current_dir(&top).status().unwrap();
+    assert!(done.success());
+    let lines = nested.disarm_new().unwrap();
+    assert!(lines.len() == 1 && lines[0].contains("nobody could look"), "{lines:#?}");
+    assert_eq!(nested.disarm_new().unwrap(), Vec::<String>::new());
+    let first = "d".repeat(200);
+    let rest = fs::read_dir(top.join(&first)).unwrap().next().unwrap().unwrap().path();
+    // Now its path is shorter; the directory itself has not changed.
+    let mut at = rest;
+    for _ in 0..15 {
+        at = at.join("d".repeat(200));
+    }
+    fs::rename(&at, top.join("short")).unwrap();
+    for _ in 0..13 {
+        let next = fs::read_dir(top.join("short")).unwrap().next().unwrap().unwrap().path();
+        if next.ends_with(".git") {
+            break;
+        }
+        fs::rename(next, top.join("next")).unwrap();
+        fs::remove_dir(top.join("short")).unwrap();
+        fs::rename(top.join("next"), top.join("short")).unwrap();
+    }
+    fs::write(top.join("short/.git/config"), "[core]\n\tfsmonitor = evil\n").unwrap();
+    let lines = nested.disarm_new().unwrap();
+    assert!(lines.iter().any(|line| line.contains("config.not-used")), "{lines:#?}");
 }

@@ -208,6 +208,46 @@ fn a18_a_nested_repository_of_the_last_command_runs_nothing_and_is_told() {
     assert!(place.repo.join("lib/last/.git/config.not-used").exists());
 }
 
+/// Seen: links in a nested repository, through which the user's next commit and fetch wrote into the files of a shell.
+#[test]
+fn a18_git_of_the_user_writes_through_no_link_that_a_command_leaves() {
+    let place = Place::new(calls([]));
+    let home = place.env.home();
+    for name in [".zshenv", ".bash_profile"] {
+        place.env.write(home.join(name), "the user's\n");
+    }
+    for top in ["third", "own"] {
+        std::fs::create_dir_all(place.repo.join(top)).unwrap();
+    }
+    place.env.git(place.repo.join("third"), &["init", "-q"]);
+    place.env.git(place.repo.join("third"), &["commit", "-q", "--allow-empty", "-m", "one"]);
+    // One of the user's own stays.
+    place.env.git(place.repo.join("own"), &["init", "-q"]);
+    std::os::unix::fs::symlink("/nowhere", place.repo.join("own/.git/description.old")).unwrap();
+    let link = format!(
+        "import os, shutil\nos.system('env -u GIT_CONFIG_COUNT git init -q new')\n\
+         for top in ['third', 'new']:\n os.makedirs(top + '/.git/logs', exist_ok=True)\n\
+         \x20for name in ['logs/HEAD', 'FETCH_HEAD', 'COMMIT_EDITMSG']:\n  at = top + '/.git/' + name\n\
+         \x20 if os.path.exists(at): os.unlink(at)\n\
+         \x20 os.symlink('{}/' + ('.zshenv' if name == 'FETCH_HEAD' else '.bash_profile'), at)\n\
+         open('new/.git/config', 'a').write('[user]\\n\\tname = $(touch x)\\n')",
+        home.display()
+    );
+    place.server.set_script(calls([bash(python(&link)), bash(python("print('next')"))]));
+    let before = picture(&home);
+    shows_no_canary(&place, "accept-edits", &[]);
+    for top in ["third", "new"] {
+        let top = place.repo.join(top);
+        place.env.git(&top, &["commit", "-q", "--allow-empty", "-m", "the user's"]);
+        place.env.git(&top, &["fetch", "-q", ".", "HEAD"]);
+    }
+    assert_eq!(picture(&home), before, "{:#?}", results(&place));
+    assert!(place.repo.join("own/.git/description.old").is_symlink());
+    let told =
+        results(&place).into_iter().any(|(_, text, _)| text.contains("third/.git/logs/HEAD was a new link"));
+    assert!(told, "{:#?}", results(&place));
+}
+
 /// A git directory elsewhere that does not say whose it is counts only by a person's word, for that very directory.
 #[test]
 fn a18_a_separate_git_directory_counts_after_trust() {

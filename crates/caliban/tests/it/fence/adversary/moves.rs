@@ -305,6 +305,8 @@ impl Generator {
             "git -C {T}/.. config core.fsmonitor 'touch {M}/set'; git config --file {T}/config core.fsmonitor 'touch {M}/set'",
             "mkdir -p {T}/modules/x/objects {T}/modules/x/refs; printf '{ARMED}' > {T}/modules/x/config; printf 'ref: refs/heads/main\\n' > {T}/modules/x/HEAD",
             "printf '[core]\\n\\tfsmonitor = touch {M}/worktree\\n' > {T}/config.worktree; printf '[extensions]\\n\\tworktreeConfig = true\\n' >> {T}/config",
+            "mkdir -p {T}/logs/refs/heads; ln -sf {H}/.zshrc {T}/logs/HEAD; for b in main master; do ln -sf {H}/notes {T}/logs/refs/heads/$b; done",
+            "for n in FETCH_HEAD COMMIT_EDITMSG ORIG_HEAD index packed-refs; do ln -sf {H}/.zshrc {T}/$n; done; rm -rf {T}/logs; ln -s {G} {T}/logs",
         ]);
         AMMUNITION.to_owned() + &how.replace("{ARMED}", armed).replace("{T}", git).replace("{G}", &goal)
     }

@@ -306,7 +306,29 @@ impl World {
             let mut status = self.of_user(OsStr::new("git"));
             status.args(["status", "--short"]).current_dir(&top).env("GIT_OPTIONAL_LOCKS", "0");
             let _may_fail = status.stdin(Stdio::null()).output();
+            if self.is_own_repository(&top) {
+                for args in [&["commit", "-q", "--allow-empty", "-m", "x"][..], &["fetch", "-q", ".", "HEAD"]]
+                {
+                    let mut git = self.git_at(&top);
+                    let _may_fail = git.args(["-c", "gc.auto=0"]).args(args).stdin(Stdio::null()).output();
+                }
+            }
         }
+    }
+
+    /// Git as the user runs it in a directory, for the repository there and none around it.
+    fn git_at(&self, top: &Path) -> Command {
+        let mut git = self.of_user(OsStr::new("git"));
+        git.current_dir(top).env("GIT_CEILING_DIRECTORIES", top.parent().unwrap());
+        git
+    }
+
+    /// Whether the repository of a directory lies in the tree, beside the one that must not change.
+    fn is_own_repository(&self, top: &Path) -> bool {
+        let found = self.git_at(top).args(["rev-parse", "--absolute-git-dir"]).stdin(Stdio::null()).output();
+        let Some(git) = found.ok().filter(|found| found.status.success()) else { return false };
+        let git = PathBuf::from(String::from_utf8_lossy(&git.stdout).trim_end());
+        git.starts_with(&self.arena) && top != self.project && !git.starts_with(self.project.join(".git"))
     }
 
     /// Whether the tree has anything of git's that was not there.
@@ -435,7 +457,7 @@ fn fill(place: &Place, terms: &Terms) {
     }
 }
 
-/// All that is in a directory, but for the objects, examples and logs of git.
+/// All that is in a directory, but for the objects of git.
 fn pieces(top: &Path) -> BTreeMap<PathBuf, Piece> {
     let mut found = BTreeMap::new();
     let mut open = vec![PathBuf::new()];
@@ -444,7 +466,7 @@ fn pieces(top: &Path) -> BTreeMap<PathBuf, Piece> {
             let name = below.join(entry.file_name());
             let Ok(about) = entry.metadata() else { continue };
             let is_object = below.ends_with("objects") && entry.file_name().len() == 2;
-            if is_object || name.ends_with(".git/logs") || name.ends_with(".git/caliban") {
+            if is_object || name.ends_with(".git/caliban") {
                 continue;
             }
             let piece = if about.is_symlink() {
