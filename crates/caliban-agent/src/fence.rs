@@ -22,7 +22,7 @@ use caliban_core::{
     names::Slug,
 };
 use caliban_fence::{Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy};
-use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, Policy};
+use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, LinksOut, Policy};
 use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots, RootsRecord};
 use caliban_worktrees::{AcceptedGit, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
@@ -307,7 +307,7 @@ impl Fences {
         fence.masks.clear();
         fence.network = Network::On;
         fence.limits = self.limits;
-        let held = policy.held_by_rules()?;
+        let held = policy.held_by_rules(LinksOut::AreFollowed)?;
         hold(&mut fence, &held);
         self.hide_objects(&mut fence, policy, &held.repositories);
         for place in self.hidden.iter().flat_map(|data| crate::checkpoint::directories_below(data)) {

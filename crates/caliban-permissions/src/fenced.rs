@@ -46,10 +46,19 @@ pub struct AbsentPlace {
     pub link: Option<(Below, OsString)>,
 }
 
+/// Whether a command finds what links lead to that leave the directories of the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinksOut {
+    /// In a fence that shows those directories.
+    AreNotThere,
+    /// In one that shows everything.
+    AreFollowed,
+}
+
 impl Policy {
     /// What holds for a command in this directory. An error, in words, when it cannot be found out.
     pub fn held(&self, cwd: &Path) -> Result<FenceDuties, String> {
-        let mut held = self.held_by_rules()?;
+        let mut held = self.held_by_rules(LinksOut::AreNotThere)?;
         for (root, directory) in self.watched(cwd).map_err(|error| error.to_string())? {
             for protected in PROTECTED {
                 let name = directory.join(protected).map_err(|error| error.to_string())?;
@@ -91,9 +100,9 @@ impl Policy {
     }
 
     /// What rules about files hold in every fence. An error, in words, when it cannot be found out.
-    pub fn held_by_rules(&self) -> Result<FenceDuties, String> {
+    pub fn held_by_rules(&self, links_out: LinksOut) -> Result<FenceDuties, String> {
         for _ in 0..TRIES {
-            match self.seen_by_rules() {
+            match self.seen_by_rules(links_out) {
                 Ok(held) => return Ok(held),
                 Err(WalkError::Changed) => {}
                 Err(WalkError::TooMany) => {
@@ -113,7 +122,7 @@ impl Policy {
             .to_owned())
     }
 
-    fn seen_by_rules(&self) -> Result<FenceDuties, WalkError> {
+    fn seen_by_rules(&self, links_out: LinksOut) -> Result<FenceDuties, WalkError> {
         let judge = Judge::new(self);
         let mut held = FenceDuties::default();
         let (reads, edits) = (judge.about_files(Covers::is_read), judge.about_files(Covers::is_edit));
@@ -141,7 +150,12 @@ impl Policy {
                     is_lost = true;
                     return Deeper::Stop;
                 }
-                Ok(FoundEntry::Link { .. }) => self.roots.judge(&path),
+                Ok(FoundEntry::Link { .. }) => match links_out {
+                    LinksOut::AreNotThere => self.roots.judge(&path),
+                    LinksOut::AreFollowed => Root::pin(&path)
+                        .ok()
+                        .map(|end| JudgedPlace { path: end.path().to_owned(), identity: end.identity() }),
+                },
                 Ok(look) => {
                     if let (true, FoundEntry::File { identity, links: 2.. }) = (hidden, &look) {
                         linked.insert(*identity);

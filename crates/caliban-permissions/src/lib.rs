@@ -21,7 +21,7 @@ mod shell;
 mod verdict;
 
 pub use caliban_core::mode::{Mode, ModeError};
-pub use fenced::{AbsentPlace, FenceDuties};
+pub use fenced::{AbsentPlace, FenceDuties, LinksOut};
 pub use inherit::inherit;
 pub use path::{normalise, resolve};
 pub use policy::{Effect, Fencing, Policy, SourcedRule};

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_rooted::{
-    Below,
+    Below, Root,
     tree::{self, FoundFile, WriteUntil, nonce_name},
 };
 
@@ -76,11 +76,12 @@ fn store_of(objects: &Path, line: &[u8]) -> Option<PathBuf> {
     objects.join(OsStr::from_bytes(&unquoted(line))).canonicalize().ok()
 }
 
-/// Every store that this one takes objects from, directly or not.
-fn alternates(objects: &Path) -> Vec<PathBuf> {
+/// Every store that this one takes objects from, directly or not. Git reads the list through a link, too.
+pub(crate) fn alternates(objects: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![(objects.to_path_buf(), 0)]);
     while let Some((store, depth)) = open.pop() {
-        let list = tree::read_small(&store.join(LIST), LIST_CAP).unwrap_or_default();
+        let list = Root::pin(&store.join(LIST)).and_then(|list| tree::read_small(list.path(), LIST_CAP));
+        let list = list.unwrap_or_default();
         for line in list.split(|byte| *byte == b'\n') {
             if let Some(other) = store_of(&store, line)
                 && !found.contains(&other)

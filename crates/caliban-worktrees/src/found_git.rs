@@ -72,12 +72,21 @@ pub fn doubtful_places(top: &Root) -> Vec<Root> {
     places
 }
 
-/// The stores of objects that a repository takes objects from.
+/// The stores of objects that a repository takes objects from, directly or not.
 pub fn alternates(store: &Root) -> Vec<Root> {
-    let list = text_of(store, "objects/info/alternates").unwrap_or_default();
-    let objects = store.path().join("objects");
-    let stores = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    stores.filter_map(|line| Root::pin(&objects.join(line)).ok()).collect()
+    let stores = crate::alternates::alternates(&store.path().join("objects"));
+    stores.iter().filter_map(|place| Root::plain(place).ok()).collect()
+}
+
+/// The git directories that git uses for a directory with a `.git`, whoever says that it may: to hide what they keep, never to show
+/// them.
+pub fn followed_by_git(top: &Root) -> Option<FoundGit> {
+    let own = match git_file(top, &|_, _| true) {
+        GitFile::Found(FoundGit { own, .. }) | GitFile::Doubtful(own) => own,
+        GitFile::None => Root::plain(&top.path().join(".git")).ok()?,
+    };
+    let common = text_of(&own, "commondir").and_then(|text| Root::pin(&own.path().join(text)).ok());
+    Some(FoundGit { own, common })
 }
 
 /// Looks at the `.git` of a directory. `is_accepted` says which directories a person has accepted.

@@ -52,7 +52,7 @@ pub use create::{BaseRef, CreateRequest, Created, OnProgress, Worktree};
 pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, Patch};
 pub use error::{Error, ErrorKind, Result};
 pub use fast_import::{ESCAPE, EXTRAS};
-pub use found_git::{FoundGit, GitFile, alternates, doubtful_places, git_file};
+pub use found_git::{FoundGit, GitFile, alternates, doubtful_places, followed_by_git, git_file};
 pub use git::{GitEnvironment, GitOptions};
 pub use glance::Glance;
 pub use inspect::{Inspection, ListedWorktree, Presence, Use};

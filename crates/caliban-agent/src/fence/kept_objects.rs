@@ -8,11 +8,11 @@ use std::{
 use caliban_core::fence::Profile;
 use caliban_fence::{ByteText, Fence, HeldPlace, Hold};
 use caliban_permissions::Policy;
-use caliban_rooted::{Below, FoundEntry, Identity, Root};
-use caliban_worktrees::{FileState, GitFile, Repo};
+use caliban_rooted::{Identity, Root};
+use caliban_worktrees::{FileState, Repo, alternates, followed_by_git};
 use serde::{Deserialize, Serialize};
 
-use super::{Fences, git_store, is_bare};
+use super::{Fences, is_bare};
 
 /// Where a store has objects.
 const OBJECTS: [&str; 4] = ["objects", "lfs", "modules", "caliban"];
@@ -20,7 +20,8 @@ const OBJECTS: [&str; 4] = ["objects", "lfs", "modules", "caliban"];
 /// What is known of what git keeps.
 #[derive(Debug, Default)]
 pub struct Kept {
-    stores: BTreeMap<PathBuf, KeptStore>,
+    /// By their directories: what rules hide is said by paths from there.
+    stores: BTreeMap<(PathBuf, Vec<PathBuf>), KeptStore>,
     rules: Vec<String>,
     /// Stores whose index and refs commands can write, once they kept something: what a command takes out of index and refs is
     /// still in the objects.
@@ -41,6 +42,7 @@ struct KeptStore {
 }
 
 /// A directory that agents see, and git's directories for it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct KeptTree {
     top: PathBuf,
     own: PathBuf,
@@ -60,18 +62,16 @@ impl Fences {
         if kept.rules != rules {
             (kept.rules, kept.stores) = (rules, BTreeMap::new());
         }
-        let stores: BTreeSet<&PathBuf> = trees.iter().map(|tree| &tree.store).collect();
-        stores.into_iter().any(|store| {
-            let of_store: Vec<&KeptTree> = trees.iter().filter(|tree| tree.store == *store).collect();
-            self.keeps(kept.stores.entry(store.clone()).or_default(), &of_store, policy)
-        })
+        by_store(&trees).into_iter().any(|(store, trees)| self.keeps(kept, store, &trees, policy))
     }
 
-    fn keeps(&self, known: &mut KeptStore, trees: &[&KeptTree], policy: &Policy) -> bool {
+    fn keeps(&self, kept: &mut Kept, store: &Path, trees: &[&KeptTree], policy: &Policy) -> bool {
+        let tops = trees.iter().map(|tree| tree.top.clone()).collect();
+        let known = kept.stores.entry((store.to_owned(), tops)).or_default();
         if known.repo.is_none() {
             let open =
                 |tree: &&KeptTree| self.open_repo(&tree.top).filter(|repo| repo.common_dir() == tree.store);
-            known.repo = trees.first().and_then(open);
+            known.repo = trees.iter().find_map(open);
         }
         let Some(repo) = &known.repo else { return true };
         let git_dirs: Vec<PathBuf> = trees.iter().map(|tree| tree.own.clone()).collect();
@@ -91,13 +91,17 @@ impl Fences {
     pub(super) fn kept_trees(&self, policy: &Policy) -> Vec<KeptTree> {
         let own = [&policy.root].into_iter().chain(&policy.worktree);
         let tops: BTreeSet<&PathBuf> = own.chain(&policy.extra_dirs).chain(&policy.read_dirs).collect();
-        let tree = |top: &PathBuf| {
-            let found = self.git_of(policy, top);
-            let store = git_store(policy, top, found.as_deref())?;
-            let own = found.map_or_else(|| store.clone(), |git| git.own.path().to_owned());
+        let known = |top: &PathBuf| {
+            let git = self.git_of(policy, top)?;
+            let (own, store) = (git.own.path().to_owned(), git.store().path().to_owned());
             Some(KeptTree { top: top.clone(), own, store })
         };
-        tops.into_iter().filter_map(tree).collect()
+        let trees = |top: &PathBuf| policy.roots.pin(top).map_or_else(|_| Vec::new(), |top| trees_of(&top));
+        let mut all: Vec<KeptTree> =
+            tops.into_iter().flat_map(|top| trees(top).into_iter().chain(known(top))).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 
     /// Takes git's objects out of a fence: of the repositories of the work when one of them keeps what is hidden, and of each one in the
@@ -112,10 +116,15 @@ impl Fences {
         }
         let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut writable: BTreeSet<PathBuf> = BTreeSet::new();
-        for tree in repositories.iter().flat_map(|top| self.nested_trees(top)) {
-            let is_hidden = stores.contains(&tree.store) || kept.hidden.contains_key(&tree.store);
-            if is_hidden || self.keeps(kept.stores.entry(tree.store.clone()).or_default(), &[&tree], policy) {
-                writable.insert(tree.store);
+        let nested: Vec<KeptTree> = repositories
+            .iter()
+            .filter_map(|top| Root::plain(top).ok())
+            .flat_map(|top| trees_of(&top))
+            .collect();
+        for (store, trees) in by_store(&nested) {
+            let is_hidden = stores.contains(store) || kept.hidden.contains_key(store);
+            if is_hidden || self.keeps(&mut kept, store, &trees, policy) {
+                writable.insert(store.to_owned());
             }
         }
         if fence.profile == Profile::Open {
@@ -130,32 +139,17 @@ impl Fences {
         kept.hidden
             .retain(|store, identity| Root::plain(store).map_or(true, |now| now.identity() == *identity));
         stores.extend(kept.hidden.keys().cloned());
-        let places = stores.iter().flat_map(|store| OBJECTS.map(|name| store.join(name)));
-        for place in places.collect::<Vec<_>>() {
-            let is_shown = fence.profile == Profile::Open
-                || fence.binds.iter().any(|bind| place.starts_with(bind.target.path()));
-            if is_shown {
-                hide(fence, &place);
-            }
+        let own = stores.iter().flat_map(|store| OBJECTS.map(|name| store.join(name)));
+        let others =
+            stores.iter().filter_map(|store| Root::plain(store).ok()).flat_map(|store| alternates(&store));
+        // Nobody keeps objects around the work or the home; whoever wrote such a list wants them gone.
+        let work = [&policy.root, &policy.home].into_iter().chain(&policy.worktree).chain(&policy.extra_dirs);
+        let work: Vec<&PathBuf> = work.collect();
+        let others = others.map(|place| place.path().to_owned());
+        let others = others.filter(|place| !work.iter().any(|work| work.starts_with(place)));
+        for place in own.chain(others).collect::<Vec<_>>() {
+            hide(fence, &place);
         }
-    }
-
-    /// Git's directories for a directory in a tree, as they are now: those of its `.git`, and itself when it is a repository.
-    fn nested_trees(&self, top: &Path) -> Vec<KeptTree> {
-        let Ok(root) = Root::plain(top) else { return Vec::new() };
-        let itself = is_bare(&root).then(|| top.to_owned());
-        let git = match root.look(&Below::fixed(".git")) {
-            Ok(FoundEntry::Directory(_)) => Some((top.join(".git"), top.join(".git"))),
-            Ok(FoundEntry::Nothing) | Err(_) => None,
-            Ok(_) => {
-                match caliban_worktrees::git_file(&root, &|path, identity| self.is_accepted(path, identity)) {
-                    GitFile::Found(git) => Some((git.own.path().to_owned(), git.store().path().to_owned())),
-                    GitFile::None | GitFile::Doubtful(_) => None,
-                }
-            }
-        };
-        let tree = |(own, store)| KeptTree { top: top.to_owned(), own, store };
-        git.into_iter().chain(itself.map(|store| (store.clone(), store))).map(tree).collect()
     }
 
     /// For the next process of the agent.
@@ -179,15 +173,41 @@ impl Fences {
     }
 }
 
-/// Hides what is there. Where nobody may look, its owner could open it: then the directory that is closed is hidden.
+/// Git's directories for a directory, as they are now and as git itself finds them, whether or not they count: those of its `.git`, and
+/// itself when it is a repository.
+fn trees_of(top: &Root) -> Vec<KeptTree> {
+    let itself = is_bare(top).then(|| top.path().to_owned());
+    let git = followed_by_git(top).map(|git| (git.own.path().to_owned(), git.store().path().to_owned()));
+    let tree = |(own, store)| KeptTree { top: top.path().to_owned(), own, store };
+    git.into_iter().chain(itself.map(|store| (store.clone(), store))).map(tree).collect()
+}
+
+/// All directories of each store.
+fn by_store(trees: &[KeptTree]) -> BTreeMap<&Path, Vec<&KeptTree>> {
+    let mut all: BTreeMap<&Path, Vec<&KeptTree>> = BTreeMap::new();
+    for tree in trees {
+        all.entry(&tree.store).or_default().push(tree);
+    }
+    all
+}
+
+/// Hides what is there, wherever a link leads. Where nobody may look, its owner could open it: then the directory that is closed is hidden.
 fn hide(fence: &mut Fence, place: &Path) {
     for place in place.ancestors() {
-        let is_in = |held: &HeldPlace| held.hold == Hold::Hidden && place.starts_with(held.target.path());
-        if fence.held.iter().any(is_in) {
-            return;
-        }
-        match Root::plain(place) {
-            Ok(root) => return fence.hold(place, root.identity(), Hold::Hidden),
+        match Root::pin(place) {
+            Ok(root) => {
+                let place = root.path();
+                // What is shown for itself is not shown then.
+                fence.binds.retain(|bind| bind.target.path() != place);
+                let is_in =
+                    |held: &HeldPlace| held.hold == Hold::Hidden && place.starts_with(held.target.path());
+                let is_shown = fence.profile == Profile::Open
+                    || fence.binds.iter().any(|bind| place.starts_with(bind.target.path()));
+                if is_shown && !fence.held.iter().any(is_in) {
+                    fence.hold(place, root.identity(), Hold::Hidden);
+                }
+                return;
+            }
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             Err(_) => return,
         }

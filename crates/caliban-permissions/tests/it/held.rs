@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use caliban_core::access::Access;
-use caliban_permissions::{FenceDuties, Mode};
+use caliban_permissions::{FenceDuties, LinksOut, Mode};
 use caliban_rooted::JudgedPlace;
 
 use crate::place::Place;
@@ -25,7 +25,7 @@ fn absent(held: &FenceDuties) -> Vec<PathBuf> {
 
 /// Masked and fixed by rules.
 fn ruled(place: &Place, rules: &[&str]) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let held = place.policy(Mode::Default, rules).held_by_rules().unwrap();
+    let held = place.policy(Mode::Default, rules).held_by_rules(LinksOut::AreNotThere).unwrap();
     assert!(held.absent.is_empty());
     (paths(&held.masks), paths(&held.fixed))
 }
@@ -112,7 +112,10 @@ fn a18_a_closed_directory_is_hidden_as_a_whole() {
     assert_eq!(ruled(&place, &[]), (vec![], vec![]));
     // The top cannot be hidden.
     close("", 0o311);
-    let refused = place.policy(Mode::Default, &["deny Read(src/.env)"]).held_by_rules().unwrap_err();
+    let refused = place
+        .policy(Mode::Default, &["deny Read(src/.env)"])
+        .held_by_rules(LinksOut::AreNotThere)
+        .unwrap_err();
     assert!(refused.contains("nobody may look into"), "{refused}");
     close("", 0o755);
     close("src", 0o755);

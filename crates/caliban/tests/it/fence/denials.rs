@@ -165,11 +165,19 @@ fn a18_git_shows_no_denied_file_in_any_mode() {
     }
 }
 
+/// The other store is `from`.
+const BORROWED: [&str; 3] = [
+    "git show HEAD:.env",
+    "GIT_OBJECT_DIRECTORY=$PWD/../from/.git/objects git cat-file --batch-all-objects --batch",
+    "git --git-dir ../from/.git cat-file --batch-all-objects --batch",
+];
+const OBJECTS_OF_A_STORE: [&str; 3] = ["git show HEAD:.env", "git log -p", "git cat-file -p HEAD:.env"];
+
 /// The same for every other store that a command can get at.
 #[test]
 fn a18_git_shows_no_denied_file_of_any_store() {
     type Layout = (&'static str, fn(&mut Place) -> Vec<String>, &'static [&'static str]);
-    let layouts: [Layout; 5] = [
+    let layouts: [Layout; 12] = [
         (
             "an added directory",
             |place| {
@@ -220,6 +228,83 @@ fn a18_git_shows_no_denied_file_of_any_store() {
             "a nested repository",
             |place| {
                 let nested = repository(place, "repo/third");
+                vec![deny(&nested)]
+            },
+            &["git -C third show :0:.env", "git -C third cat-file -p HEAD:.env", "git -C third log -p"],
+        ),
+        (
+            "objects of another store",
+            |place| {
+                let (from, clone) = (repository(place, "from"), place.env.root().join("work/clone"));
+                let middle = place.env.root().join("work/middle");
+                place.env.git(&from, &["clone", "-q", "--shared", ".", middle.to_str().unwrap()]);
+                place.env.git(&middle, &["clone", "-q", "--shared", ".", clone.to_str().unwrap()]);
+                place.repo.clone_from(&clone);
+                vec![deny(&clone)]
+            },
+            &BORROWED,
+        ),
+        (
+            "objects of another store that a person has accepted",
+            |place| {
+                let (from, clone) = (repository(place, "from"), place.env.root().join("work/clone"));
+                place.env.git(&from, &["clone", "-q", "--shared", ".", clone.to_str().unwrap()]);
+                place.repo.clone_from(&clone);
+                place.verb(["trust"]).ok();
+                vec![deny(&clone)]
+            },
+            &BORROWED,
+        ),
+        (
+            "a separate git directory",
+            |place| {
+                let (from, store) = (repository(place, "from"), place.env.root().join("work/store"));
+                place.env.git(&from, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
+                place.repo.clone_from(&from);
+                vec![deny(&from)]
+            },
+            &OBJECTS_OF_A_STORE,
+        ),
+        (
+            "a git directory behind a link",
+            |place| {
+                let (from, store) = (repository(place, "from"), place.env.root().join("work/store"));
+                std::fs::rename(from.join(".git"), &store).unwrap();
+                std::os::unix::fs::symlink("../store", from.join(".git")).unwrap();
+                place.repo.clone_from(&from);
+                vec![deny(&from)]
+            },
+            &OBJECTS_OF_A_STORE,
+        ),
+        (
+            "a worktree that was moved",
+            |place| {
+                let (from, linked) = (repository(place, "from"), place.env.root().join("work/linked"));
+                place.env.git(&from, &["worktree", "add", "-q", linked.to_str().unwrap()]);
+                let moved = linked.with_file_name("moved");
+                std::fs::rename(&linked, &moved).unwrap();
+                place.repo.clone_from(&moved);
+                vec![deny(&moved)]
+            },
+            &OBJECTS_OF_A_STORE,
+        ),
+        (
+            "a store beside the file that names it",
+            |place| {
+                let from = repository(place, "from");
+                std::fs::rename(from.join(".git"), from.join(".bare")).unwrap();
+                place.env.write(from.join(".git"), "gitdir: ./.bare\n");
+                place.repo.clone_from(&from);
+                vec![deny(&from)]
+            },
+            &OBJECTS_OF_A_STORE,
+        ),
+        (
+            "a nested store beside the file that names it",
+            |place| {
+                let nested = repository(place, "repo/third");
+                std::fs::rename(nested.join(".git"), nested.join(".bare")).unwrap();
+                place.env.write(nested.join(".git"), "gitdir: ./.bare\n");
                 vec![deny(&nested)]
             },
             &["git -C third show :0:.env", "git -C third cat-file -p HEAD:.env", "git -C third log -p"],
@@ -342,6 +427,26 @@ fn a18_denials_hold_in_unattended_mode() {
     let (_, text, code) = found.last().unwrap();
     assert_eq!((*code, outside.exists()), (Some(0), true), "{found:#?}");
     assert!(text.contains("of the home"), "{text}");
+}
+
+/// What is denied may be a link to somewhere else, which only an open fence shows.
+#[test]
+fn a18_a_denied_link_out_of_the_project_stays_denied_in_unattended_mode() {
+    let place = Place::new(calls([]));
+    let shared = place.env.write(place.env.root().join("shared/.env"), "canary\n");
+    place.env.write(place.env.root().join("shared/fixed"), "kept\n");
+    for name in [".env", "fixed"] {
+        std::os::unix::fs::symlink(format!("../shared/{name}"), place.repo.join(name)).unwrap();
+    }
+    let attempts = [
+        "print(open('.en' + 'v').read())".to_owned(),
+        format!("print(open('{}').read())", shared.display()),
+        "open('fix' + 'ed', 'a').write('x')".to_owned(),
+    ];
+    place.server.set_script(calls(attempts.iter().map(|program| bash(python(program)))));
+    let flags = ["--deny", "Read(./.env)", "--deny", "Edit(./fixed)"];
+    shows_no_canary(&place, "unattended", &flags);
+    assert_eq!(place.env.read(place.env.root().join("shared/fixed")), "kept\n");
 }
 
 /// An editor saves by renaming: the next commands go on, and find the new file masked.
