@@ -705,8 +705,8 @@ fn stand_where_it_stood(workspace: &Workspace, standing: Option<TranscriptPositi
     if root != now || here == root {
         return None;
     }
-    if here.is_dir() {
-        workspace.set_cwd(here);
+    if let Ok(Some(place)) = workspace.place_in_work(&here) {
+        workspace.set_cwd(place);
         return None;
     }
     let (gone, now) = (here.display(), now.display());

@@ -4,6 +4,7 @@
 //! a person has written: what comes through a pipe may name files that nobody meant.
 
 use std::{
+    ffi::OsString,
     io::Read as _,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
@@ -12,6 +13,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use caliban_core::{access::Access, message::Block};
 use caliban_permissions::{Policy, Verdict};
+use caliban_rooted::{FileType, real_path, tree};
 use caliban_tools::{
     Workspace,
     limits::{IMAGE_BYTES, READ_BYTES},
@@ -64,10 +66,15 @@ impl Mentions {
         let mut seen = Vec::new();
         for name in names {
             let path = path_of(&self.workspace.cwd(), name);
-            if seen.contains(&path) || seen.len() >= FILES || !self.may_read(&path) {
+            if seen.contains(&path) || seen.len() >= FILES {
                 continue;
             }
-            if let Some(block) = brought(&path) {
+            // What is opened is what was judged: a link that comes into its path later is not followed.
+            let Ok(real) = std::fs::canonicalize(&path) else { continue };
+            if !self.may_read(&path) || !self.may_read(&real) {
+                continue;
+            }
+            if let Some(block) = brought(&path, &real) {
                 seen.push(path);
                 blocks.push(block);
             }
@@ -81,21 +88,18 @@ impl Mentions {
     }
 }
 
-fn brought(path: &Path) -> Option<Block> {
-    // Follows links as the rules did; a pipe would make us wait.
-    let metadata = std::fs::metadata(path).ok()?;
+fn brought(path: &Path, real: &Path) -> Option<Block> {
+    // A pipe does not make us wait.
+    let file = real_path::open_file(real).ok()?;
+    let metadata = file.metadata().ok()?;
     let shown = path.display();
     if metadata.is_dir() {
-        let mut names: Vec<String> = std::fs::read_dir(path)
-            .ok()?
-            .flatten()
-            .take(ENTRIES)
-            .map(|entry| {
-                let end = if entry.file_type().is_ok_and(|kind| kind.is_dir()) { "/" } else { "" };
-                format!("{}{end}", entry.file_name().to_string_lossy())
-            })
-            .collect();
-        names.sort();
+        let entries = tree::entries(&file).ok()?;
+        let name = |(name, kind): &(OsString, FileType)| {
+            let end = if *kind == FileType::Directory { "/" } else { "" };
+            format!("{}{end}", name.to_string_lossy())
+        };
+        let names: Vec<String> = entries.iter().take(ENTRIES).map(name).collect();
         return Some(Block::Text {
             text: format!("<directory path=\"{shown}\">\n{}\n</directory>", names.join("\n")),
         });
@@ -104,7 +108,6 @@ fn brought(path: &Path) -> Option<Block> {
         return None;
     }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let media_type = match extension.to_ascii_lowercase().as_str() {
         "png" => Some("image/png"),
@@ -147,6 +150,7 @@ mod tests {
         let path = dir.path().join("large.png");
         let file = std::fs::File::create(&path).unwrap();
         file.set_len(IMAGE_BYTES).unwrap();
+        let brought = |path: &Path| brought(path, &std::fs::canonicalize(path).unwrap());
         assert!(matches!(brought(&path), Some(Block::Image { .. })));
         file.set_len(IMAGE_BYTES + 1).unwrap();
         let Some(Block::Text { text }) = brought(&path) else { panic!("no text") };

@@ -5,10 +5,17 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_rooted::tree;
+
 use crate::{
     command_pattern::{Value, value},
     shell::{ParsedCommand, word::Word},
 };
+
+/// The largest `.git` file that is read: one path.
+const GIT_FILE_BYTES: u64 = 16 * 1024;
+/// The largest index that is read; git's for a million files is smaller.
+const INDEX_BYTES: u64 = 256 << 20;
 
 /// What a command shows the contents of.
 #[derive(Debug)]
@@ -202,16 +209,17 @@ fn keeps(directory: &Path, about: &dyn Fn(&Path) -> bool) -> bool {
     }) else {
         return true;
     };
+    // An agent may have written them: a pipe does not make us wait, and nothing is read beyond its limit.
     let place = if place.is_file() {
-        let text = std::fs::read_to_string(&place).unwrap_or_default();
-        match text.trim_end().strip_prefix("gitdir: ") {
+        let text = tree::read_small(&place, GIT_FILE_BYTES).unwrap_or_default();
+        match String::from_utf8_lossy(&text).trim_end().strip_prefix("gitdir: ") {
             Some(real) => top.join(real),
             None => return true,
         }
     } else {
         place
     };
-    match std::fs::read(place.join("index")) {
+    match tree::read_small(&place.join("index"), INDEX_BYTES) {
         Ok(bytes) => names(&bytes).is_none_or(|names| names.iter().any(|name| about(&top.join(name)))),
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
@@ -260,6 +268,20 @@ mod tests {
             bytes.resize(start + (length / 8 + 1) * 8, 0);
         }
         bytes
+    }
+
+    #[test]
+    fn a18_an_index_that_is_a_pipe_or_a_link_keeps_nobody_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        std::fs::create_dir(&git).unwrap();
+        assert!(!keeps(dir.path(), &|_| true), "there is none");
+        let made = std::process::Command::new("mkfifo").arg(git.join("index")).status();
+        assert!(made.unwrap().success());
+        assert!(keeps(dir.path(), &|_| false));
+        std::fs::remove_file(git.join("index")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", git.join("index")).unwrap();
+        assert!(keeps(dir.path(), &|_| false));
     }
 
     #[test]

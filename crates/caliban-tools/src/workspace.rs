@@ -161,7 +161,7 @@ impl Workspace {
 
     /// Where a directory that somebody reports really is, if it is one beneath a directory of the work and no link leads to it.
     /// A command can report anything. An error means that nobody can look now.
-    pub(crate) fn place_in_work(&self, reported: &Path) -> io::Result<Option<PathBuf>> {
+    pub fn place_in_work(&self, reported: &Path) -> io::Result<Option<PathBuf>> {
         let tops =
             [&self.options.root].into_iter().chain(&self.options.project).chain(&self.options.extra_dirs);
         for top in tops {

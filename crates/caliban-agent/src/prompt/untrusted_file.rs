@@ -2,12 +2,9 @@
 //! wait, and nothing is read beyond its limit.
 
 use std::{
-    fs::File,
     io::Read as _,
     path::{Path, PathBuf},
 };
-
-use rustix::fs::{Mode, OFlags};
 
 /// The first bytes of a regular file.
 pub(super) struct Start {
@@ -16,11 +13,9 @@ pub(super) struct Start {
     pub(super) size: u64,
 }
 
-/// Reads at most `limit` bytes. The last part of the path is not followed when it is a link.
-pub(super) fn start(path: &Path, limit: u64) -> Option<Start> {
-    // A pipe that nobody writes to would be opened for ever.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+/// Reads at most `limit` bytes, by a path in which all links are resolved already. A link that has come into it since is not followed.
+pub(super) fn start(real: &Path, limit: u64) -> Option<Start> {
+    let file = caliban_rooted::real_path::open_file(real).ok()?;
     let size = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes).ok()?;
