@@ -307,6 +307,7 @@ impl Kit {
     }
 
     /// Notes in the policy which programs the user left for it: those of this time. A sub-agent has its parent's time.
+    #[expect(clippy::disallowed_methods, reason = "places of Caliban's own, where no agent makes links")]
     fn begin(&self, at: Timestamp) {
         let path = self.shared.fences.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);

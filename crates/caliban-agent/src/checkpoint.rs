@@ -101,6 +101,7 @@ pub(crate) fn directories_below(data: &Path) -> Vec<Root> {
     found
 }
 
+#[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
 fn directories(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -170,6 +171,7 @@ impl Checkpoints {
     }
 
     /// Keeps a content; its name.
+    #[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
     fn keep(&self, bytes: &[u8]) -> io::Result<String> {
         let name = digest(bytes);
         let path = self.directory.join(&name);
@@ -327,6 +329,7 @@ impl FileHistory {
 }
 
 /// Gives a fork of a session what is known of the turns before this one.
+#[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
 pub(crate) fn copy(from: &Path, to: &Path, before: u32) -> io::Result<()> {
     let (old, new) = (Checkpoints::new(from), Checkpoints::new(to));
     for line in old.lines().into_iter().filter(|line| turn_of(line) < before) {
@@ -401,6 +404,10 @@ fn path_of(line: &CheckpointLine) -> Option<&PathBuf> {
 }
 
 /// The path with its links followed, as the tools write it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the name of a file for the record; it is opened beneath a root"
+)]
 pub(crate) fn real(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;

@@ -118,6 +118,7 @@ pub fn take_over(handover: &Handover, to: &Path, id: &str) -> Result<(), ForkErr
 }
 
 /// Writes the transcript of the session `id`: these records, and what `more` says with the old session's id.
+#[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
 fn write<'r>(
     to: &Path,
     id: &str,

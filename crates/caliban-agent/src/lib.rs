@@ -2,6 +2,8 @@
 //!
 //! Receives everything that it needs in a [`agent::Kit`]; reads no environment and prints nothing.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make their trees by path"))]
+
 pub mod agent;
 pub mod answer_form;
 pub mod asks;

@@ -95,6 +95,7 @@ impl SessionFile {
 }
 
 /// Renders the file anew, when a turn has ended. All of it comes from the transcript on disk, so it is redacted like that.
+#[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
 pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
     let Some(file) = render(directory, &records) else { return Ok(()) };

@@ -202,6 +202,10 @@ fn is_summary(option: &str) -> bool {
 }
 
 /// Whether the index names a file that a rule is about. What cannot be read may.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where git looks for a repository, to ask rather than to open it"
+)]
 fn keeps(directory: &Path, about: &dyn Fn(&Path) -> bool) -> bool {
     let Some((top, place)) = directory.ancestors().find_map(|top| {
         let place = top.join(".git");

@@ -31,6 +31,7 @@ pub fn resolve(path: &Path) -> Option<PathBuf> {
 }
 
 /// The same, and every place on the way: the directories, the links and what they lead to.
+#[expect(clippy::disallowed_methods, reason = "it follows links one by one, to judge each path")]
 pub(crate) fn follow(path: &Path, mut visit: impl FnMut(&Path)) -> Option<PathBuf> {
     /// As many as the kernel follows.
     const MAX_LINKS: usize = 40;

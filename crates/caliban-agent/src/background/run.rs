@@ -195,6 +195,7 @@ fn reason(id: u32, session: &str, outcome: &Outcome) -> Option<String> {
 }
 
 /// The number of the next background agent: earlier processes of the session have left a directory for each of theirs.
+#[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
 pub(super) fn next_id(directory: &Path) -> u32 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -149,6 +149,7 @@ impl WorktreeIsolation {
 }
 
 /// What is checked out in the worktree of ours that a directory is in: for who works there, that is `head`.
+#[expect(clippy::disallowed_methods, reason = "to compare it with a directory as git found it")]
 async fn head_of_own(
     repo: &Repo,
     directory: &Path,

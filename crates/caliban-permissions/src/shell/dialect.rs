@@ -15,6 +15,7 @@ pub(crate) enum Dialect {
 impl Dialect {
     /// The shell that the Bash tool uses here: it takes `/bin/sh` where there is no bash. It looks at more
     /// places than these, so that in doubt the answer is the stricter one.
+    #[expect(clippy::disallowed_methods, reason = "of the system's shell")]
     pub(crate) fn here() -> Self {
         static HERE: OnceLock<Dialect> = OnceLock::new();
         *HERE.get_or_init(|| {
