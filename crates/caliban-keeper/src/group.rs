@@ -254,6 +254,15 @@ impl Version {
         }
     }
 
+    /// The file that keeps memory beyond the limit from going to swap, and what it is told.
+    fn swap(self, most: u64) -> (&'static str, u64) {
+        match self {
+            // Memory and swap together.
+            Self::One => ("memory.memsw.limit_in_bytes", most),
+            Self::Two => ("memory.swap.max", 0),
+        }
+    }
+
     /// Processes have a hierarchy of their own in version 1, so they are watched there.
     fn pids_file(self) -> Option<&'static str> {
         (self == Self::Two).then_some("pids.max")
@@ -264,9 +273,14 @@ impl Version {
         let takes = |file: Option<&str>, most: &u64| {
             file.is_some_and(|file| put(&dir.join(file), &most.to_string()).is_ok())
         };
+        let takes_memory = |most: &u64| {
+            let (swap, told) = self.swap(*most);
+            // In this order: version 1 refuses a sum below the limit of memory.
+            takes(Some(self.memory_file()), most) && takes(Some(swap), &told)
+        };
         TreeLimits {
             pids: limits.pids.filter(|most| !takes(self.pids_file(), most)),
-            memory: limits.memory.filter(|most| !takes(Some(self.memory_file()), most)),
+            memory: limits.memory.filter(|most| !takes_memory(most)),
             disk: limits.disk,
         }
     }
@@ -456,14 +470,20 @@ mod tests {
         };
         let bytes = (4_u64 << 30).to_string();
         assert_eq!(held(Version::Two, &[]), (limits, vec![]));
-        let (watched, written) = held(Version::Two, &["memory.max", "pids.max"]);
+        let (watched, written) = held(Version::Two, &["memory.max", "memory.swap.max", "pids.max"]);
         assert_eq!(watched, TreeLimits { disk: Some(1), ..TreeLimits::default() });
+        assert_eq!(written, [bytes.as_str(), "0", "7"]);
+        // What goes to swap would be held by nobody.
+        let (watched, written) = held(Version::Two, &["memory.max", "pids.max"]);
+        assert_eq!(watched, TreeLimits { pids: None, ..limits });
         assert_eq!(written, [bytes.as_str(), "7"]);
         let (watched, written) = held(Version::Two, &["pids.max"]);
         assert_eq!((watched, written), (TreeLimits { pids: None, ..limits }, vec!["7".to_owned()]));
-        let (watched, written) = held(Version::One, &["memory.limit_in_bytes", "pids.max"]);
+        let files = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "pids.max"];
+        let (watched, written) = held(Version::One, &files);
         assert_eq!(watched, TreeLimits { memory: None, ..limits });
-        assert_eq!(written, [bytes.as_str(), ""]);
+        assert_eq!(written, [bytes.as_str(), bytes.as_str(), ""]);
+        assert_eq!(held(Version::One, &files[..1]).0, limits);
     }
 
     #[test]
