@@ -21,7 +21,9 @@ use caliban_core::{
     fence::{Profile, Sandbox},
     names::Slug,
 };
-use caliban_fence::{Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, ProgramFence, Proxy};
+use caliban_fence::{
+    Access, Around, ByteText, Fence, Fenced, Hold, Hosts, Network, OwnSince, ProgramFence, Proxy,
+};
 use caliban_permissions::{AbsentPlace, FenceDuties, Fencing, LinksOut, Policy};
 use caliban_rooted::{Below, FoundEntry, Identity, Root, Roots, RootsRecord};
 use caliban_worktrees::{AcceptedGit, FoundGit, GitEnvironment, GitFile, GitOptions, PrivateGit, Repo};
@@ -338,6 +340,7 @@ impl Fences {
         let mut fence = Fence::new(profile, &policy.home);
         fence.network = self.network()?;
         fence.limits = self.limits;
+        fence.own_since = own_since(policy, own_places);
         let access = if profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
         let own = policy.worktree.as_ref().unwrap_or(&policy.root);
         let mut shown = Shown { fence: &mut fence, roots: &policy.roots };
@@ -515,6 +518,14 @@ impl Fences {
             }
         }
     }
+}
+
+/// Since when the agent has its worktree for itself: since its directory was made. None where the file system does not say.
+fn own_since(policy: &Policy, own_places: &OwnPlaces<'_>) -> Option<OwnSince> {
+    let worktree = policy.roots.in_place(policy.worktree.as_ref()?).ok()?;
+    let born = fs::metadata(own_places.records()?).ok()?.created().ok()?;
+    let seconds = born.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    Some(OwnSince { place: worktree.path().into(), seconds })
 }
 
 /// Waits for it in a thread of its own: whoever asks may be in a runtime, and does not await.

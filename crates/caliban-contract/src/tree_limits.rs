@@ -24,6 +24,12 @@ impl TreeLimits {
         Self { pids: Some(PIDS), memory, disk: Some(DISK) }
     }
 
+    /// For a program that stays: all that others write near it meanwhile would count as its own.
+    #[must_use]
+    pub fn without_disk(self) -> Self {
+        Self { disk: None, ..self }
+    }
+
     /// All of the machine's memory, in bytes.
     #[must_use]
     pub fn machine_memory() -> Option<u64> {
@@ -50,6 +56,10 @@ pub enum Excess {
     Memory(u64),
     /// Bytes of disk.
     Disk(u64),
+    /// Changed files.
+    Files(u64),
+    /// Nothing that could be seen: a process in its fence hides what it takes.
+    Hidden,
 }
 
 impl std::fmt::Display for Excess {
@@ -62,6 +72,11 @@ impl std::fmt::Display for Excess {
             Self::Disk(most) => {
                 write!(f, "killed: used more than {} of disk (fleet.disk_max)", in_words(*most))
             }
+            Self::Files(most) => write!(f, "killed: changed more than {most} files (fleet.disk_max)"),
+            Self::Hidden => write!(
+                f,
+                "killed: one of its programs hid its open files from the limits (fleet.memory_max, fleet.disk_max)"
+            ),
         }
     }
 }

@@ -57,6 +57,19 @@ pub struct Fence {
     /// What it may take of the machine.
     #[serde(default)]
     pub limits: TreeLimits,
+    /// The worktree in which nobody but the agent writes, if it has one.
+    #[serde(default)]
+    pub own_since: Option<OwnSince>,
+}
+
+/// A directory in which nobody but the agent writes: what all of its commands left there counts as theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnSince {
+    /// Where: a path without links.
+    pub place: ByteText,
+    /// When its conversation began, in seconds since 1970.
+    pub seconds: u64,
 }
 
 /// A file or directory of the machine, as a fenced program finds it.
@@ -134,6 +147,7 @@ impl Fence {
             variables: Vec::new(),
             witness: None,
             limits: TreeLimits::default(),
+            own_since: None,
         }
     }
 

@@ -36,7 +36,9 @@ mod witness;
 
 pub use around::{Around, Fenced, ProgramFence, Rejudge, Steps};
 pub use caliban_rooted::ByteText;
-pub use fence::{Access, Bind, Fence, FencedCommand, HeldPlace, Hold, Network, SYSTEM, SYSTEM_MASKS};
+pub use fence::{
+    Access, Bind, Fence, FencedCommand, HeldPlace, Hold, Network, OwnSince, SYSTEM, SYSTEM_MASKS,
+};
 pub use helper::{FenceChild, fence_child, fence_main};
 pub use loopback::PROXY_PORT;
 pub use own_process::{

@@ -119,6 +119,10 @@ fn programs() -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     // Limits of another process.
     let others = SeccompRule::new(vec![dword(0, SeccompCmpOp::Ne, 0)?])?;
     refused.insert(libc::SYS_prlimit64, vec![others]);
+    // Whoever hides its memory hides what it takes. `gpg-agent` and `ssh-agent` try, and go on without.
+    let hides =
+        vec![dword(0, SeccompCmpOp::Eq, unsigned(libc::PR_SET_DUMPABLE))?, dword(1, SeccompCmpOp::Eq, 0)?];
+    refused.insert(libc::SYS_prctl, vec![SeccompRule::new(hides)?]);
     let families = FAMILIES.iter().map(|family| dword(0, SeccompCmpOp::Ne, unsigned(*family)));
     let families = SeccompRule::new(families.collect::<Result<_, _>>()?)?;
     refused.insert(libc::SYS_socket, vec![families.clone()]);

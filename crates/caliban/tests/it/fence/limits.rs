@@ -43,7 +43,9 @@ fn a20_memory_that_is_shared_or_a_file_counts_and_counts_once() {
         "import mmap, time; all = mmap.mmap(-1, 512 << 20); [all.write(bytes(64 << 20)) for _ in range(8)]";
     let written =
         "import os, time; all = os.memfd_create(\"x\"); [os.write(all, bytes(64 << 20)) for _ in range(8)]";
-    for eat in [mapped, written] {
+    // A program that hides would not be seen.
+    let hides = format!("import ctypes; assert ctypes.CDLL(None).prctl(4, 0) == -1; {written}");
+    for eat in [mapped, written, &hides] {
         let said = told("memory_max = '256 MB'", &format!("/usr/bin/python3 -c '{eat}; time.sleep(600)'"));
         let words = "[killed: used more than 256 MB of memory (fleet.memory_max)]";
         assert!(said.contains(words), "{eat}: {said}");
@@ -74,6 +76,28 @@ fn a20_a_command_that_fills_the_disk_is_ended_in_words() {
         let said = told("disk_max = '20 MB'", &fill);
         assert!(said.contains("[killed: used more than 20 MB of disk (fleet.disk_max)]"), "{place}: {said}");
     }
+}
+
+/// What an agent's earlier commands left in its own worktree counts for the next one that writes there.
+#[test]
+fn a20_an_agents_own_worktree_is_filled_by_no_number_of_commands() {
+    // No word of the output is in the command.
+    let fill = |name: &str| {
+        bash(&format!(
+            "/usr/bin/python3 -c 'import os, time; f = open(\"{name}\", \"wb\"); f.write(bytes(15 << 20)); \
+             os.fsync(f.fileno()); time.sleep(4); print(\"filled\" + \" {name}\")'"
+        ))
+    };
+    let fleet = Fleet { place: Place::new(script![]) };
+    fleet.settings("\n[fleet]\ndisk_max = '20 MB'\n");
+    let read = bash("sleep 3; cat READ* > /dev/null; echo re''ad");
+    fleet.place.server.set_script(script![fill("first"), read, fill("second"), text("done")]);
+    let id = fleet.bg("go", ["--permission-mode", "accept-edits"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    let told = fleet.run(["logs", &id, "--json"]).ok().stdout;
+    let words = "[killed: used more than 20 MB of disk (fleet.disk_max)]";
+    assert!(told.contains("filled first") && told.contains("read\\n") && told.contains(words), "{told}");
+    assert!(!told.contains("filled second"), "{told}");
 }
 
 #[test]
