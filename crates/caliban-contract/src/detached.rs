@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use caliban_core::inert;
 use serde::{Deserialize, Serialize};
 
+use crate::tree_limits::Excess;
 use crate::{lock, records};
 
 /// Characters of a command that are quoted.
@@ -54,6 +55,9 @@ pub struct DetachedEnd {
     pub code: Option<i32>,
     /// When, in milliseconds since 1970.
     pub at: u64,
+    /// What it took too much of, when it was ended for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeded: Option<Excess>,
 }
 
 /// How a detached command stands.

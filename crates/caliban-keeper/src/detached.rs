@@ -31,6 +31,7 @@ use tokio::{
 use crate::{
     group::leave_agent,
     launch::{Launch, LaunchEnvironment},
+    limit_watch::command_exceeded,
     out_of_memory::{COMMAND_SCORE, OwnScore},
     reaper::{KILL_LIMIT, STOP_GRACE},
     report::ExitOutcome,
@@ -153,7 +154,7 @@ pub async fn stop_detached(jobs: &Path, record: &DetachedRecord) -> io::Result<b
             let traces = Traces { variable: JOB, marker, known: Vec::new(), session: None, group: None };
             let strays = tokio::task::spawn_blocking(move || end_strays(&[traces], None)).await;
             let strays = strays.map_err(io::Error::other)??;
-            let ended = Some(DetachedEnd { code: None, at: wall_ms() });
+            let ended = Some(DetachedEnd { code: None, at: wall_ms(), exceeded: None });
             records::write(&jobs.join(&record.id), RECORD, &DetachedRecord { ended, ..record.clone() })?;
             Ok(strays.left == 0)
         }
@@ -238,18 +239,23 @@ async fn keep(directory: &Path) -> io::Result<()> {
     records::write(directory, RECORD, &record)?;
     say(STARTED);
     let mut forever = Patience::new(FOREVER);
-    tokio::select! {
-        _ = terminate.recv() => tree.end(STOP_GRACE).await,
-        _ = interrupt.recv() => tree.end(STOP_GRACE).await,
+    let (exceeded, grace) = tokio::select! {
+        _ = terminate.recv() => (None, Some(STOP_GRACE)),
+        _ = interrupt.recv() => (None, Some(STOP_GRACE)),
+        // At once: what eats the machine gets no time to eat more.
+        excess = command_exceeded(&launch) => (Some(excess), Some(Duration::ZERO)),
         // A service that forks and lets its first process end is still there.
-        _gone = tree.gone_within(&mut forever) => {}
+        _gone = tree.gone_within(&mut forever) => (None, None),
+    };
+    if let Some(grace) = grace {
+        tree.end(grace).await;
     }
     let code = match ExitOutcome::of(tree.status()) {
         ExitOutcome::Exited(code) => Some(code),
         ExitOutcome::Killed(signal) => Some(128 + signal),
         ExitOutcome::NotStarted(_) => None,
     };
-    record.ended = Some(DetachedEnd { code, at: wall_ms() });
+    record.ended = Some(DetachedEnd { code, at: wall_ms(), exceeded });
     records::write(directory, RECORD, &record)
 }
 

@@ -33,6 +33,9 @@ pub(crate) struct ListedJob<'a> {
     pid: i32,
     output: &'a Path,
     exit_code: Option<i32>,
+    /// Why it was ended, when it took too much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exceeded: Option<String>,
     ended_at: Option<At>,
 }
 
@@ -49,6 +52,7 @@ impl<'a> ListedJob<'a> {
             pid: record.pid,
             output: &record.output,
             exit_code: record.ended.as_ref().and_then(|ended| ended.code),
+            exceeded: record.ended.as_ref().and_then(|ended| Some(ended.exceeded?.to_string())),
             ended_at: record.ended.as_ref().map(|ended| at(ended.at)),
         }
     }
@@ -93,7 +97,10 @@ fn list(all: &[DetachedRecord], jobs: &Path, json: bool, out: &mut dyn Write) ->
     let now = caliban_contract::wall_ms();
     for (record, listed) in all.iter().zip(&listed) {
         let age = caliban_fleet::words::time(Duration::from_millis(now.saturating_sub(record.started_at)));
-        let command: String = inert::line(listed.command).chars().take(COMMAND_COLUMNS).collect();
+        let mut command: String = inert::line(listed.command).chars().take(COMMAND_COLUMNS).collect();
+        if let Some(exceeded) = &listed.exceeded {
+            command = format!("{command}  [{exceeded}]");
+        }
         let agent: String = inert::line(listed.agent).chars().take(8).collect();
         writeln!(out, "{:<8}  {:<11}  {age:>4}  {agent:<8}  {command}", listed.id, listed.state_in_words())?;
     }

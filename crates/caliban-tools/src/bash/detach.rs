@@ -24,6 +24,7 @@ impl Bash {
             jobs: place.jobs.clone(),
             launch: Launch {
                 identity: stand.identity,
+                limits: options.limits.taken.without_disk(),
                 ..script::plain_launch(&input.command, stand.cwd, &options.env, Streams::Joined)
             },
             command: input.command,

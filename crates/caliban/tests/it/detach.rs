@@ -153,3 +153,25 @@ fn the_service_of_a_background_agent_is_listed_with_it_and_ends_when_the_living_
     fleet.run(["agents", "kill", &living]).ok();
     assert!(!runs(second));
 }
+
+#[test]
+fn a20_a_service_that_takes_too_much_is_ended_and_listed_with_the_reason() {
+    let eat = "exec /usr/bin/python3 -c 'import time; time.sleep(1.5); all = [bytearray(67108864) for _ in range(8)]; time.sleep(600)'";
+    let fork = "sleep 1.5; for n in $(seq 400); do sleep 600 & done; wait";
+    for (limit, command, words) in [
+        ("memory_max = '256 MB'", eat, "killed: used more than 256 MB of memory (fleet.memory_max)"),
+        ("pids_max = 100", fork, "killed: had more than 100 processes (fleet.pids_max)"),
+    ] {
+        let place =
+            Place::new(script![tool("Bash", json!({"command": command, "detach": true})), text("it serves")]);
+        place.env.write(place.env.config().join("caliban/settings.toml"), format!("[fleet]\n{limit}\n"));
+        place.ask("serve", ["--permission-mode", "unattended", "--allow", "Detach"]).ok();
+        wait_until("it is ended", || {
+            let jobs: Vec<Value> = place.verb(["jobs", "list", "--json"]).ok().json();
+            jobs[0]["state"] == "ended" && jobs[0]["exceeded"] == words
+        });
+        let list = place.verb(["jobs", "list"]).ok().stdout;
+        assert!(list.contains(words), "{list}");
+        wait_until("its processes are gone", || place.env.processes().is_empty());
+    }
+}
