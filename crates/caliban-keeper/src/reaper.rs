@@ -112,6 +112,7 @@ pub fn reaper_main() -> ExitCode {
     let last = match (streams, report) {
         (streams, report) if streams.is_shell() => report.encode(),
         (_, Report { outcome: ExitOutcome::NotStarted(reason), .. }) => reason.into_bytes(),
+        (_, Report { exceeded: Some(excess), .. }) => format!("\n[{excess}]\n").into_bytes(),
         _ => Vec::new(),
     };
     // Nobody may be left to read it.

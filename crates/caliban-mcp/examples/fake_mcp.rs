@@ -140,6 +140,7 @@ fn client(directory: PathBuf) -> ExitCode {
         env: Vec::new(),
         cwd: directory,
         fence: None,
+        limits: caliban_contract::tree_limits::TreeLimits::default(),
     };
     let (timeout, startup_timeout) = (DEFAULT_TIMEOUT, DEFAULT_STARTUP_TIMEOUT);
     let config = ServerConfig { name: "hub".to_owned(), endpoint, timeout, startup_timeout };

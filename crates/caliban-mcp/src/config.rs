@@ -37,6 +37,8 @@ pub enum McpEndpoint {
         cwd: PathBuf,
         /// The fence that it runs in; none when it runs as the user.
         fence: Option<caliban_fence::ProgramFence>,
+        /// What it may take of the machine without a fence.
+        limits: caliban_contract::tree_limits::TreeLimits,
     },
     /// A URL that speaks the older way: a stream of events, and requests to an address that it names.
     Sse {
@@ -58,7 +60,7 @@ pub enum McpEndpoint {
 impl std::fmt::Debug for McpEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stdio { helper: _, command, args, env, cwd, fence: _ } => {
+            Self::Stdio { helper: _, command, args, env, cwd, fence: _, limits: _ } => {
                 let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
                 f.debug_struct("Stdio")
                     .field("command", command)

@@ -66,7 +66,7 @@ impl McpConnection {
     ) -> Result<(Self, Offers), McpError> {
         let heard = Arc::new(heard);
         let way = match endpoint {
-            McpEndpoint::Stdio { helper, command, args, env, cwd, fence } => {
+            McpEndpoint::Stdio { helper, command, args, env, cwd, fence, limits } => {
                 let starting = |source| McpError::Start { program: command.display().to_string(), source };
                 let fence = fence.as_ref().map(caliban_fence::ProgramFence::judge).transpose();
                 let launch = Launch {
@@ -77,7 +77,7 @@ impl McpConnection {
                     environment: LaunchEnvironment::Exactly(env.clone()),
                     streams: Streams::Live,
                     fence: fence.map_err(starting)?,
-                    limits: caliban_contract::tree_limits::TreeLimits::default(),
+                    limits: limits.without_disk(),
                 };
                 Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }

@@ -278,7 +278,13 @@ pub(crate) async fn compose(environment: &Environment, request: ComposeRequest<'
         hooks: hooks(
             settings,
             setup,
-            HookPlace { root: loaded.root.clone(), env, fence: hook_fence, ..HookPlace::default() },
+            HookPlace {
+                root: loaded.root.clone(),
+                env,
+                fence: hook_fence,
+                limits: settings.fleet.tree_limits(),
+                ..HookPlace::default()
+            },
         ),
         budget: match account_above {
             Some(_) => budget_limits(settings),

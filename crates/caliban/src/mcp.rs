@@ -145,5 +145,6 @@ fn program(
         env: env.into_iter().collect(),
         cwd: cwd.unwrap_or_else(|| workspace.root.clone()),
         fence: fence.cloned(),
+        limits: workspace.limits.taken,
     }
 }

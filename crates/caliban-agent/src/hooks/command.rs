@@ -15,6 +15,8 @@ use super::{CommandHook, HookAnswer, HookEvent, HookPermission, HookPlace};
 const OUTPUT_BYTES: usize = 64 * 1024;
 /// The exit code that blocks.
 const BLOCK: i32 = 2;
+/// How the last line of one begins that took too much.
+const EXCEEDED: &str = "[killed: ";
 /// Codes above this are those of signals.
 const SIGNALS: i32 = 128;
 
@@ -34,6 +36,7 @@ pub(super) async fn run(
         // Never where the agent works: the files there may be the agent's, and a hook is the user's.
         launch: Launch {
             fence,
+            limits: place.limits.without_disk(),
             ..Launch::shell(&hook.command, place.root.clone(), environment(place), streams)
         },
         limit: hook.timeout,
@@ -72,7 +75,11 @@ fn judge(hook: &CommandHook, ended: &SupervisedEnd) -> HookAnswer {
             HookAnswer { block: Some(reason.to_owned()), ..HookAnswer::default() }
         }
         Some(code) if code <= SIGNALS => warning(hook, &format!("exit {code}: {}", stderr.trim())),
-        Some(_) | None => warning(hook, "was killed"),
+        Some(_) | None => match stderr.trim_end().lines().last() {
+            // Its keeper says why.
+            Some(last) if last.starts_with(EXCEEDED) => warning(hook, last),
+            _ => warning(hook, "was killed"),
+        },
     }
 }
 

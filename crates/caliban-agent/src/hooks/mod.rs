@@ -54,6 +54,8 @@ pub struct HookPlace {
     pub env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     /// The fence of the commands; none when they run as the user.
     pub fence: Option<caliban_fence::ProgramFence>,
+    /// What each may take of the machine without a fence.
+    pub limits: caliban_contract::tree_limits::TreeLimits,
 }
 
 /// What a hook said.

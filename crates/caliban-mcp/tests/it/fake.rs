@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::message::ResultPart;
 use caliban_http::{ClientOptions, HttpClient};
 use caliban_mcp::{ConnectedServer, McpEndpoint, McpError, Outputs, ServerConfig, connect, tools};
@@ -34,6 +35,7 @@ pub(crate) fn config(directory: &Path, mode: &str) -> ServerConfig {
             env: vec![("ONLY".into(), "this".into())],
             cwd: directory.to_owned(),
             fence: None,
+            limits: TreeLimits::default(),
         },
         timeout: LONG,
         startup_timeout: LONG,

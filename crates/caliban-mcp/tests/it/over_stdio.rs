@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use caliban_contract::tree_limits::TreeLimits;
 use caliban_core::{access::Access, cap, message::ResultPart};
 use caliban_mcp::{McpEndpoint, McpError};
 use caliban_tools::ToolOutput;
@@ -237,6 +238,7 @@ async fn a_server_that_cannot_start_says_why() {
         env: Vec::new(),
         cwd: PathBuf::from("/"),
         fence: None,
+        limits: TreeLimits::default(),
     };
     let Err(McpError::Start { program, source }) = connected(missing).await.map(|_| ()) else {
         panic!("it has started");
@@ -271,4 +273,22 @@ fn alive(pid: &str) -> bool {
     // A zombie is nobody's process any more.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
+}
+
+#[tokio::test]
+async fn a20_a_server_that_takes_too_much_is_ended_in_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut greedy = config(directory.path(), "");
+    greedy.endpoint = McpEndpoint::Stdio {
+        helper: program(),
+        command: "/bin/sh".into(),
+        args: vec!["-c".into(), "for n in $(seq 100); do sleep 600 & done; wait".into()],
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        cwd: directory.path().to_owned(),
+        fence: None,
+        limits: TreeLimits { pids: Some(50), ..TreeLimits::default() },
+    };
+    let Err(error) = connected(greedy).await.map(|_| ()) else { panic!("it has started") };
+    let said = error.to_string();
+    assert!(said.contains("[killed: had more than 50 processes (fleet.pids_max)]"), "{said}");
 }

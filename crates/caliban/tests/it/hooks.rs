@@ -310,6 +310,19 @@ fn a_hook_that_takes_too_long_is_ended_with_all_that_it_started() {
 }
 
 #[test]
+fn a20_a_hook_that_takes_too_much_is_ended_in_words() {
+    let place = Place::new(script![tool("Bash", json!({"command": "echo hi"})), text("done")]);
+    let settings = "[fleet]\npids_max = 100\n\
+                    [[hooks.PreToolUse]]\ncommand = '''for n in $(seq 400); do sleep 600 & done; wait'''\n";
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    assert_eq!(place.ask("go", ["--allow", "Bash(echo *)"]).ok().stdout, "done\n");
+    wait_until("its processes are gone", || place.env.processes().is_empty());
+    let notes = notes(&place);
+    let words = ": [killed: had more than 100 processes (fleet.pids_max)]";
+    assert!(notes.len() == 1 && notes[0].ends_with(words), "{notes:?}");
+}
+
+#[test]
 fn what_a_hook_leaves_running_does_not_keep_its_answer_back() {
     let place = Place::new(script![tool("Bash", json!({"command": "touch made"})), text("done")]);
     let settings = "[[hooks.PreToolUse]]\ntimeout = 3\ncommand = '''sleep 600 & echo no >&2; exit 2'''\n";
