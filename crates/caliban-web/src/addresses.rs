@@ -20,6 +20,8 @@ pub(crate) struct Site {
     hosts: Vec<String>,
     /// The certificate; the names in it are ours, too.
     cert: Option<CertificateDer<'static>>,
+    /// The host of the proxy in front of us.
+    proxy: Option<String>,
     pub(crate) address: SocketAddr,
 }
 
@@ -48,8 +50,10 @@ impl Site {
             }
             Exposure::Proxy { scheme, host } => (scheme.word(), Some(host.clone())),
         };
-        let hosts = first.map(|host| host.to_ascii_lowercase()).into_iter().chain(own).collect();
-        Self { scheme, hosts, cert, address }
+        let first = first.map(|host| host.to_ascii_lowercase());
+        let proxy = first.clone().filter(|_| matches!(exposure, Exposure::Proxy { .. }));
+        let hosts = first.into_iter().chain(own).collect();
+        Self { scheme, hosts, cert, proxy, address }
     }
 
     /// `http://caliban-1a2b3c4d.localhost:8000`.
@@ -80,6 +84,12 @@ impl Site {
             format!("this server is not {shown}"),
         )
         .hint(format!("it is {}", self.origin())))
+    }
+
+    /// Whether a request was sent to the proxy in front of us.
+    pub(crate) fn is_proxys(&self, host: Option<&str>) -> bool {
+        let host = host.unwrap_or_default();
+        self.proxy.as_deref().is_some_and(|proxy| proxy.eq_ignore_ascii_case(host))
     }
 
     /// Refuses requests of pages of another origin.

@@ -108,7 +108,24 @@ async fn pass(app: &Arc<App>, request: &mut Request, part: Part) -> Result<(), P
         is_script = matches!(caller, Caller::Script);
         request.extensions_mut().insert(caller);
     }
-    if is_effect { check_process(request.extensions().get::<Arc<Seat>>(), is_script).await } else { Ok(()) }
+    if !is_effect {
+        return Ok(());
+    }
+    if is_script && is_passed_on(app, request.headers()) {
+        let why =
+            "this request was passed on, and nobody can tell whose it is: with the token it can only read";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "agent", why)
+            .hint("send it to the server itself, or sign a browser in"));
+    }
+    check_process(request.extensions().get::<Arc<Seat>>(), is_script).await
+}
+
+/// Whether a request came through a proxy, whose process is all that the connection shows.
+fn is_passed_on(app: &App, headers: &HeaderMap) -> bool {
+    let tells =
+        |name: &str| matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-");
+    app.site.is_proxys(text(headers, header::HOST.as_str()))
+        || headers.keys().any(|name| tells(name.as_str()))
 }
 
 /// Refuses an effect to a process of an agent. The token lies in a file that every program of the user can read, so

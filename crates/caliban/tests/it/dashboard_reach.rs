@@ -187,6 +187,30 @@ fn a13_behind_a_proxy_the_address_of_the_proxy_is_the_servers() {
     let me: Value = dashboard.get("/api/v1/me").json();
     assert_eq!(me["server"]["origin"], "https://fleet.test");
     let bearer = format!("Bearer {}", dashboard.token);
+    // Whoever has sent it to the proxy is not known; a signed-in device needs no known process.
+    let cookie = signed.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let (cookie, key) =
+        (cookie.split(';').next().unwrap(), signed.json()["page_key"].as_str().unwrap().to_owned());
+    let (as_script, as_device) = (
+        [json, ("Authorization", bearer.as_str())],
+        [json, ("Cookie", cookie), ("X-Caliban-Page", key.as_str())],
+    );
+    let (proxys, own) = (("Host", "fleet.test"), ("Host", dashboard.address.as_str()));
+    for passed_on in [
+        vec![proxys],
+        vec![("Host", "FLEET.test")],
+        vec![own, ("X-Forwarded-For", "10.0.0.7")],
+        vec![own, ("Forwarded", "for=10.0.0.7")],
+        vec![own, ("Via", "1.1 proxy")],
+    ] {
+        let post = |who: &[(&str, &str)]| {
+            dashboard.with("POST", "/api/v1/links", &[who, &passed_on[..]].concat(), "{}").status
+        };
+        assert_eq!((post(&as_script), post(&as_device)), (403, 200), "{passed_on:?}");
+        let get = [&as_script[1..], &passed_on[..]].concat();
+        assert_eq!(dashboard.with("GET", "/api/v1/me", &get, "").status, 200, "{passed_on:?}");
+    }
+    assert_eq!(dashboard.with("POST", "/api/v1/links", &[&as_script[..], &[own]].concat(), "{}").status, 200);
     let other = [("Host", "other.test"), ("Authorization", bearer.as_str())];
     assert_eq!(dashboard.with("GET", "/api/v1/me", &other, "").code(), (421, "wrong_host".into()));
 }
