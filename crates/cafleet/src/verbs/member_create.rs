@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_contract::member;
+use caliban_contract::process_mark::{self, AgentMark};
 use caliban_contract::records::{self, Rights};
 use caliban_core::mode::Mode;
 use caliban_core::names::Slug;
@@ -126,8 +127,19 @@ pub(crate) async fn run(context: &mut VerbContext, args: &MemberCreateArgs) -> R
 /// What this process may hand over. A command of an agent in the foreground runs out of its fence by a person's word.
 fn lent() -> Lent {
     let own = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, ancestry::fleet_above);
-    let Ancestry::Agents(agents) = own else { return Lent::Anything };
-    let mode = agents.first().and_then(|agent| {
+    lent_by(own, process_mark::found())
+}
+
+/// The same of a process below these, with this mark. Whoever cannot be seen is never taken for a person.
+fn lent_by(above: Ancestry, mark: Option<AgentMark>) -> Lent {
+    let agent = match (above, mark) {
+        (Ancestry::Agents(agents), _) => agents.into_iter().next(),
+        (Ancestry::Unknown, _) | (_, Some(AgentMark::Agent)) => None,
+        (Ancestry::Person | Ancestry::Member, Some(AgentMark::Member | AgentMark::Command) | None) => {
+            return Lent::Anything;
+        }
+    };
+    let mode = agent.and_then(|agent| {
         let rights = records::read::<Rights>(&agent.dir, records::RIGHTS)?;
         (rights.nonce == agent.nonce).then_some(rights.mode)
     });
@@ -135,6 +147,7 @@ fn lent() -> Lent {
 }
 
 /// Who may hand over what.
+#[derive(Debug, PartialEq, Eq)]
 enum Lent {
     /// A person's process, or a member's.
     Anything,
