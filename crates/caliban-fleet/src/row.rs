@@ -210,6 +210,7 @@ impl RowFacts<'_> {
             model: report.model.clone().or_else(|| about.model.clone()),
             last_text: report.last_text.clone(),
             parent: about.parent,
+            started_by: about.started_by,
             after: record.after.clone(),
             queued_behind: self.queued_behind,
             queued_for: self.queued_for,

@@ -12,7 +12,7 @@ use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::price::MicroUsd;
 use caliban_core::priority::Priority;
 use caliban_core::review::Review;
-use caliban_core::spec::{Occurrence, SpawnSpec};
+use caliban_core::spec::{Occurrence, SpawnSpec, StartedBy};
 use caliban_core::usage::Usage;
 use caliban_core::wait::QueuedFor;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -308,6 +308,9 @@ pub struct AgentRow {
     /// Who started it, when an agent did.
     #[schemars(with = "Option<String>")]
     pub parent: Option<AgentId>,
+    /// Whose model has started it besides; the daemon's own.
+    #[serde(skip)]
+    pub started_by: Option<StartedBy>,
     /// Those who must end `done` before it starts.
     #[schemars(with = "Vec<String>")]
     pub after: Vec<AgentId>,
@@ -376,6 +379,7 @@ impl AgentRow {
             model: None,
             last_text: None,
             parent: None,
+            started_by: None,
             after: Vec::new(),
             queued_behind: None,
             queued_for: None,
