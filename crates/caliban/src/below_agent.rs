@@ -1,5 +1,6 @@
 //! A caliban that an agent's command starts gets nothing that the agent does not have (a11): no trust in a repo, no wider mode, no
-//! rules or directories of its own choice, and no more than the policy that the agent has now. Nor does it end the daemon.
+//! rules or directories of its own choice, and no more than the policy that the agent has now. Nor does it end the daemon, or remove
+//! what belongs to others.
 //!
 //! Who stands above is seen in the processes, not believed. An agent in the background writes down what it may do
 //! (`rights.json`). One in the foreground does not: below it the user's settings hold, in the default mode. Below a team's member
@@ -15,7 +16,13 @@ use caliban_core::mode::Mode;
 use caliban_permissions::Policy;
 
 use crate::{
-    cli::{AgentFlags, Cli, Command, daemon::DaemonCommand},
+    cli::{
+        AgentFlags, Cli, Command,
+        daemon::DaemonCommand,
+        jobs::JobsCommand,
+        sessions::SessionsCommand,
+        worktrees::{RescueCommand, WorktreesCommand},
+    },
     report::{Failure, Result},
 };
 
@@ -25,6 +32,14 @@ pub(crate) fn check(cli: &Cli) -> Result<()> {
         Some(Command::Trust(args)) if args.command.is_none() => Some("trust a repo"),
         // The daemon judges who asks it; one that does not answer gets a signal.
         Some(Command::Daemon(DaemonCommand::Stop | DaemonCommand::Restart)) => Some("end the daemon"),
+        // These are done here, without a daemon that would judge who asks.
+        Some(Command::Jobs(JobsCommand::Stop { .. })) => Some("end detached commands"),
+        Some(Command::Worktrees(
+            WorktreesCommand::Rm { .. }
+            | WorktreesCommand::Sweep { dry_run: false }
+            | WorktreesCommand::Rescue(RescueCommand::Rm { .. }),
+        )) => Some("remove worktrees or saved work"),
+        Some(Command::Sessions(SessionsCommand::Rm { .. })) => Some("remove sessions"),
         Some(Command::Acp(args)) => wider(&args.agent, most),
         None if cli.run.bg.is_none() => wider(&cli.agent, most),
         _ => None,

@@ -454,7 +454,7 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
     let program = scene.words("plain", "x".as_ref())[4].clone();
     let provider = scene.fleet.place.server.args(scene.fleet.place.protocol).join(" ");
     let verbs = ["kill", "respawn", "rm --force", "send", "resume"];
-    let tries = |id: &str| -> String {
+    let tries = |verbs: &[&str], id: &str| -> String {
         let line = |verb: &&str| match *verb {
             "resume" => format!("{program} resume {id} --prompt hello 2>&1"),
             "send" => format!("{program} agents send {id} hello 2>&1"),
@@ -470,10 +470,14 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
          curl -s --unix-socket {} -X POST http://daemon/v1/shutdown",
         daemon["socket"].as_str().unwrap()
     );
+    let local = format!(
+        "{program} jobs stop --all 2>&1; {program} worktrees rm {asking} 2>&1; {program} worktrees sweep 2>&1; \
+         {program} worktrees rescue rm 1 2>&1; {program} sessions rm {asking} 2>&1"
+    );
     let line = format!(
-        "{}; {stop}; child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child && \
+        "{}; {stop}; {local}; child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child && \
          echo removed its own",
-        tries(&asking)
+        tries(&verbs, &asking)
     );
     let id = scene.in_background("steer", &line, &["--permission-mode", "unattended"]);
     let told = scene.fleet.run(["logs", &id, "--json"]).ok().stdout;
@@ -481,10 +485,37 @@ fn a19_an_agents_commands_steer_what_it_has_started_and_nothing_else() {
         format!("a process of agent {id} cannot steer agent {asking}, which that agent has not started");
     assert_eq!(told.matches(&refused).count(), verbs.len(), "{told}");
     assert!(told.contains("removed its own"), "{told}");
-    let refused = format!("a process of agent {id} cannot end the daemon");
-    assert_eq!(told.matches(&refused).count(), 3, "{told}");
+    for (what, count) in [
+        ("end the daemon", 3),
+        ("end detached commands", 1),
+        ("remove worktrees or saved work", 3),
+        ("remove sessions", 1),
+    ] {
+        let refused = format!("a process of agent {id} cannot {what}");
+        assert_eq!(told.matches(&refused).count(), count, "{told}");
+    }
     let after: Value = scene.fleet.run(["daemon", "status", "--json"]).ok().json();
     assert_eq!(after["pid"], daemon["pid"]);
     scene.check_nothing_happened("steer");
+    // A team's member steers what members have started, and what those have.
+    let by_member = |words: &str| {
+        let run = testkit::ProgramRun::new(scene.fleet.place.env.program("prlimit")).args([
+            "--rttime=4611686018427387905",
+            "sh",
+            "-c",
+            words,
+        ]);
+        run.dir(&scene.fleet.place.repo).output()
+    };
+    let leads = ["kill", "respawn", "rm --force", "resume"];
+    let told = by_member(&tries(&leads, &asking)).stdout;
+    let refused =
+        format!("a process of a team's member cannot steer agent {asking}, which no member has started");
+    assert_eq!(told.matches(&refused).count(), leads.len(), "{told}");
+    let line = format!(
+        "child=$({program} --bg 'a child' {provider}) && {program} agents kill $child && {program} agents rm $child"
+    );
+    by_member(&line).ok();
+    scene.check_nothing_happened("member");
     scene.fleet.run(["daemon", "stop"]).ok();
 }
