@@ -60,6 +60,15 @@ impl Cli {
 }
 
 impl Command {
+    /// Whether it becomes a member's program, or runs a command of somebody's with the environment of theirs.
+    pub(crate) fn hands_on(&self) -> bool {
+        match self {
+            Self::MemberRun(_) | Self::ExecRun(_) => true,
+            Self::Monitor(MonitorArgs { command, .. }) => command.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether it stays for long and starts nothing that needs a key.
     pub(crate) fn waits(&self) -> bool {
         match self {

@@ -545,6 +545,37 @@ fn m10_a_member_can_work_in_a_worktree_of_its_own() {
     assert!(swept(), "it is let go");
 }
 
+/// What a short command starts needs no key; the member's own program gets those of its pane.
+#[test]
+fn a12_git_of_a_new_members_worktree_inherits_no_key_and_the_member_has_its_own() {
+    let mut team = Team::start(false);
+    let (repo, seen) = (team.tmux.world.path("repo"), team.tmux.world.path("seen-by-git"));
+    let wrapper = team.tmux.world.path("bin/git");
+    let text =
+        format!("#!/bin/sh\nenv >> {}\nPATH=/usr/local/bin:/usr/bin:/bin exec git \"$@\"\n", seen.display());
+    fs::write(&wrapper, text).expect("wrapper");
+    fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    fs::create_dir_all(&repo).expect("mkdir");
+    for args in [
+        &["init", "-q", "-b", "main"][..],
+        &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "one"],
+    ] {
+        let done = team.tmux.world.program("git", args).current_dir(&repo).status().expect("git");
+        assert!(done.success());
+    }
+    let set = team.tmux.tmux(&["set-environment", "-g", "ANTHROPIC_API_KEY", "sk-of-the-pane"]).output();
+    assert!(set.expect("tmux").status.success());
+    team.tmux.world.set("ANTHROPIC_API_KEY", "sk-of-the-caller");
+    fs::write(&seen, "").expect("seen");
+    team.create("rev", &["--cwd", repo.to_str().expect("path"), "--worktree", "--", "x"]);
+    let ran = fs::read_to_string(&seen).expect("git ran");
+    assert!(ran.contains("PATH=") && !ran.contains("sk-of-the-caller"), "{ran}");
+    let pid = team.tmux.tmux(&["display-message", "-p", "-t", "%1", "#{pane_pid}"]).output().expect("tmux");
+    let pid = String::from_utf8_lossy(&pid.stdout).trim().to_owned();
+    let environment = fs::read(format!("/proc/{pid}/environ")).expect("environ");
+    assert!(String::from_utf8_lossy(&environment).contains("sk-of-the-pane"));
+}
+
 /// A double fork with an empty environment leads out of the pane's tree; the mark stays.
 #[test]
 fn a11_a_member_that_leaves_its_tree_is_still_no_person() {
