@@ -92,7 +92,6 @@ fn main() -> ExitCode {
             caliban_fence::keep_secrets_back(&key_names(&cli, &environment));
             environment
         }
-        SecretsUse::Lends => Environment::of_process(),
         SecretsUse::Own => {
             let environment = Environment::of_process();
             let _held = caliban_fence::take_secrets(&key_names(&cli, &environment));
@@ -144,11 +143,9 @@ enum SecretsUse {
     /// A short command, which may hand them to an agent. It is not hidden: an agent learns the secrets of whoever speaks to
     /// it, so that it can redact them. The programs that it runs do not inherit them.
     HandsOver,
-    /// The same, but git runs with the environment of the person: it signs, and hooks of theirs run.
-    Lends,
     /// An agent runs here, or it needs a key for what it starts: nobody else sees them, and no program inherits them.
     Own,
-    /// The same, but the program that it runs for a person gets that person's environment.
+    /// The same, but the program that it runs for a person gets that person's environment: git signs, and hooks of theirs run.
     PassesOn,
 }
 
@@ -159,8 +156,7 @@ impl SecretsUse {
             None | Some(Command::Acp(_) | Command::Dashboard(_)) => Self::Own,
             // What is typed there may quote a secret: it is handed to the agent, which redacts it.
             Some(Command::Agents(AgentsCommand::Attach(_) | AgentsCommand::View)) => Self::Own,
-            Some(Command::Gateway(_)) => Self::PassesOn,
-            Some(Command::Agents(AgentsCommand::Merge(_))) => Self::Lends,
+            Some(Command::Gateway(_) | Command::Agents(AgentsCommand::Merge(_))) => Self::PassesOn,
             Some(Command::Agents(AgentsCommand::Approvals(args))) if args.watch => Self::None,
             Some(Command::Agents(AgentsCommand::List(args))) if args.watch => Self::None,
             Some(Command::Agents(AgentsCommand::Logs(args))) if args.follow => Self::None,

@@ -561,6 +561,25 @@ fn an_interrupted_merge_is_taken_back() {
     }
 }
 
+/// The hook has the environment of the person; whoever looks at the merge itself sees nothing.
+#[test]
+fn a12_a_merge_that_waits_for_a_hook_shows_nobody_a_key() {
+    let key = "sk-live-0123456789abcdef0123456789";
+    let merge = Merge::new();
+    merge.agent("echo 1 > one; git add .; git commit -qm one");
+    merge.user("printf 'began\\ngo\\n' >> .git/info/exclude");
+    merge.hook("pre-commit", "echo \"$FOO_TOKEN\" > began; while [ ! -e go ]; do sleep 0.05; done; exit 1");
+    let merging = merge.start(&["--squash"]).env("FOO_TOKEN", key).spawn();
+    wait_until("it has begun", || {
+        std::fs::read_to_string(merge.repo().join("began")).is_ok_and(|had| had == format!("{key}\n"))
+    });
+    let environment = std::fs::read(format!("/proc/{}/environ", merging.pid())).unwrap();
+    assert!(!String::from_utf8_lossy(&environment).contains(key));
+    assert!(crate::secrets::is_hidden(merging.pid()));
+    merge.user("touch go");
+    merging.wait().expect_code(1);
+}
+
 #[test]
 fn after_a_kill_it_is_said_how_to_go_on_and_that_is_true() {
     let merge = Merge::new();

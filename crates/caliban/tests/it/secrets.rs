@@ -431,7 +431,7 @@ fn seen_in(pid: u32) -> (String, bool) {
 }
 
 /// Whether others of the user can look into a process.
-fn is_hidden(pid: u32) -> bool {
+pub(crate) fn is_hidden(pid: u32) -> bool {
     let look = std::process::Command::new("setpriv")
         .args(["--bounding-set=-all", "cat", &format!("/proc/{pid}/maps")])
         .output()
