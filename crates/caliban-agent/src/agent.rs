@@ -179,10 +179,12 @@ impl Kit {
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         let fencing = if runs { self.shared.fences.fencing(&policy) } else { Fencing::Holds };
         let hides_objects = runs && fencing.holds() && self.shared.fences.hides_objects(&policy);
-        if mode == policy.mode && fencing == policy.fencing && !hides_objects {
+        let is_written_meanwhile = runs && self.workspace.is_written_by_a_command();
+        if mode == policy.mode && fencing == policy.fencing && !hides_objects && !is_written_meanwhile {
             policy.decide(tool, accesses)
         } else {
-            Policy { mode, fencing, hides_objects, ..policy.clone() }.decide(tool, accesses)
+            Policy { mode, fencing, hides_objects, is_written_meanwhile, ..policy.clone() }
+                .decide(tool, accesses)
         }
     }
 

@@ -36,6 +36,7 @@ pub fn inherit(parent: &Policy, own: Policy) -> Policy {
         roots: own.roots,
         path: own.path,
         agents_places: own.agents_places,
+        is_written_meanwhile: own.is_written_meanwhile,
         // What its parent wrote is not the user's for it, either.
         began_at: own.began_at.min(parent.began_at).or(own.began_at).or(parent.began_at),
         tools: in_both(own.tools, parent.tools.clone()),

@@ -102,6 +102,11 @@ impl<'a> Judge<'a> {
         may || real.is_none()
     }
 
+    /// Whether a command that runs now can change a file after it was judged: an interpreter reads its script while it goes.
+    fn is_written_meanwhile(&self, path: &Path) -> bool {
+        self.policy.is_written_meanwhile && self.may_have_written(path, None)
+    }
+
     /// Whether it is a file that a file tool may write by a rule, or one in the worktree of another agent.
     fn is_written_elsewhere(&self, place: &Path) -> bool {
         let is_anothers = self.policy.root.join(".caliban");
@@ -128,9 +133,13 @@ impl CommandLine<'_> {
                 format!("runs {}, and which file that is is known only when it runs", shown(&run.words));
             return Verdict::ask(why, Vec::new());
         };
-        let mut files = program(run, &self.judge.policy.path).into_iter().chain(scripts);
-        match files.find(|path| own(path)) {
-            Some(path) => Verdict::ask(written_by_agent(run, &path), Vec::new()),
+        let mut files = program(run, &self.judge.policy.path);
+        files.extend(scripts);
+        if let Some(path) = files.iter().find(|path| own(path)) {
+            return Verdict::ask(written_by_agent(run, path), Vec::new());
+        }
+        match files.iter().find(|path| self.judge.is_written_meanwhile(path)) {
+            Some(path) => Verdict::ask(written_meanwhile(run, path), Vec::new()),
             None => by_rule(rule),
         }
     }
@@ -142,9 +151,20 @@ impl CommandLine<'_> {
             return None;
         }
         let policy = self.judge.policy;
-        let own = |path: &PathBuf| self.judge.may_have_written(path, policy.began_at);
-        Some(written_by_agent(run, &program(run, &policy.path).into_iter().find(own)?))
+        let own = |path: &&PathBuf| self.judge.may_have_written(path, policy.began_at);
+        let meanwhile = |path: &&PathBuf| self.judge.is_written_meanwhile(path);
+        let files = program(run, &policy.path);
+        let is_own = files.iter().find(own).map(|path| written_by_agent(run, path));
+        is_own.or_else(|| files.iter().find(meanwhile).map(|path| written_meanwhile(run, path)))
     }
+}
+
+fn written_meanwhile(run: &ParsedCommand, path: &Path) -> String {
+    format!(
+        "runs {} while another command of this conversation runs, which may change {}",
+        shown(&run.words),
+        path.display()
+    )
 }
 
 fn written_by_agent(run: &ParsedCommand, path: &Path) -> String {

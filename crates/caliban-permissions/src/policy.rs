@@ -84,6 +84,9 @@ pub struct Policy {
     /// Where Caliban keeps what agents make besides their work: their `/tmp`, their outputs. Whatever is there counts as an agent's.
     #[serde(skip)]
     pub agents_places: Vec<PathBuf>,
+    /// Whether another command of the conversation runs that can change files meanwhile.
+    #[serde(skip)]
+    pub is_written_meanwhile: bool,
     /// When the agent began, in milliseconds since 1970. A program that changed since then where the agent writes counts as the agent's
     /// own; when absent, every program there does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +112,7 @@ impl Policy {
             roots: Roots::default(),
             path: Vec::new(),
             agents_places: Vec::new(),
+            is_written_meanwhile: false,
             began_at: None,
             tools: None,
         }

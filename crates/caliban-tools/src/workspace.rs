@@ -234,6 +234,11 @@ impl Workspace {
         bash::unreported(self)
     }
 
+    /// Whether a command of this agent, or of one that shares its process, runs in a fence and can change files.
+    pub fn is_written_by_a_command(&self) -> bool {
+        self.jobs.writes()
+    }
+
     /// The background jobs, in the order in which they were started.
     pub fn jobs(&self) -> Vec<JobInfo> {
         self.jobs.list()

@@ -14,6 +14,7 @@ use std::{
 use caliban_contract::tree_limits::{Excess, TreeLimits};
 use caliban_core::{
     cap::{self, Cap},
+    fence::Profile,
     message::ResultPart,
 };
 use caliban_fence::{Fenced, Rejudge, Steps};
@@ -78,6 +79,8 @@ pub(crate) struct RunningCommand {
     pub(super) said: watch::Receiver<u64>,
     /// Whether it runs in a fence.
     pub(super) is_fenced: bool,
+    /// Whether it runs in one in which it can change files.
+    pub(super) writes: bool,
     /// What is typed into its terminal; none where it has none.
     pub(super) keyboard: Option<mpsc::Sender<Vec<u8>>>,
     typed_line: Mutex<String>,
@@ -122,6 +125,7 @@ impl RunningCommand {
             state,
             said,
             is_fenced: request.steps.is_some(),
+            writes: request.launch.fence.as_ref().is_some_and(|fence| fence.profile != Profile::Read),
             keyboard: (request.launch.streams == Streams::Terminal).then_some(keyboard),
             typed_line: Mutex::default(),
             capture: Mutex::new(request.capture),

@@ -93,9 +93,7 @@ impl Jobs {
         let (job, live, task) = RunningCommand::start(request, self.end.child_token()).map_err(|error| {
             format!("the command could not be started ({}): {}", helper.display(), error_text::reason(&error))
         })?;
-        if let Some(limits) = held {
-            self.together.add(&job, limits);
-        }
+        self.together.add(&job, held);
         let tokens: Vec<_> = self.above.iter().map(TaskTracker::token).collect();
         let ended = self.ended.clone();
         self.tasks.spawn(async move {
@@ -171,6 +169,11 @@ impl Jobs {
         }
     }
 
+    /// Whether a command of this workspace, or of one that is above or below it, can change files now.
+    pub(crate) fn writes(&self) -> bool {
+        self.together.held().running().iter().any(|(_, command)| command.writes)
+    }
+
     pub(crate) async fn shutdown(&self) {
         self.end.cancel();
         self.tasks.close();
@@ -204,9 +207,12 @@ impl HeldTogether {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(self: &Arc<Self>, command: &Arc<RunningCommand>, limits: TreeLimits) {
+    /// Without limits it is only known.
+    fn add(self: &Arc<Self>, command: &Arc<RunningCommand>, limits: Option<TreeLimits>) {
         let mut held = self.held();
+        held.running();
         held.commands.push(Arc::downgrade(command));
+        let Some(limits) = limits else { return };
         if !std::mem::replace(&mut held.is_watched, true) {
             tokio::spawn(Self::watch(Arc::downgrade(self), limits));
         }

@@ -97,6 +97,24 @@ fn a17_what_the_agent_has_written_does_not_run_by_an_outside_rule() {
     assert!(outside(&place));
 }
 
+/// A command in the background could add to the script while `sh` reads it.
+#[test]
+fn a19_no_script_runs_by_an_outside_rule_beside_a_command_that_can_change_it() {
+    let bash = |line: &str| tool("Bash", json!({"command": line}));
+    let beside = json!({"command": "touch made; sleep 600", "run_in_background": true, "description": "d"});
+    let kill = tool("KillShell", json!({"shell_id": "bash_1"}));
+    let calls = [tool("Bash", beside), bash("sh kept.sh"), kill, bash("sh kept.sh"), text("done")];
+    let place = Place::new(Script { steps: calls.into() });
+    place.env.write(place.repo.join("kept.sh"), "touch ../outside\n");
+    settle();
+    go(&place, "accept-edits", &["--allow", "Bash(sh *) outside"]);
+    let results = results(&place);
+    let decided: Vec<&str> = results.iter().map(|(decision, ..)| decision.as_str()).collect();
+    assert_eq!(decided, ["edit", "unasked", "none", "none"], "{results:?}");
+    assert!(results[1].1.contains("while another command of this conversation runs"), "{results:?}");
+    assert!(outside(&place));
+}
+
 /// A command can find out where its `/tmp` lies outside, and name a script there.
 #[test]
 fn a18_a_script_in_the_agents_tmp_does_not_run_by_an_outside_rule() {
