@@ -436,7 +436,8 @@ fn a18_a_denied_link_out_of_the_project_stays_denied_in_unattended_mode() {
     let shared = place.env.write(place.env.root().join("shared/.env"), "canary\n");
     place.env.write(place.env.root().join("shared/fixed"), "kept\n");
     for name in [".env", "fixed"] {
-        std::os::unix::fs::symlink(format!("../shared/{name}"), place.repo.join(name)).unwrap();
+        let to = place.env.root().join("shared").join(name);
+        std::os::unix::fs::symlink(to, place.repo.join(name)).unwrap();
     }
     let attempts = [
         "print(open('.en' + 'v').read())".to_owned(),
