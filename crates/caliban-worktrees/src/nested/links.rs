@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{NestedRepos, RECORDS};
 
 /// Directories of a git directory in which git writes files by their names.
-const WRITTEN: [&str; 5] = ["refs", "logs", "info", OBJECTS, RECORDS];
+const WRITTEN: [&str; 8] =
+    ["refs", "logs", "info", OBJECTS, RECORDS, "rebase-merge", "rebase-apply", "sequencer"];
 /// That one of them in which most names are made of content.
 const OBJECTS: &str = "objects";
 /// What in it has other names.

@@ -400,6 +400,7 @@ fn a18_new_links_where_git_writes_are_removed() {
         "old/.git/info/sparse-checkout",
         "old/.git/objects/info/commit-graph",
         "old/.git/worktrees/w/logs/HEAD",
+        "old/.git/rebase-merge/done",
         "new/.git/COMMIT_EDITMSG",
         "bare/logs/HEAD",
         "bare/index",
