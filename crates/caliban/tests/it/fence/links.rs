@@ -259,6 +259,30 @@ fn a18_a_project_that_was_replaced_is_not_shown() {
     assert!(results[1..].iter().all(is_refused), "{results:#?}");
 }
 
+/// A conversation goes on where it stood, if that is still a directory of the work: what is allowed outside of the fence would run there.
+#[test]
+fn a18_a_resumed_agent_stands_in_no_directory_behind_a_link() {
+    let place = Place::new(calls([bash("cd sub"), bash("pwd")]));
+    let (evil, mark) = (place.env.root().join("evil"), place.env.root().join("mark"));
+    place.env.write(place.repo.join("sub/Makefile"), "all:\n\ttrue\n");
+    place.env.write(place.repo.join("Makefile"), "all:\n\ttrue\n");
+    place.env.write(evil.join("Makefile"), format!("all:\n\ttouch {}\n", mark.display()));
+    let flags = ["--permission-mode", "accept-edits", "--allow", "Bash(make) outside in sub"];
+    place.ask("go", flags.iter().copied().chain(["--allow", "Bash(make) outside"]));
+    std::fs::rename(place.repo.join("sub"), place.repo.join("old")).unwrap();
+    symlink(&evil, place.repo.join("sub")).unwrap();
+    place.server.set_script(calls([bash("make")]));
+    let again = ["--continue"].into_iter().chain(flags).chain(["--allow", "Bash(make) outside"]);
+    place.ask("go on", again);
+    let found = super::results(&place);
+    let told = place
+        .server
+        .requests()
+        .iter()
+        .any(|request| request.body.to_string().contains("repo/sub is gone; it is now"));
+    assert!(told && !mark.exists() && found.len() == 3, "{found:#?}");
+}
+
 /// The same for the other roots: an added directory, and the git directory that a worktree shares.
 #[test]
 fn a18_a_root_that_was_replaced_while_the_agent_runs_stops_all_commands() {
