@@ -32,7 +32,9 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: this process has one thread, so that no lock is held by a thread that the child lacks.
     match unsafe { libc::fork() } {
         0 => Ok(None),
-        pid => Ok(Some(Pid::from_raw(pid).ok_or_else(io::Error::last_os_error)?)),
+        // -1 would be taken for a process: signals to it go to everybody.
+        pid if pid < 0 => Err(io::Error::last_os_error()),
+        pid => Ok(Pid::from_raw(pid)),
     }
 }
 
