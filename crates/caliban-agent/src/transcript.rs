@@ -9,7 +9,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
+    sync::{Arc, Weak, mpsc},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use caliban_contract::disk_room::is_full;
 use caliban_contract::transcript::{MAX_LINE_BYTES, WholeRecords, io_error, read_records};
 pub use caliban_contract::transcript::{TranscriptError, each, read};
 use caliban_core::{redact::Redactor, wait::Wait};
+use caliban_process::thread_with_room;
 use caliban_tools::Workspace;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
@@ -32,9 +33,6 @@ use crate::{
 pub const FILE_NAME: &str = caliban_contract::records::TRANSCRIPT;
 /// How long to wait before a write to a full disk is tried again.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
-/// How often the start of the writer's thread is tried, and how far apart.
-const NO_THREAD_TRIES: u32 = 300;
-const NO_THREAD_PAUSE: Duration = Duration::from_millis(100);
 /// A file that was changed this long after its last record says so was changed by somebody else.
 const CHANGED_LATER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 /// So much of a torn record is looked at.
@@ -153,7 +151,10 @@ impl Transcript {
                 let _gone = done.send(());
             }
         };
-        start_thread(work);
+        // Without it the transcript is closed: what is appended fails.
+        if let Err(error) = thread_with_room("transcript", work) {
+            tracing::error!(%error, "the transcript's thread cannot be started");
+        }
         transcript
     }
 
@@ -217,26 +218,6 @@ impl Transcript {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-/// Starts the writer's thread; waits a while where the system has no room for another one. Without it the transcript is
-/// closed: what is appended fails.
-fn start_thread(work: impl FnOnce() + Send + 'static) {
-    let work = Arc::new(Mutex::new(Some(work)));
-    for _ in 0..NO_THREAD_TRIES {
-        let taken = work.clone();
-        let started = std::thread::Builder::new().name("transcript".to_owned()).spawn(move || {
-            let work = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(work) = work {
-                work();
-            }
-        });
-        match started {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(NO_THREAD_PAUSE),
-            Err(error) => return tracing::error!(%error, "the transcript's thread cannot be started"),
-            Ok(_runs) => return,
-        }
     }
 }
 

@@ -20,6 +20,7 @@ use std::{
     process::ExitCode,
 };
 
+use caliban_process::with_room;
 use rustix::{
     pipe::PipeFlags,
     process::{Pid, Resource, Rlimit, Signal, WaitOptions},
@@ -79,7 +80,7 @@ pub fn fence_child(order: &FencedCommand, streams: [OwnedFd; 3]) -> io::Result<F
     }
     let parent = rustix::process::getpid();
     let (changed, tell_changed) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    if let Some(pid) = sys::fork()? {
+    if let Some(pid) = with_room(sys::fork)? {
         // The child does the same; whoever is first, the group is there when this returns.
         let _it_was_first = rustix::process::setpgid(Some(pid), Some(pid));
         return Ok(FenceChild { pid, changed });
@@ -124,7 +125,7 @@ fn run(order: &FencedCommand, parent: Option<Pid>, tell_changed: Option<OwnedFd>
     let listener = namespaces(&order.fence.network)?;
     limit_processes(order.fence.limits.pids)?;
     dies_with(parent)?;
-    let Some(init) = sys::fork().map_err(|error| format!("no second process: {error}"))? else {
+    let Some(init) = with_room(sys::fork).map_err(|error| format!("no second process: {error}"))? else {
         drop((reason, ended, listener, tell_changed));
         return Ok(init::run(order, tell_reason, tell_ended));
     };

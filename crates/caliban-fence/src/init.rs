@@ -13,6 +13,7 @@ use std::{
 };
 
 use caliban_core::fence::Profile;
+use caliban_process::with_room;
 use rustix::{
     process::{Signal, WaitOptions},
     thread::{CapabilitySet, CapabilitySets, UnshareFlags},
@@ -86,7 +87,7 @@ fn start(order: &FencedCommand, tell_reason: &OwnedFd) -> Result<Option<rustix::
         landlock::enforce(&order.fence)?;
         system_calls::enforce()?;
     }
-    match sys::fork().map_err(|error| format!("no third process: {error}"))? {
+    match with_room(sys::fork).map_err(|error| format!("no third process: {error}"))? {
         Some(program) => Ok(Some(program)),
         None => {
             say(tell_reason, &become_program(order));

@@ -20,6 +20,7 @@ use std::{
 };
 
 use caliban_core::address::AddressPolicy;
+use caliban_process::thread_with_room;
 
 /// How long a host may take to answer the call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -116,7 +117,8 @@ fn serve(listener: &UnixListener, hosts: &Arc<Hosts>, policy: AddressPolicy, end
             continue;
         }
         let (hosts, held) = (hosts.clone(), open.clone());
-        std::thread::spawn(move || {
+        // Without room for its thread the connection is closed.
+        let _closed = thread_with_room("fence-proxy", move || {
             let _held = held;
             // The other side is gone.
             let _cut = answer(stream, &hosts, policy);
@@ -154,10 +156,10 @@ fn answer(mut stream: UnixStream, hosts: &Hosts, policy: AddressPolicy) -> io::R
     // What came behind the head.
     (&server).write_all(reader.buffer())?;
     let (mut up, mut to_server) = (stream.try_clone()?, server.try_clone()?);
-    std::thread::spawn(move || {
+    thread_with_room("fence-proxy", move || {
         let _cut = io::copy(&mut up, &mut to_server);
         let _closed = to_server.shutdown(Shutdown::Write);
-    });
+    })?;
     let mut from_server = &server;
     let _cut = io::copy(&mut from_server, &mut stream);
     stream.shutdown(Shutdown::Write)

@@ -21,7 +21,7 @@ use caliban_contract::{
     variables::{AGENT_ID, JOB},
     wall_ms,
 };
-use caliban_process::{Keepers, Patience, boot_id, stat};
+use caliban_process::{Keepers, Patience, boot_id, stat, thread_with_room, with_room};
 use rustix::process::{Pid, Signal};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, unix::AsyncFd},
@@ -229,12 +229,14 @@ async fn keep(directory: &Path) -> io::Result<()> {
         LaunchEnvironment::Exactly(variables) => Keepers::of_environment(variables),
         LaunchEnvironment::Inherit => None,
     };
+    // It ends with the last writer.
+    thread_with_room("output", move || output.copy(File::from(said)))?;
     let main = OwnScore::open().goes_first(COMMAND_SCORE, || {
         let second = write.try_clone()?;
         let (mut command, _held_until_it_is_started) = launch.command()?;
-        command.stdin(Stdio::null()).stdout(write).stderr(second).spawn()
+        command.stdin(Stdio::null()).stdout(write).stderr(second);
+        with_room(|| command.spawn())
     })?;
-    std::thread::spawn(move || output.copy(File::from(said)));
     let mut tree = subreaper.keep(Pid::from_child(&main), spared, None);
     records::write(directory, RECORD, &record)?;
     say(STARTED);

@@ -23,7 +23,7 @@ use caliban_contract::{
     process_mark::{self, AgentMark},
 };
 use caliban_fence::FenceChild;
-use caliban_process::{ElapsedTime, Keepers, Patience};
+use caliban_process::{ElapsedTime, Keepers, NO_ROOM, Patience, thread_with_room, with_room};
 use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -60,15 +60,13 @@ const SHOWN: Duration = Duration::from_millis(500);
 /// The exit code when the command could not be started.
 pub(crate) const NOT_STARTED: u8 = 125;
 
-/// How long a start is tried again while the system has no room for another process, and how often.
-const NO_ROOM: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
-
-/// Starts a reaper; waits a while where the system has no room for another process (EAGAIN).
-pub(crate) async fn start_reaper_patiently(helper: &Path) -> io::Result<tokio::process::Child> {
+/// Starts a reaper; waits a while where the system has no room for another process (EAGAIN). It gets nothing of our
+/// environment; its launch comes through the pipe.
+pub async fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
     let (limit, pause) = NO_ROOM;
     let mut spent = ElapsedTime::new();
     loop {
-        match start_reaper(helper) {
+        match started_reaper(helper) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && spent.so_far() < limit => {
                 tokio::time::sleep(pause).await;
             }
@@ -77,8 +75,7 @@ pub(crate) async fn start_reaper_patiently(helper: &Path) -> io::Result<tokio::p
     }
 }
 
-/// Starts a reaper. It gets nothing of our environment; its launch comes through the pipe.
-pub fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
+fn started_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
     tokio::process::Command::new(helper)
         .arg(modes::REAP)
         .env_clear()
@@ -148,7 +145,7 @@ impl BegunCommand {
         let terminal = if launch.streams == Streams::Terminal { Some(Terminal::open()?) } else { None };
         let (main, fence) =
             OwnScore::open().goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
-        let shown = terminal.map(|terminal| terminal.serve(main)).transpose()?;
+        let shown = or_ended(main, terminal.map(|terminal| terminal.serve(main)).transpose())?;
         let oom_count = OomCount::here();
         // By the environment that the command was given, whatever it makes of it.
         let spared = match &launch.environment {
@@ -237,27 +234,21 @@ fn begin(
             let [stdin, stdout, stderr] = streams;
             let (mut command, _held_until_it_is_started) = launch.command()?;
             command.args(more).stdin(stdin).stdout(stdout).stderr(stderr);
-            (Pid::from_child(&spawned(&mut command)?), None)
+            (Pid::from_child(&with_room(|| command.spawn())?), None)
         }
     };
     if let (Some(pipe), Streams::Apart { input }) = (input, &launch.streams) {
-        feed(pipe, input.as_encoded_bytes().to_vec());
+        or_ended(main.0, feed(pipe, input.as_encoded_bytes().to_vec()))?;
     }
     Ok(main)
 }
 
-/// The command's process; waits a while where the system has no room for another one.
-fn spawned(command: &mut std::process::Command) -> io::Result<std::process::Child> {
-    let (limit, pause) = NO_ROOM;
-    let began = std::time::Instant::now();
-    loop {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < limit => {
-                std::thread::sleep(pause);
-            }
-            other => return other,
-        }
+/// A command that cannot be served does not stay.
+fn or_ended<T>(main: Pid, served: io::Result<T>) -> io::Result<T> {
+    if served.is_err() {
+        let _ended_already = rustix::process::kill_process_group(main, rustix::process::Signal::KILL);
     }
+    served
 }
 
 /// What the command reads and where it writes, and the other end of a pipe that it reads from.
@@ -285,11 +276,11 @@ fn streams(launch: &Launch, terminal: Option<&Terminal>) -> io::Result<([OwnedFd
 }
 
 /// Writes the command's input in a thread, which ends with the last reader or with this process.
-fn feed(mut stdin: File, input: Vec<u8>) {
-    std::thread::spawn(move || {
+fn feed(mut stdin: File, input: Vec<u8>) -> io::Result<()> {
+    thread_with_room("input", move || {
         // A command may close its input without reading it.
         let _closed = stdin.write_all(&input);
-    });
+    })
 }
 
 /// The last directory that the shell reported, if any. An empty path means that the directory is gone.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     launch::Launch,
-    reaper::{STOP_GRACE, start_reaper_patiently},
+    reaper::{STOP_GRACE, start_reaper},
 };
 
 /// How long we wait for the end of a stopped command; its reaper goes on without us.
@@ -76,7 +76,7 @@ impl Supervised {
     /// Runs it to its end. Processes that it leaves running are ended before this returns.
     pub async fn run(self, cancel: &CancellationToken) -> io::Result<SupervisedEnd> {
         let launch = self.launch.encode()?;
-        let mut reaper = start_reaper_patiently(&self.helper).await?;
+        let mut reaper = start_reaper(&self.helper).await?;
         let (out, err) = (reaper.stdout.take(), reaper.stderr.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let (why, code) = {
@@ -120,7 +120,7 @@ impl Serving {
     /// `helper` is the program whose hidden mode reaps commands.
     pub async fn start(helper: &Path, launch: &Launch) -> io::Result<(Self, ChildStdout, ChildStderr)> {
         let launch = launch.encode()?;
-        let mut reaper = start_reaper_patiently(helper).await?;
+        let mut reaper = start_reaper(helper).await?;
         let missing = || io::Error::other("a pipe is missing");
         let stdout = reaper.stdout.take().ok_or_else(missing)?;
         let stderr = reaper.stderr.take().ok_or_else(missing)?;

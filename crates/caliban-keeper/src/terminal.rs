@@ -7,6 +7,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
+use caliban_process::thread_with_room;
 use rustix::{
     fs::{Mode, OFlags},
     process::{Pid, Signal},
@@ -53,14 +54,14 @@ impl Terminal {
         let typed = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let keyboard = File::from(self.outer.try_clone()?);
         // Both threads end with this process at the latest.
-        std::thread::spawn(move || copy(typed, keyboard));
+        thread_with_room("keyboard", move || copy(typed, keyboard))?;
         let (told, shown) = oneshot::channel();
         let (screen, output) =
             (File::from(self.outer), File::from(io::stdout().as_fd().try_clone_to_owned()?));
-        std::thread::spawn(move || {
+        thread_with_room("screen", move || {
             copy(screen, output);
             let _nobody_waits = told.send(());
-        });
+        })?;
         Ok(shown)
     }
 }

@@ -129,7 +129,7 @@ impl BuiltinTool for Bash {
             }
             input if input.detach => self.detach(input).await,
             input if input.tty => self.terminal(input, call).await,
-            input if input.run_in_background => self.background(input, call.fence.clone()),
+            input if input.run_in_background => self.background(input, call).await,
             input => self.foreground(input, call).await,
         }
     }
@@ -149,7 +149,7 @@ impl Bash {
         let (began, note) = self.stand_somewhere(&input.command)?;
         let keep = capture::CaptureToFile::WhenLarge;
         let request = self.request(input, &began, Some(limit), keep, call.fence.clone())?;
-        let (job, mut live) = self.0.jobs.start(request)?;
+        let (job, mut live) = self.0.jobs.start(request, call.cancel).await?;
         // However this future ends, the command ends.
         let _end = job.stop.clone().drop_guard();
         let mut state = job.state.clone();
@@ -173,11 +173,16 @@ impl Bash {
         Ok(self.told(&job, &ending, &began, limit, note))
     }
 
-    fn background(&self, input: BashCommandInput, fence: Option<Fenced>) -> Result<ToolOutput, String> {
+    async fn background(
+        &self,
+        input: BashCommandInput,
+        call: &CallContext<'_>,
+    ) -> Result<ToolOutput, String> {
         let (stand, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &stand, limit, capture::CaptureToFile::Always, fence)?;
-        let (id, job) = self.0.jobs.start_background(request)?;
+        let request =
+            self.request(input, &stand, limit, capture::CaptureToFile::Always, call.fence.clone())?;
+        let (id, job) = self.0.jobs.start_background(request, call.cancel).await?;
         let place = match job.file() {
             Some(path) => format!("; its output goes to {}", path.display()),
             None => String::new(),
@@ -194,7 +199,7 @@ impl Bash {
         let limit = time(input.timeout);
         let request =
             self.request(input, &stand, limit, capture::CaptureToFile::Always, call.fence.clone())?;
-        let (id, job) = self.0.jobs.start_background(request)?;
+        let (id, job) = self.0.jobs.start_background(request, call.cancel).await?;
         tokio::select! {
             biased;
             () = job.settled(job.said.clone(), FIRST_WORDS) => {}

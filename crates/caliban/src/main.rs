@@ -22,6 +22,7 @@ mod mcp;
 mod member;
 mod print;
 mod report;
+mod runtime;
 mod screen;
 mod session_places;
 mod sessions;
@@ -41,6 +42,8 @@ use caliban_contract::{modes, variables};
 use caliban_core::redact::Redactor;
 use caliban_fence::KeyNames;
 use caliban_settings::{self as settings, tool_names, trust};
+
+use runtime::{run_agents, runtime};
 
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand, daemon::DaemonCommand},
@@ -231,23 +234,6 @@ fn run(cli: &Cli, environment: Environment) -> Result<Code> {
         verb => return runtime()?.block_on(fleet::fleet(verb, &environment, &cwd)),
     }
     Ok(Code::Done)
-}
-
-/// Runs a command that has agents in this process.
-fn run_agents(command: impl Future<Output = Result<Code>>) -> Result<Code> {
-    runtime()?.block_on(async {
-        let ended = command.await;
-        telemetry::flush().await;
-        ended
-    })
-}
-
-/// The runtime of a command that needs one. One thread: a turn waits for the model, not for cores.
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format!("cannot start: {error}")))
 }
 
 /// Where the agent works: `-C`, else where the program was started.

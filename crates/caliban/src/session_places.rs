@@ -88,7 +88,8 @@ impl Sessions {
                 Ok(()) => {
                     let repo_dir = self.repo_dir.clone();
                     // In the background: nobody waits for it.
-                    std::thread::spawn(move || private_tmp::sweep_seldom(&repo_dir));
+                    let sweep = move || private_tmp::sweep_seldom(&repo_dir);
+                    let _another_time = std::thread::Builder::new().spawn(sweep);
                     return Ok((id, directory));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

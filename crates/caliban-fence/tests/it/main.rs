@@ -130,6 +130,55 @@ fn a17_the_fence_holds_for_another_user_and_in_a_process_namespace() {
     }
 }
 
+/// The limit counts the processes of a user and spares root, so the helper runs here as a user of its own.
+#[test]
+fn a_program_without_room_for_its_processes_is_started_when_there_is_room() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    for name in ["project", "home"] {
+        chown(place.at(name), Some(61_503), Some(61_503)).unwrap();
+    }
+    let order = place.order("touch made");
+    let (command, _kept_open) = order.command(&place.at("fence")).unwrap();
+    let as_user = |words: &[&str]| {
+        let mut user = Command::new("setpriv");
+        user.args(["--reuid", "61503", "--regid", "61503", "--clear-groups"]).args(words);
+        user
+    };
+    let field = |pid: u32, name: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap();
+        line.to_owned()
+    };
+    let until = |condition: &dyn Fn() -> bool| {
+        let began = std::time::Instant::now();
+        while !condition() {
+            assert!(began.elapsed().as_secs() < 60, "waited in vain");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    // The user has as many as may be with the helper.
+    let mut others: Vec<_> = (0..4).map(|_| as_user(&["sleep", "1000"]).spawn().unwrap()).collect();
+    until(&|| others.iter().all(|other| field(other.id(), "Name") == "sleep"));
+    let mut helper = as_user(&["prlimit", "--nproc=5"]);
+    helper.arg(command.get_program()).args(command.get_args());
+    let mut helper = helper.spawn().unwrap();
+    let pid = helper.id();
+    until(&|| field(pid, "Name") == "fence");
+    let switches = || field(pid, "voluntary_ctxt_switches").parse::<u64>().unwrap();
+    let before = switches();
+    until(&|| switches() >= before + 5);
+    assert!(!place.at("project/made").exists());
+    for other in &mut others {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    assert!(helper.wait().unwrap().success());
+    assert!(place.at("project/made").exists());
+}
+
 /// The kernel refuses, and counts nothing but what runs in this fence: this user has more processes than that outside.
 #[test]
 fn a20_no_more_processes_can_be_made_than_the_fence_allows() {

@@ -69,7 +69,10 @@ pub(super) fn put(places: &Places, id: AgentId, why: ArchiveReason) -> io::Resul
     fs::rename(&from, &to)?;
     // Nothing needs it any more, and it may be large.
     let tmp = to.join(records::PRIVATE_TMP);
-    std::thread::spawn(move || fs::remove_dir_all(tmp));
+    let (theirs, delete) = (tmp.clone(), |tmp| drop(fs::remove_dir_all(tmp)));
+    if std::thread::Builder::new().spawn(move || delete(theirs)).is_err() {
+        delete(tmp);
+    }
     for dir in [places.archive_dir(), places.agents_dir()] {
         File::open(dir)?.sync_all()?;
     }

@@ -108,14 +108,14 @@ pub(super) struct Ending {
 
 impl RunningCommand {
     /// Starts the reaper. The returned future is the job's task: whoever holds it must run it to its end.
-    pub(super) fn start(
+    pub(super) async fn start(
         request: JobRequest,
         stop: CancellationToken,
     ) -> io::Result<(Arc<Self>, mpsc::Receiver<String>, impl Future<Output = ()> + Send + 'static)> {
         let launch = request.launch.encode()?;
         let (count, said) = watch::channel(0);
         let (live, seen) = mpsc::channel(LIVE_PIECES);
-        let reaper = Reaper::start(&request.helper, request.mark, Live::new(live), count)?;
+        let reaper = Reaper::start(&request.helper, request.mark, Live::new(live), count).await?;
         let (tell, state) = watch::channel(JobState::Running);
         let (keyboard, typed) = mpsc::channel(TYPED_TEXTS);
         let job = Arc::new(Self {
@@ -310,7 +310,7 @@ async fn run(
         // The steps of the fence that was not put up end first.
         drop(steps.take());
         let Some((next, begun)) = rejudged.next().await else { break (timed_out, report) };
-        let (Ok(encoded), Ok(())) = (next.encode(), reaper.restart(&rejudged.helper)) else {
+        let (Ok(encoded), Ok(())) = (next.encode(), reaper.restart(&rejudged.helper).await) else {
             break (timed_out, report);
         };
         job.keeper.store(reaper.pid(), Ordering::Relaxed);
@@ -341,8 +341,13 @@ async fn run(
 }
 
 impl Reaper {
-    fn start(helper: &Path, mark: CommandMark, live: Live, count: watch::Sender<u64>) -> io::Result<Self> {
-        let (child, control, output, report) = reaper(helper)?;
+    async fn start(
+        helper: &Path,
+        mark: CommandMark,
+        live: Live,
+        count: watch::Sender<u64>,
+    ) -> io::Result<Self> {
+        let (child, control, output, report) = reaper(helper).await?;
         Ok(Self { child, control: Some(control), output, report, mark, live, count })
     }
 
@@ -351,8 +356,8 @@ impl Reaper {
     }
 
     /// Starts another one for the same command.
-    fn restart(&mut self, helper: &Path) -> io::Result<()> {
-        let (child, control, output, report) = reaper(helper)?;
+    async fn restart(&mut self, helper: &Path) -> io::Result<()> {
+        let (child, control, output, report) = reaper(helper).await?;
         (self.child, self.control, self.output, self.report) = (child, Some(control), output, report);
         Ok(())
     }
@@ -453,8 +458,8 @@ impl Reaper {
 }
 
 /// A reaper with its pipes.
-fn reaper(helper: &Path) -> io::Result<(Child, ChildStdin, ChildStdout, ChildStderr)> {
-    let mut child = start_reaper(helper)?;
+async fn reaper(helper: &Path) -> io::Result<(Child, ChildStdin, ChildStdout, ChildStderr)> {
+    let mut child = start_reaper(helper).await?;
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
         (Some(control), Some(output), Some(report)) => Ok((child, control, output, report)),
         _ => Err(io::Error::other("no pipes to the reaper")),

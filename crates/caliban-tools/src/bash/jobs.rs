@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::job::{JobRequest, RunningCommand};
-use crate::{error_text, limits::JOBS};
+use crate::{blocking::INTERRUPTED, error_text, limits::JOBS};
 
 /// How a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,16 +81,23 @@ impl Jobs {
         }
     }
 
-    /// Starts a command. The receiver gets its live output.
-    pub(super) fn start(
+    /// Starts a command; waits where there is no room for its process, until the call is cancelled. The receiver gets its live
+    /// output.
+    pub(super) async fn start(
         &self,
         request: JobRequest,
+        cancel: &CancellationToken,
     ) -> Result<(Arc<RunningCommand>, mpsc::Receiver<String>), String> {
-        if self.end.is_cancelled() {
-            return Err("the session is ending: no command is started any more".into());
-        }
         let (helper, held) = (request.helper.clone(), request.held_together);
-        let (job, live, task) = RunningCommand::start(request, self.end.child_token()).map_err(|error| {
+        let started = tokio::select! {
+            biased;
+            () = self.end.cancelled() => {
+                return Err("the session is ending: no command is started any more".into());
+            }
+            () = cancel.cancelled() => return Err(INTERRUPTED.into()),
+            started = RunningCommand::start(request, self.end.child_token()) => started,
+        };
+        let (job, live, task) = started.map_err(|error| {
             format!("the command could not be started ({}): {}", helper.display(), error_text::reason(&error))
         })?;
         self.together.add(&job, held);
@@ -105,15 +112,16 @@ impl Jobs {
     }
 
     /// Starts a command that goes on after the call.
-    pub(super) fn start_background(
+    pub(super) async fn start_background(
         &self,
         request: JobRequest,
+        cancel: &CancellationToken,
     ) -> Result<(String, Arc<RunningCommand>), String> {
         let running = self.list().iter().filter(|job| job.state == JobState::Running).count();
         if running >= JOBS {
             return Err(format!("{running} background jobs are running; end one with KillShell first"));
         }
-        let (job, _nobody_watches) = self.start(request)?;
+        let (job, _nobody_watches) = self.start(request, cancel).await?;
         let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
         background.started += 1;
         let id = format!("bash_{}", background.started);

@@ -4,7 +4,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::Instant,
 };
 
 use caliban_agent::{
@@ -18,6 +18,7 @@ use caliban_core::{
 use caliban_fence::{Hosts, ProgramFence};
 use caliban_keeper::Variables;
 use caliban_permissions::Policy;
+use caliban_process::NO_ROOM;
 use caliban_worktrees::AcceptedGit;
 
 use super::own_program;
@@ -89,21 +90,18 @@ pub(super) fn fences(
     })
 }
 
-/// How often it is tried again where the system has no room for another process, and how far apart.
-const NO_ROOM: (u32, Duration) = (300, Duration::from_millis(200));
-
 /// Whether commands can be fenced: tried again while there is only no room for the processes that it takes.
 fn can_be_fenced(helper: &Path) -> std::result::Result<(), String> {
-    let (tries, pause) = NO_ROOM;
-    let mut found = caliban_fence::tried(helper);
-    for _ in 0..tries {
-        match &found {
-            Err(reason) if is_out_of_processes(reason) => std::thread::sleep(pause),
-            _ => break,
+    let (limit, pause) = NO_ROOM;
+    let began = Instant::now();
+    loop {
+        match caliban_fence::tried(helper) {
+            Err(reason) if is_out_of_processes(&reason) && began.elapsed() < limit => {
+                std::thread::sleep(pause)
+            }
+            found => return found,
         }
-        found = caliban_fence::tried(helper);
     }
-    found
 }
 
 /// Whether a refusal is EAGAIN: too many processes at the moment, which passes.
@@ -143,4 +141,17 @@ fn pin_added(policy: &mut Policy) -> Vec<String> {
         pinned.is_ok()
     });
     left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_passes_is_no_room_for_a_process() {
+        let no_room = std::io::Error::from_raw_os_error(rustix::io::Errno::AGAIN.raw_os_error());
+        assert!(is_out_of_processes(&format!("no second process: {no_room}")));
+        let denied = std::io::Error::from_raw_os_error(rustix::io::Errno::PERM.raw_os_error());
+        assert!(!is_out_of_processes(&format!("no namespace of its own: {denied}")));
+    }
 }

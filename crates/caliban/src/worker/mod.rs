@@ -93,12 +93,7 @@ pub(crate) fn worker_main(args: &[OsString], environment: Environment) -> ExitCo
             return ExitCode::from(2);
         }
     };
-    let worked = async {
-        let worked = work(&order, environment).await;
-        crate::telemetry::flush().await;
-        worked
-    };
-    match crate::runtime().and_then(|runtime| runtime.block_on(worked)) {
+    match crate::run_agents(work(&order, environment)) {
         Ok(WorkerEnd::Finished) => ExitCode::SUCCESS,
         Ok(WorkerEnd::Hibernated) => ExitCode::from(u8::try_from(records::HIBERNATED).unwrap_or(u8::MAX)),
         Err(failure) => {

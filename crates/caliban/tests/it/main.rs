@@ -76,6 +76,7 @@ mod outages;
 mod output_schema;
 mod pictures;
 mod place;
+mod process_limit;
 mod rescues;
 mod resume;
 mod screen;
