@@ -42,6 +42,12 @@ impl Usage {
         Self { input, cache_read: total.saturating_sub(fresh), ..self }
     }
 
+    /// All four counts, as every place says them.
+    pub fn words(self) -> String {
+        let Self { input, output, cache_read, cache_write } = self;
+        format!("{input} tokens in, {output} out, {cache_read} from cache, {cache_write} to cache")
+    }
+
     /// Everything that was sent: fresh, read from and written to the cache.
     pub fn prompt(self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)

@@ -469,15 +469,13 @@ impl SessionHost {
         let cost =
             about.purse.micro_usd().map(|micro| format!(", ${}.{:06}", micro / 1_000_000, micro % 1_000_000));
         format!(
-            "session: {}\nmodel: {} ({})\ndirectory: {}\npermission mode: {}\ntokens: {} in, {} out, {} from the cache{}",
+            "session: {}\nmodel: {} ({})\ndirectory: {}\npermission mode: {}\nspent: {}{}",
             about.id,
             self.0.settings.borrow().model,
             about.provider,
             about.cwd.display(),
             self.mode(),
-            spent.input + spent.cache_write,
-            spent.output,
-            spent.cache_read,
+            spent.words(),
             cost.unwrap_or_default(),
         )
     }

@@ -73,15 +73,7 @@ fn usage(found: &FoundSession, conversation: &Conversation) -> Usage {
 /// What the session has spent, in a line.
 fn spent_line(found: &FoundSession, conversation: &Conversation, records: &[Record]) -> String {
     let usage = usage(found, conversation);
-    format!(
-        "spent    {} turns, {} tokens in, {} out, {} from cache, {} to cache, {}",
-        conversation.replies(),
-        usage.input,
-        usage.output,
-        usage.cache_read,
-        usage.cache_write,
-        dollars(micro_usd(records))
-    )
+    format!("spent    {} turns, {}, {}", conversation.replies(), usage.words(), dollars(micro_usd(records)))
 }
 
 /// What it has cost by the end of its last turn.
