@@ -618,7 +618,8 @@ impl Walk {
 
     fn mode_state(&self) -> SessionModeState {
         let modes = Mode::NAMES.iter().filter_map(|name| name.parse::<Mode>().ok());
-        let modes = modes.map(|mode| SessionMode::new(mode.name(), mode.name()).description(described(mode)));
+        let modes =
+            modes.map(|mode| SessionMode::new(mode.name(), mode.name()).description(mode.words().to_owned()));
         SessionModeState::new(self.host.mode().name(), modes.collect())
     }
 }
@@ -632,17 +633,6 @@ async fn changed(receiver: &mut Option<watch::Receiver<()>>) {
     if !changed {
         std::future::pending::<()>().await;
     }
-}
-
-fn described(mode: Mode) -> String {
-    match mode {
-        Mode::Default => "Reads inside the project; asks before anything else",
-        Mode::AcceptEdits => "Also writes files inside the project without asking",
-        Mode::NeverAsk => "Never asks: does what stays in the fence, refuses the rest",
-        Mode::Plan => "Changes nothing",
-        Mode::Unattended => "Does everything that no rule denies",
-    }
-    .to_owned()
 }
 
 /// Waits for the end of a turn, or for the client to take its request back.

@@ -54,6 +54,17 @@ impl Mode {
         [self, other].into_iter().min_by_key(width).unwrap_or(Self::Plan)
     }
 
+    /// What it means, as every place says it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Default => "reads inside the project, asks before anything else",
+            Self::AcceptEdits => "also writes files inside the project and runs what stays in the fence",
+            Self::NeverAsk => "never asks: does what stays in the fence, refuses the rest",
+            Self::Plan => "changes nothing",
+            Self::Unattended => "does everything that no rule denies, without a fence",
+        }
+    }
+
     /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
 //! Commands, the person's shell, going back, and the way to the agent view.
 
 use caliban_acp::v1::{
-    AvailableCommand, AvailableCommandsUpdate, ContentBlock, ContentChunk, Meta, SessionInfoUpdate,
-    SessionUpdate,
+    AvailableCommand, AvailableCommandsUpdate, ContentBlock, ContentChunk, CurrentModeUpdate, Meta,
+    SessionInfoUpdate, SessionUpdate,
 };
 use caliban_tui::{
     Look, ScreenFacts,
@@ -222,4 +222,18 @@ fn the_title_of_the_window_says_who_needs_whom() {
     let update = SessionInfoUpdate::new().title("a\u{1b}]0;b\u{7}".to_owned());
     world.update(SessionUpdate::SessionInfoUpdate(update));
     assert!(!world.state.window_title().contains(['\u{1b}', '\u{7}']));
+}
+
+#[test]
+fn the_key_that_goes_through_the_modes_never_comes_to_unattended() {
+    let mut world = World::new((80, 24));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        for effect in world.chord(KeyCode::BackTab, KeyModifiers::SHIFT) {
+            let ScreenEffect::SetMode(mode) = effect else { continue };
+            world.update(SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.clone())));
+            seen.push(mode);
+        }
+    }
+    assert_eq!(seen, ["accept-edits", "plan", "default", "accept-edits"]);
 }

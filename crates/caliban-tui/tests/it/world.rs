@@ -53,7 +53,7 @@ impl World {
     }
 
     pub(crate) fn open(&mut self, is_running: bool) -> Vec<ScreenEffect> {
-        let modes = ["default", "accept-edits", "plan"];
+        let modes = ["default", "accept-edits", "plan", "unattended"];
         let modes = SessionModeState::new("default", modes.map(|mode| SessionMode::new(mode, mode)).into());
         self.agent(AgentEvent::Opened {
             modes: Some(modes),

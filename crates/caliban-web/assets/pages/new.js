@@ -6,9 +6,8 @@ import { go, route } from "../base/router.js";
 import { onlyRepo, ready, repos } from "../base/store.js";
 import { plural } from "../base/format.js";
 import { Command, Empty, Loading } from "../parts/bits.js";
+import { Dialog } from "../parts/dialog.js";
 import { tell, toast } from "../parts/toasts.js";
-
-const MODES = [["", "as the settings say"], ["default", "ask for what no rule allows"], ["accept-edits", "edits without asking"], ["never-ask", "never ask, stay fenced, refuse the rest"], ["plan", "only read and plan"], ["unattended", "all that no rule denies"]];
 
 /** The models that can be chosen, those without a key marked. @param {any} facts */
 function modelsOf(facts) {
@@ -21,6 +20,7 @@ export default function New() {
   const [form, setForm] = useState(/** @type {any} */ ({ prompt: "", label: "", repo: "", agent_type: "", model: "", max_usd: "", max_turns: "", isolation: "", base: "", after: [], permission_mode: "", interactive: false, ...(draft("new") || {}) }));
   const [facts, setFacts] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
+  const [isAsked, setAsked] = useState(false);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const repo = form.repo || route.value.query.get("repo") || onlyRepo.value || repos.value[0]?.hash || "";
   useEffect(() => {
@@ -36,9 +36,12 @@ export default function New() {
   const queue = facts?.queue;
   const setting = (/** @type {string} */ key) => (facts?.settings ?? []).find((/** @type {any} */ it) => it.key === key)?.value;
   const isolation = form.isolation || setting("fleet.isolation") || "worktree";
-  const start = async (/** @type {Event} */ event) => {
+  const mode = form.permission_mode || setting("permissions.mode");
+  const start = async (/** @type {Event} */ event, isSure = false) => {
     event.preventDefault();
     if (!form.prompt.trim() || isBusy) return;
+    setAsked(mode === "unattended" && !isSure);
+    if (mode === "unattended" && !isSure) return;
     setBusy(true);
     const number = (/** @type {string} */ text) => (text.trim() === "" ? undefined : Number(text));
     const body = { prompt: form.prompt, label: form.label.trim() || undefined, agent_type: form.agent_type || undefined, model: form.model || undefined, max_usd: number(form.max_usd), max_turns: number(form.max_turns), permission_mode: form.permission_mode || undefined, isolation: form.isolation || undefined, base: form.base || undefined, after: form.after, interactive: form.interactive };
@@ -65,7 +68,7 @@ export default function New() {
           <label class="label"><span>Turns at most</span><input class="field" inputmode="numeric" pattern="[0-9]*" value=${form.max_turns} onInput=${set("max_turns")} placeholder="as the settings say" /></label>
           <label class="label"><span>Works in</span><select class="field" value=${isolation} onChange=${set("isolation")}><option value="worktree">a worktree of its own</option><option value="none">your own tree</option></select></label>
           <label class="label"><span>Base</span><input class="field" value=${form.base} onInput=${set("base")} placeholder="HEAD" disabled=${isolation === "none"} /></label>
-          <label class="label"><span>Permissions</span><select class="field" value=${form.permission_mode} onChange=${set("permission_mode")}>${MODES.map(([id, words]) => html`<option key=${id} value=${id}>${words}</option>`)}</select></label>
+          <label class="label"><span>Permissions</span><select class="field" value=${form.permission_mode} onChange=${set("permission_mode")}><option value="">as the settings say</option>${(facts?.modes ?? []).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name}>${it.name}: ${it.words}</option>`)}</select></label>
           <label class="label"><span>Begins after</span><select class="field" value="" onChange=${(/** @type {any} */ event) => event.target.value && setForm({ ...form, after: [...new Set([...form.after, event.target.value])] })}><option value="">${form.after.length > 0 ? "add another" : "at once"}</option>${(facts?.agents ?? []).filter((/** @type {any} */ it) => !form.after.includes(it.id)).map((/** @type {any} */ it) => html`<option key=${it.id} value=${it.id}>${it.name} (${it.state})</option>`)}</select></label>
         </div>
         ${form.after.length > 0 && html`<p class="rowflex">after ${form.after.map((/** @type {string} */ id) => html`<button key=${id} type="button" class="pill" aria-label=${`not after ${id}`} onClick=${() => setForm({ ...form, after: form.after.filter((/** @type {string} */ it) => it !== id) })}>${facts?.agents?.find((/** @type {any} */ it) => it.id === id)?.name ?? id} ×</button>`)} is done</p>`}
@@ -78,5 +81,7 @@ export default function New() {
         ${facts?.error && html`<p class="bad">${facts.error.message}</p>`}
         ${place && !place.daemon && html`<p class="dim">No daemon runs for ${place.name}; it is started.</p>`}
       </aside>
-    </form></div>`;
+    </form>
+    ${isAsked && html`<${Dialog} title="Start it without a fence?" close=${() => setAsked(false)} foot=${html`<button class="btn" type="button" onClick=${() => setAsked(false)}>Back</button><button class="btn danger" type="button" onClick=${(/** @type {Event} */ event) => start(event, true)}>Start unattended</button>`}><p>Its commands run with your rights, without a fence, and nobody is asked. The mode never-ask asks nothing, either, and stays fenced.</p><//>`}
+  </div>`;
 }

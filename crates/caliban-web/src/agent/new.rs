@@ -140,6 +140,7 @@ pub(crate) async fn form(
         "types": types,
         "models": models,
         "settings": settings,
+        "modes": Mode::ALL.map(|mode| json!({"name": mode.name(), "words": mode.words()})),
         "agents": agents,
         "queue": queue,
     })))

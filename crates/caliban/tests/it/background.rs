@@ -240,3 +240,34 @@ fn rm_done_takes_those_whose_work_landed_as_a_squash() {
     assert!(removed.stdout.starts_with(&format!("{id} removed\n")), "{removed:?}");
     assert_eq!((fleet.rows(), git(&["branch", "--list", "caliban/*"])), (vec![], String::new()));
 }
+
+#[test]
+fn an_agent_without_a_fence_is_started_with_a_warning_that_names_the_fenced_way() {
+    let fleet = Fleet::new(script![text("done").forever()]);
+    let start = |mode: &str| {
+        let flags = ["--bg", "the task", "--permission-mode", mode];
+        fleet.place.caliban().args(flags).output().ok().stderr
+    };
+    let warned = start("unattended");
+    assert!(
+        warned.contains("note: unattended: its commands run with your rights, without a fence"),
+        "{warned}"
+    );
+    assert!(warned.contains("--permission-mode never-ask asks nothing and stays fenced"), "{warned}");
+    assert!(!start("never-ask").contains("without a fence"));
+}
+
+#[test]
+fn stop_all_ends_every_agent_of_the_repo_and_then_finds_none() {
+    let fleet = Fleet::new(script![text("never")]);
+    fleet.place.server.hold();
+    let mut ids = [fleet.bg("the first task", []), fleet.bg("the second task", [])];
+    fleet.place.server.wait_for_requests(2);
+    let stopped = fleet.run(["stop", "--all"]).ok().stdout;
+    let mut told: Vec<&str> = stopped.lines().collect();
+    told.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(told, ids.each_ref().map(|id| format!("{id} killed")));
+    assert!(ids.iter().all(|id| fleet.state(id) == "killed"), "{:?}", fleet.rows());
+    assert_eq!(fleet.run(["stop", "--all"]).ok().stdout, "no agent of this repo is running\n");
+}

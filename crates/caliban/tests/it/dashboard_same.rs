@@ -64,5 +64,8 @@ fn a_page_takes_the_settings_of_the_repo_and_its_secrets_out_of_messages() {
     let rows = form["settings"].as_array().unwrap();
     let token = rows.iter().find(|row| row["key"] == "bash.env.SERVICE_TOKEN").unwrap();
     assert_eq!(token["value"], "set");
+    let unattended =
+        json!({"name": "unattended", "words": "does everything that no rule denies, without a fence"});
+    assert_eq!(form["modes"][4], unattended);
     assert!(form["models"]["providers"].is_array() && form["types"].is_array(), "{form}");
 }

@@ -183,3 +183,13 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let output = ProgramRun::new(env.program("bash")).args(["-c", &line]).output();
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
 }
+
+#[test]
+fn the_guide_says_of_the_modes_what_every_screen_says() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/permissions.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    for mode in caliban_core::mode::Mode::ALL {
+        let row = format!("\n| `{}` | {} |\n", mode.name(), mode.words());
+        assert!(guide.contains(&row), "{row} is not in the guide");
+    }
+}
