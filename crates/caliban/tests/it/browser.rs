@@ -652,3 +652,74 @@ fn what_is_new_is_still_new_after_a_reload_and_on_another_device() {
     assert_eq!(page.eval("document.querySelectorAll('.fresh').length"), 0);
     assert_eq!((page.complaints(), other.complaints()), (Vec::<String>::new(), Vec::new()));
 }
+
+/// Buttons and fields of which a part lies under a notice.
+const UNDER_NOTICE: &str = "[...document.querySelectorAll('.toast')].flatMap((toast) => { \
+    const it = toast.getBoundingClientRect(); \
+    return [...document.querySelectorAll('button, a[href], input, select, textarea')].filter((other) => { \
+      if (other.closest('.toast')) return false; \
+      const at = other.getBoundingClientRect(); \
+      const [left, right, top, bottom] = [Math.max(it.left, at.left), Math.min(it.right, at.right), \
+        Math.max(it.top, at.top), Math.min(it.bottom, at.bottom)]; \
+      if (left >= right || top >= bottom) return false; \
+      const there = document.elementFromPoint((left + right) / 2, (top + bottom) / 2); \
+      return there !== null && (other === there || other.contains(there)); \
+    }).map((other) => `${other.tagName} ${other.className} ${other.textContent.slice(0, 30)}`); })";
+
+#[test]
+fn a_notice_covers_no_button_at_any_width() {
+    let fleet = busy();
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    let dashboard = Dashboard::start(&fleet);
+    let agent = dashboard.agent(&asker).replace("/api/v1/repos/", "/agent/").replace("/agents/", "/");
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    sign_in(&page, &dashboard);
+    let mut wrong: Vec<String> = Vec::new();
+    for (width, height) in [(1600, 900), (1200, 800), (800, 800), (360, 700)] {
+        page.size(width, height);
+        for (path, there) in PAGES {
+            let path = path.replace("/agent/{agent}", &agent);
+            open(&page, &dashboard, &path);
+            page.wait(&format!("document.querySelector({})", json!(there)));
+            let say = "import('/parts/toasts.js').then(({ toast }) => { toast('ok', 'It has begun.'); \
+                       toast('bad', 'It was not sent: the agent does not take messages now.', 'try it again'); return true; })";
+            page.eval(say);
+            page.wait("document.querySelectorAll('.toast').length === 2");
+            let covered = page.eval(UNDER_NOTICE);
+            wrong.extend(covered.as_array().unwrap().iter().map(|it| format!("{path} at {width}: {it}")));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn an_agent_without_a_fence_is_confirmed_before_it_starts() {
+    let fleet = busy();
+    let known = fleet.bg("write the greeting", ["--permission-mode", "accept-edits"]);
+    fleet.run(["agents", "wait", &known]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    dashboard.agent(&known);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1200, 900);
+    sign_in(&page, &dashboard);
+    open(&page, &dashboard, "/new");
+    page.see("option[value=unattended]", "does everything that no rule denies, without a fence");
+    page.click(".new-form textarea");
+    page.type_text("write the greeting");
+    page.eval(
+        "(() => { const it = document.querySelector('option[value=unattended]').closest('select'); it.value = 'unattended'; \
+         it.dispatchEvent(new Event('change', { bubbles: true })); return true; })()",
+    );
+    page.click(".new-form .primary");
+    page.see("[role=dialog]", "nobody is asked");
+    let agents = || dashboard.get("/api/v1/fleet").json()["agents"].as_array().unwrap().len();
+    assert_eq!(agents(), 1);
+    page.click("[role=dialog] .danger");
+    page.wait("location.pathname.startsWith('/agent/')");
+    assert_eq!(agents(), 2);
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
