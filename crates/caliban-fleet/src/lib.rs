@@ -54,4 +54,4 @@ mod spawn_checks;
 pub mod words;
 
 pub use client::{Client, ClientError, DaemonEvents, SignalResult, StartOptions, end_by_signal};
-pub use plain::plain;
+pub use plain::{one_line, plain};

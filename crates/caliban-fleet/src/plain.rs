@@ -33,6 +33,13 @@ pub fn plain(text: &str) -> String {
     inert::line(&line).into_owned()
 }
 
+/// A text in one line, its line ends drawn. A row's text has `␊` for them.
+pub fn one_line(text: &str) -> String {
+    let line = inert::line(text);
+    let parts = line.split('␊').map(str::trim).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(" ↵ ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

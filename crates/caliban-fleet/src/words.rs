@@ -15,7 +15,10 @@ use caliban_core::{
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
-use crate::protocol::AgentRow;
+use crate::{
+    plain::{one_line, plain},
+    protocol::AgentRow,
+};
 
 /// An agent as lists show it; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,10 +74,11 @@ pub fn needs_you(row: &AgentRow) -> bool {
     status(row).needs_you()
 }
 
-/// The label, else the first line of what it was asked to do.
+/// The label, else what it was asked to do, without Markdown marks.
 pub fn title(row: &AgentRow) -> Option<String> {
-    let prompt = Some(row.prompt.trim()).filter(|prompt| !prompt.is_empty());
-    row.label.as_deref().or(prompt).map(|text| inert::line(text).into_owned())
+    let label = row.label.as_deref().map(|label| inert::line(label).into_owned());
+    let prompt = || [plain(&row.prompt), one_line(&row.prompt)].into_iter().find(|text| !text.is_empty());
+    label.or_else(prompt)
 }
 
 /// Whether it has ended, in whatever way.
@@ -147,21 +151,21 @@ fn what(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        return format!("asks: {}{more}", inert::line(&ask.what));
+        return format!("asks: {}{more}", one_line(&ask.what));
     }
     match (&row.waiting_for, row.state) {
-        (Some(WaitingFor::Approval { call }), _) => return format!("asks: {}", inert::line(call)),
+        (Some(WaitingFor::Approval { call }), _) => return format!("asks: {}", one_line(call)),
         (Some(WaitingFor::RateLimit { until_ms }), _) => {
             let left = time(Duration::from_millis(until_ms.saturating_sub(now_ms)));
             return match row.activity.as_deref() {
-                Some(why) => format!("tries again in {left}: {}", inert::line(why)),
+                Some(why) => format!("tries again in {left}: {}", one_line(why)),
                 None => format!("rate limit, {left} left"),
             };
         }
         (Some(WaitingFor::Model { until_ms }), _) => {
             let left = time(Duration::from_millis(until_ms.saturating_sub(now_ms)));
             let why = row.activity.as_deref().unwrap_or("the model does not answer");
-            return format!("waits for the model, tries again in {left}: {}", inert::line(why));
+            return format!("waits for the model, tries again in {left}: {}", one_line(why));
         }
         (Some(WaitingFor::QuietHours { until_ms }), _) => {
             return format!("quiet until {}", clock(*until_ms, now_ms));
@@ -169,7 +173,7 @@ fn what(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
         (Some(WaitingFor::Input), _) if row.hibernated => return "asleep, waits for your message".to_owned(),
         (Some(WaitingFor::Input), _) => {
             return match row.activity.as_deref() {
-                Some(meanwhile) => format!("waits for your message; {}", inert::line(meanwhile)),
+                Some(meanwhile) => format!("waits for your message; {}", one_line(meanwhile)),
                 None => "waits for your message".to_owned(),
             };
         }
@@ -177,9 +181,9 @@ fn what(row: &AgentRow, now_ms: u64, label: &Labels<'_>) -> String {
     }
     match row.state {
         State::Spawning => starting(row, now_ms, label),
-        State::Running => row.activity.as_deref().map_or("at work".into(), inert::line).into_owned(),
+        State::Running => row.activity.as_deref().map_or("at work".into(), one_line),
         State::Idle if row.hibernated => "asleep".to_owned(),
-        State::Idle => row.activity.as_deref().map_or("idle".into(), inert::line).into_owned(),
+        State::Idle => row.activity.as_deref().map_or("idle".into(), one_line),
         State::Killed | State::Done | State::Failed | State::Crashed => ended(row),
     }
 }
@@ -194,7 +198,7 @@ pub fn refused_in(ask: &AskRecord, now_ms: u64) -> Option<String> {
 pub fn ended(row: &AgentRow) -> String {
     let how = row.ending.as_ref().map_or_else(|| row.state.to_string(), ToString::to_string);
     match &row.note {
-        Some(note) => format!("{how} ({})", inert::line(note)),
+        Some(note) => format!("{how} ({})", one_line(note)),
         None => how,
     }
 }
@@ -337,8 +341,8 @@ mod tests {
         let cases = [
             (running.clone(), "at work"),
             (AgentRow { activity: Some("Bash cargo test".into()), ..running.clone() }, "Bash cargo test"),
-            (AgentRow { activity: Some("Bash a\n\x1b[2Jb".into()), ..running.clone() }, "Bash a␊␛[2Jb"),
-            (asks(vec![ask("make\ninstall")]), "asks: Bash make␊install"),
+            (AgentRow { activity: Some("Bash a\n\x1b[2Jb".into()), ..running.clone() }, "Bash a ↵ ␛[2Jb"),
+            (asks(vec![ask("make\ninstall")]), "asks: Bash make ↵ install"),
             (asks(vec![ask("make"), ask("rm")]), "asks: Bash make (and 1 more)"),
             (asks(vec![]), "asks: make"),
             (
@@ -440,6 +444,16 @@ mod tests {
         for (row, words) in cases {
             assert_eq!(doing(&row, 1_000), words);
         }
+    }
+
+    #[test]
+    fn an_agent_without_a_label_is_called_by_its_task_without_marks() {
+        let titled = |prompt: &str| title(&AgentRow { prompt: prompt.into(), ..row(State::Running) });
+        let titles = ["# Fix **it**\n\n- soon", " ", "---", "fix it"].map(titled);
+        assert_eq!(
+            titles.each_ref().map(Option::as_deref),
+            [Some("Fix it soon"), None, Some("---"), Some("fix it")]
+        );
     }
 
     #[test]

@@ -147,5 +147,5 @@ pub(super) fn who(asked: &Numbered) -> String {
 
 /// The call in one line.
 pub(super) fn what(asked: &Numbered) -> String {
-    inert::line(&asked.ask.what).into_owned()
+    caliban_fleet::one_line(&asked.ask.what)
 }

@@ -255,3 +255,16 @@ fn conflicts_are_told_before_anything_lands() {
     assert_eq!(fleet.place.env.read(repo.join("shared")), "ours\n");
     leave(&tmux);
 }
+
+#[test]
+fn an_agent_without_a_label_is_called_by_its_task_without_marks_and_line_ends_are_drawn() {
+    let fleet = Fleet::new(script![bash("touch one\ntouch two"), text("all done")]);
+    let id = fleet.bg("# Fix **it**", []);
+    fleet.wait_for_ask(&id);
+    let tmux = open(&fleet);
+    let screen = tmux.wait_for_text("asks: Bash touch one ↵ touch two");
+    assert!(screen.contains(&format!("{id} Fix it")), "{screen}");
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains("asks: Bash touch one ↵ touch two") && !list.contains('␊'), "{list}");
+    leave(&tmux);
+}

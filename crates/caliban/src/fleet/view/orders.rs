@@ -216,7 +216,7 @@ async fn give(
         Answer::No(_) => "refused".to_owned(),
     };
     answer::give(&fleet, &key.id, ask, answer).await?;
-    Ok(format!("{how} for {}: {}", row::name(&row), caliban_core::inert::line(&ask.what)))
+    Ok(format!("{how} for {}: {}", row::name(&row), caliban_fleet::one_line(&ask.what)))
 }
 
 async fn diff(fleet: &Fleet<'_>, key: AgentKey) -> Result<FleetEvent> {
