@@ -59,6 +59,8 @@ pub const RESUME: &str = "resume.json";
 pub const LAUNCH: &str = "launch.json";
 /// The limits that were raised at resumes, by the daemon; what they mean is the worker's.
 pub const LIMITS: &str = "limits.json";
+/// When it starts by a clock that nobody sets ([`StartRecord`]).
+pub const START: &str = "start.json";
 /// How a shim that is told to end should do it ([`StopOrder`]).
 pub const STOP: &str = "stop.json";
 /// When it left the queue ([`BegunRecord`]).
@@ -486,6 +488,17 @@ pub struct EndNotice {
     /// Where what it was handed lies; daemons of earlier builds hand all of it over in the environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<PathBuf>,
+}
+
+/// `start.json`: for the next daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRecord {
+    /// The boot in which it was asked for.
+    pub boot: String,
+    /// The moment, in milliseconds since that boot.
+    pub boot_ms: u64,
+    /// The same moment as it was asked for, in milliseconds since 1970. It is void when the agent starts at another one.
+    pub start_at_ms: Option<u64>,
 }
 
 /// `stop.json`: for the shim, and for the next daemon.

@@ -19,7 +19,7 @@ use super::answers::KeptAnswer;
 use super::phase::{Keeper, Ordered, Phase, Queued, Tries, WantedStop};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
-use super::{Owner, archive, rm, spawn, stop_order};
+use super::{Owner, archive, rm, spawn, start_time, stop_order};
 use crate::lock::HeldLock;
 use crate::places::Places;
 use crate::process::{self, Traces};
@@ -46,7 +46,9 @@ pub(super) async fn read(
         let Some((last, _)) = page.last() else { break };
         after = last.seq;
         known.extend(page.into_iter().map(|(record, spec)| {
-            let about = About::of_json(&spec, RaisedLimits::read(&places.agent_dir(record.id)));
+            let dir = places.agent_dir(record.id);
+            let mut about = About::of_json(&spec, RaisedLimits::read(&dir));
+            start_time::recall(&dir, &mut about);
             (record, about)
         }));
     }

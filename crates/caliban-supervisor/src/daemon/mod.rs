@@ -41,6 +41,7 @@ mod slots;
 mod spare_descriptors;
 mod spawn;
 mod start;
+mod start_time;
 mod status;
 mod stop;
 mod stop_order;

@@ -4,7 +4,7 @@ use caliban_contract::limits::RaisedLimits;
 
 use super::peer::Peer;
 use super::phase::Phase;
-use super::{DaemonAnswer, Owner, gone, spawn};
+use super::{DaemonAnswer, Owner, gone, spawn, start_time};
 use crate::protocol::{ApiError, ErrorCode, RequeueRequest};
 use crate::records;
 
@@ -35,8 +35,7 @@ impl Owner {
             .map_err(|error| spawn::file_refusal("it cannot be written down", &error))?;
         agent.about.change(changed);
         if start_at_ms.is_some() {
-            agent.about.start_boot_ms =
-                start_in_ms.map(|wait| caliban_process::boot_ms().saturating_add(wait));
+            start_time::note(&dir, &mut agent.about, start_in_ms);
         }
         tracing::info!(%id, "queued with priority {}", agent.about.priority);
         self.publish(id);

@@ -15,7 +15,9 @@ use super::agent::DaemonAgent;
 use super::phase::{Phase, Queued, Registering};
 use super::schedule::SCHEDULE_KEY;
 use super::store::Then;
-use super::{DaemonAnswer, Owner, ReplyTo, VerbResult, internal, out_of_descriptors, rm, stopping};
+use super::{
+    DaemonAnswer, Owner, ReplyTo, VerbResult, internal, out_of_descriptors, rm, start_time, stopping,
+};
 use crate::disk_room;
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
@@ -237,7 +239,7 @@ impl Owner {
         }
         self.next_seq += 1;
         let (mut about, replies) = (About::of(&spec), reply.map(ReplyTo::take).into_iter().collect());
-        about.start_boot_ms = spec.start_in_ms.map(|wait| caliban_process::boot_ms().saturating_add(wait));
+        start_time::note(&self.places.agent_dir(id), &mut about, spec.start_in_ms);
         let phase = Phase::Registering(Registering { replies, spec: Box::new(spec) });
         self.agents.insert(id, DaemonAgent::new(record.clone(), about, phase));
         Ok((id, RegistryChange::Insert(Box::new(record), json)))

@@ -163,6 +163,16 @@ async fn r15_inside() {
     jump("-2d");
     fleet.until_state(&mut client, soon, State::Done).await;
     ids.push(soon);
+    // Also when the daemon that was asked is gone by then.
+    let mut later = request("done");
+    later.spec.start_in_ms = Some(3_000);
+    later.spec.start_at_ms = Some(now_ms() + 3_000);
+    let later = client.spawn(later).await.unwrap().id;
+    fleet.kill_daemon();
+    jump("-3d");
+    let mut client = fleet.client().await;
+    fleet.until_state(&mut client, later, State::Done).await;
+    ids.push(later);
     // The next daemon has the same order.
     fleet.kill_daemon();
     jump("+1d");
