@@ -5,7 +5,7 @@
 //! The history is kept when the agent is removed. Only the newest [`KEPT`] rows are kept.
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Status;
+use caliban_core::lifecycle::{Ending, Status};
 use caliban_core::status_word::{StatusFacts, StatusWord};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
@@ -27,8 +27,8 @@ pub struct StatusChange {
     pub agent: AgentId,
     /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// The status from then on: `queued`, `running`, `asks`, `waits`, `limited`, `idle`, `done`, `failed`, `killed` or
-    /// `crashed`.
+    /// The status from then on: `queued`, `running`, `asks`, `waits`, `limited`, `idle`, `done`, `failed`, `budget`,
+    /// `killed` or `crashed`.
     pub status: String,
 }
 
@@ -40,13 +40,13 @@ impl StatusChange {
     }
 }
 
-/// The status as one word. Nobody here knows what is asleep or over its budget, and what has not started is queued.
+/// The status as one word. Nobody here knows what is asleep, and what has not started is queued.
 fn word(status: &Status) -> &'static str {
     let facts = StatusFacts {
         state: status.state(),
         waiting_for: status.waiting_for(),
         asks: false,
-        is_over_budget: false,
+        is_over_budget: matches!(status.ending(), Some(Ending::BudgetExceeded { .. })),
         is_queued: true,
         is_asleep: false,
     };
