@@ -198,6 +198,11 @@ impl StatusWord {
         }
     }
 
+    /// Whether it is within a turn: what it is told is heard at its next step.
+    pub const fn is_in_turn(self) -> bool {
+        matches!(self, Self::Running | Self::Limited | Self::Asks)
+    }
+
     /// Whether it ended without its work done, and nobody wanted that.
     pub const fn has_failed(self) -> bool {
         matches!(self, Self::Failed | Self::Budget | Self::Crashed)

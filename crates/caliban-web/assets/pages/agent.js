@@ -18,7 +18,6 @@ import { Talk } from "../parts/talk.js";
 import { tell, toast } from "../parts/toasts.js";
 
 /** States in which an agent has ended. */
-const ENDED = new Set(["done", "failed", "killed", "crashed"]);
 /** The last tab of each agent, for going back. @type {Map<string, string>} */
 const tabs = new Map();
 
@@ -79,7 +78,7 @@ function One({ id }) {
   }
   if (ready.value && !row && whole) return html`<div class="page"><${Failure} error=${{ message: `${whole.name ?? id} was removed.`, hint: "Its files are archived: caliban sessions list --archived" }} /></div>`;
   const open = [...asks.value.values()].filter((ask) => ask.key === id).sort((a, b) => (a.opened_at < b.opened_at ? -1 : 1));
-  const isOver = ENDED.has(agent.state);
+  const isOver = agent.has_ended;
   const review = agent.review?.state ?? "to_review";
   const todo = whole?.todo ?? [];
   const left = todo.filter((/** @type {any} */ it) => it.status !== "completed").length;
@@ -106,7 +105,7 @@ function One({ id }) {
   return html`<div class="agent" data-tab=${isTalk ? "talk" : side}>
     <header class="agent-head">
       <button class="btn quiet icon" aria-label="Back" onClick=${back}><${Icon} name="chevron-left" /></button>
-      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.label ?? oneLine(agent.prompt)}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${agent.review_words && html`<span class=${`review ${agent.review.state}`}>${agent.review_words}</span> `}${oneLine(agent.doing)}</span></div>
+      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.name}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${agent.review_words && html`<span class=${`review ${agent.review.state}`}>${agent.review_words}</span> `}${oneLine(agent.doing)}</span></div>
       <div class="agent-facts dim"><span class="cut" title=${agent.cwd}>${agent.repo_name}</span>${agent.branch && html`<span class="cut mono" title=${agent.branch}>${agent.branch}${whole?.spec?.base && whole.spec.base !== "head" ? ` from ${whole.spec.base}` : ""}</span>`}<span>${isOver ? `ended ${ago(agent.since, now.value)} ago` : span(now.value - (instant(agent.created_at) ?? now.value))}</span>
         ${whole?.context && html`<span class="ctx" title=${`${whole.context.used} of ${whole.context.window} tokens`}><meter min="0" max="100" high="80" value=${Math.round((100 * whole.context.used) / whole.context.window)} aria-label="Context used"></meter>${Math.round((100 * whole.context.used) / whole.context.window)}%</span>`}
         <span><b class="fg">${money(agent.micro_usd)}</b>${budget !== null && ` / ${money(budget)}`}</span></div>

@@ -35,10 +35,10 @@ export function Composer({ id, agent, isOver, wants, resume }) {
     }
     setBusy(false);
   };
-  const isWorking = agent.status === "running" || agent.status === "limited";
+  const isWorking = agent.is_in_turn;
   // Queued messages are sent when the turn is over.
   useEffect(() => {
-    if (queued && !isWorking && !isOver && agent.status !== "asks" && agent.status !== "queued" && link.value.state === "live") send(queued, () => setQueued(""));
+    if (queued && !isWorking && !isOver && agent.status !== "queued" && link.value.state === "live") send(queued, () => setQueued(""));
   }, [agent.status, queued, link.value.state]);
   if (isOver) return html`<div class="composer over"><span class="dim grow">It has ${agent.state === "done" ? "finished" : "ended"}.</span><button class="btn" onClick=${resume}><${Icon} name="play" />Resume with a message</button></div>`;
   const isOff = link.value.state !== "live" || agent.status === "queued";

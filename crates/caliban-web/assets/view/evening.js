@@ -7,19 +7,16 @@ export const FOLD_PX = 34;
 
 /** @typedef {{ from: number, to: number }} Stretch */
 
-/** Whether a span scales the axis: waiting in the queue, for example, is drawn but does not. @param {string} status */
-const counts = (status) => !["queued", "asleep", "done", "failed", "killed", "crashed", "budget", "waits"].includes(status);
-
-/** @param {any} data @param {number} now @returns {{ key: string, name: string, repo: string, spans: { from: number, to: number, status: string, glyph: string, tone: string }[], agent: any }[]} */
+/** @param {any} data @param {number} now @returns {{ key: string, name: string, repo: string, spans: { from: number, to: number, status: string, glyph: string, tone: string, is_in_turn: boolean }[], agent: any }[]} */
 export function lanes(data, now) {
   return data.agents
     .map((/** @type {any} */ agent) => ({ key: agent.key, name: agent.name, repo: agent.repo_name, agent, spans: agent.spans.map((/** @type {any} */ span) => ({ ...span, from: Date.parse(span.from), to: span.to === null ? now : Date.parse(span.to) })) }))
     .sort((/** @type {any} */ one, /** @type {any} */ other) => (one.spans[0]?.from ?? 0) - (other.spans[0]?.from ?? 0));
 }
 
-/** The stretches of time with activity. @param {ReturnType<typeof lanes>} all @returns {Stretch[]} */
+/** The stretches of time with activity: waiting in the queue, for example, is drawn and does not scale the axis. @param {ReturnType<typeof lanes>} all @returns {Stretch[]} */
 export function stretches(all) {
-  const busy = all.flatMap((lane) => lane.spans.filter((span) => counts(span.status))).map(({ from, to }) => ({ from, to }));
+  const busy = all.flatMap((lane) => lane.spans.filter((span) => span.is_in_turn)).map(({ from, to }) => ({ from, to }));
   if (busy.length === 0) {
     const any = all.flatMap((lane) => lane.spans);
     return any.length === 0 ? [] : [{ from: Math.min(...any.map((span) => span.from)), to: Math.max(...any.map((span) => span.to)) }];

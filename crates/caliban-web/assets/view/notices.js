@@ -6,7 +6,7 @@ export function kindOf(row, before) {
   if (row.status === "asks") return "ask";
   if (row.parent) return null;
   if (row.status === "waits") return "wait";
-  if (["failed", "crashed", "budget"].includes(row.status)) return "failed";
+  if (row.has_ended && row.needs_you) return "failed";
   return row.status === "done" ? "done" : null;
 }
 

@@ -29,11 +29,18 @@ pub(crate) struct StatusLook {
     status: &'static str,
     glyph: &'static str,
     tone: &'static str,
+    /// So that no page has a list of words of its own.
+    is_in_turn: bool,
 }
 
 impl StatusLook {
     pub(crate) const fn of(status: StatusWord) -> Self {
-        Self { status: status.word(), glyph: status.icon(), tone: class(status.tone()) }
+        Self {
+            status: status.word(),
+            glyph: status.icon(),
+            tone: class(status.tone()),
+            is_in_turn: status.is_in_turn(),
+        }
     }
 }
 
@@ -68,6 +75,8 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64, label: &w
         "status": look.status,
         "glyph": look.glyph,
         "tone": look.tone,
+        "is_in_turn": look.is_in_turn,
+        "has_ended": words::has_ended(row.state),
         "doing": doing,
         "since": time::text(since),
         "until": until,

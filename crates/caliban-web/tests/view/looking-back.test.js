@@ -9,7 +9,7 @@ import { ceiling, steps } from "../../assets/view/steps.js";
 import { best } from "../../assets/view/fuzzy.js";
 
 const at = (minute) => new Date(Date.UTC(2026, 0, 1, 20, minute)).toISOString();
-const data = { agents: [{ key: "r/1", name: "auth", repo_name: "api", spans: [{ status: "queued", from: at(-300), to: at(0) }, { status: "running", from: at(0), to: at(10) }] }, { key: "r/2", name: "sql", repo_name: "api", spans: [{ status: "running", from: at(120), to: null }] }] };
+const data = { agents: [{ key: "r/1", name: "auth", repo_name: "api", spans: [{ status: "queued", from: at(-300), to: at(0) }, { status: "running", is_in_turn: true, from: at(0), to: at(10) }] }, { key: "r/2", name: "sql", repo_name: "api", spans: [{ status: "running", is_in_turn: true, from: at(120), to: null }] }] };
 
 test("idle gaps are folded, and the queue does not scale the axis", () => {
   const now = Date.parse(at(130));

@@ -19,7 +19,7 @@ test("twenty children that end are no notice of their own; one that asks is", ()
   const child = { key: "r/1", status: "done", parent: "r/0" };
   assert.equal(kindOf(child, "running"), null);
   assert.equal(kindOf({ ...child, status: "asks" }, "running"), "ask");
-  assert.equal(kindOf({ key: "r/2", status: "failed", parent: null }, "running"), "failed");
+  assert.equal(kindOf({ key: "r/2", status: "failed", parent: null, has_ended: true, needs_you: true }, "running"), "failed");
   assert.equal(kindOf({ key: "r/2", status: "failed", parent: null }, "failed"), null);
 });
 
