@@ -82,21 +82,25 @@ impl VerbContext {
         // Whether the session exists is found out by the verb.
         let agents = self.broker().await?.agents(session).await.unwrap_or_default();
         let named: Vec<&Agent> = agents.iter().filter(|agent| agent.name == given.trim()).collect();
+        let close = agents
+            .iter()
+            .map(|agent| (strsim::damerau_levenshtein(&agent.name, given.trim()), agent))
+            .filter(|(slips, agent)| *slips <= (agent.name.chars().count() / 3).max(1))
+            .min_by_key(|(slips, _)| *slips);
         let error = match (parsed, &named[..]) {
             (Ok(prefix), [one]) if !agents.iter().any(|agent| prefix.means(agent)) => {
                 return Ok(IdPrefix::from(one.id));
             }
-            (Ok(prefix), _) => return Ok(prefix),
-            (Err(error), _) => error,
+            // A name with a slip may look like an id, too.
+            (Ok(prefix), _) if agents.iter().any(|agent| prefix.means(agent)) || close.is_none() => {
+                return Ok(prefix);
+            }
+            (Ok(_), _) => given.trim().to_owned(),
+            (Err(error), _) => error.0,
         };
         match named[..] {
             [] => {
-                let close = agents
-                    .iter()
-                    .map(|agent| (strsim::damerau_levenshtein(&agent.name, given.trim()), agent))
-                    .filter(|(slips, agent)| *slips <= (agent.name.chars().count() / 3).max(1))
-                    .min_by_key(|(slips, _)| *slips);
-                let unknown = unknown(error.0);
+                let unknown = unknown(error);
                 Err(match close {
                     Some((_, agent)) => {
                         let hint = format!("did you mean {} ({})?", shown(&agent.name), agent.id.short());

@@ -123,6 +123,14 @@ fn m06_a_name_works_wherever_an_id_does_when_it_is_unique() {
         let polled = run(&world, &["message", "poll", "--agent-id", name]);
         assert!(polled.out.contains("hello"), "{name}: {polled:?}");
     }
+    for (slip, meant) in [("daed", "dead"), ("cafe12", "cafe1")] {
+        let mistyped = send(slip);
+        assert!(
+            mistyped.code == 1 && mistyped.err.contains(&format!("did you mean {meant} (")),
+            "{mistyped:?}"
+        );
+    }
+    assert!(!send("0123abcd").err.contains("did you mean"));
     let stranger = send("reviewer");
     assert!(stranger.err.contains("Invalid destination format") && !stranger.err.contains("did you mean"));
     // Of two with one name, neither is meant.
