@@ -312,3 +312,23 @@ fn what_was_said_before_goes_with_the_next_thing_that_is_done() {
     world.says("then do this");
     assert!(!world.screen().contains("there is no such thing"), "{}", world.screen());
 }
+
+#[test]
+fn a_question_about_an_edit_is_drawn_with_line_numbers_and_what_stands_around() {
+    let mut world = World::new((80, 24));
+    world.agent(AgentEvent::Asked(AskedQuestion {
+        number: 1,
+        tool: "Edit".into(),
+        agent: None,
+        input: json!({"file_path": "a.rs", "old_string": "old", "new_string": "new"}),
+        preview: Some("     9  before\n       -old\n    10 +new\n    11  after".into()),
+        why: String::new(),
+        rules: Vec::new(),
+        outside: Vec::new(),
+    }));
+    world.key(KeyCode::Tab);
+    let screen = world.screen();
+    for line in ["9  before", "-old", "10 +new", "11  after"] {
+        assert!(screen.contains(line), "{line} is not in {screen}");
+    }
+}

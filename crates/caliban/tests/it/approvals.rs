@@ -488,3 +488,28 @@ fn r24_at_a_terminal_a_watch_takes_answers_by_number_and_says_which_rule_always_
     tmux.send_keys(&["q", "Enter"]);
     tmux.wait_for_text("left with 0");
 }
+
+#[test]
+fn an_edit_is_listed_with_line_numbers_and_what_stands_around() {
+    let edit = json!({"file_path": "poem.txt", "old_string": "four", "new_string": "FOUR"});
+    let fleet = Fleet::new(script![
+        testkit::tool("Read", json!({"file_path": "poem.txt"})),
+        testkit::tool("Edit", edit),
+        text("thank you")
+    ]);
+    fleet
+        .place
+        .env
+        .write(fleet.place.repo.join("poem.txt"), "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n");
+    let id = fleet.bg("the task", ["--isolation", "none"]);
+    fleet.wait_for_ask(&id);
+    for list in [fleet.run(["approvals"]).ok().stdout, fleet.run(["approvals", "1"]).ok().stdout] {
+        let shown: Vec<&str> = list.lines().map(str::trim).collect();
+        for line in ["1  one", "3  three", "-four", "4 +FOUR", "5  five", "7  seven"] {
+            assert!(shown.contains(&line), "{line} is not in {list}");
+        }
+        assert!(!list.contains("eight"), "{list}");
+    }
+    fleet.run(["deny", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+}
