@@ -115,15 +115,18 @@ fn r05_a_message_to_an_agent_that_waits_for_its_worktree_is_answered() {
     wait_until("it waits for room", || {
         fleet.row(&waiting)["doing"].as_str().unwrap().starts_with("disk full: waiting for room")
     });
-    let said = fleet.run(["agents", "send", &waiting, "hello"]);
-    assert!(!format!("{}{}", said.stdout, said.stderr).trim().is_empty(), "what will happen to it is said");
+    // The disk is still full when the answer comes.
+    let said = fleet.run(["agents", "send", &waiting, "hello"]).expect_code(1);
+    let words = format!("error: agent {waiting} was not given the message: disk full: waiting for room");
+    assert!(said.stderr.starts_with(&words), "{}", said.stderr);
+    assert!(said.stderr.ends_with("hint: make room, then send it again\n"), "{}", said.stderr);
     std::fs::remove_file(filler).unwrap();
     fleet.run(["agents", "wait", &waiting]).ok();
     let transcript = fleet
         .place
         .env
         .read(std::path::Path::new(fleet.row(&waiting)["dir"].as_str().unwrap()).join("transcript.jsonl"));
-    assert_eq!(transcript.contains("hello"), said.code == 0, "{}{}\n{transcript}", said.stdout, said.stderr);
+    assert!(!transcript.contains("hello"), "{transcript}");
 }
 
 #[test]
@@ -136,9 +139,15 @@ fn r05_a_message_to_a_stopped_agent_is_refused_in_words() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let refused = fleet.run(["agents", "send", &id, "hello"]).expect_code(1);
+    // The answer does not wait for the process to go on.
+    let stat = fleet.place.env.read(format!("/proc/{pid}/stat"));
+    assert!(stat.contains(") T "), "{stat}");
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-    assert!(refused.stderr.contains("was not given the message: its process"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("kill -CONT"), "{}", refused.stderr);
+    let words = format!("error: agent {id} was not given the message: its process (pid {pid}) is stopped\n");
+    let hint = format!(
+        "hint: let it go on (kill -CONT {pid}), or `caliban kill {id}` and `caliban resume {id}` it\n"
+    );
+    assert_eq!(refused.stderr, words + &hint);
     fleet.place.server.release();
     fleet.run(["agents", "wait", &id]).ok();
 }
