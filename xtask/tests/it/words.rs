@@ -16,6 +16,9 @@ const REPLACED: [(&str, &str); 9] = [
     ("the next weaker level", "falls back to the next lower level"),
 ];
 
+/// What ends a text that shortens a word to one letter: `{} t"` for turns.
+const SHORTENED: [&str; 3] = ["} t\"", "} t`", "} t,"];
+
 fn read_below(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -49,6 +52,9 @@ fn words_that_were_replaced_do_not_come_back() {
             if text.contains(old) {
                 found.push(format!("{}: \"{old}\" is called \"{new}\"", file.display()));
             }
+        }
+        for short in SHORTENED.into_iter().filter(|short| text.contains(short)) {
+            found.push(format!("{}: \"{short}\" is written out: 2 turns", file.display()));
         }
     }
     assert_eq!(found, Vec::<String>::new());

@@ -200,3 +200,22 @@ fn a_compaction_after_a_persons_background_agent_begins_no_turn() {
     editor.quit();
     assert_eq!(turns(), 1);
 }
+
+#[test]
+fn b06_who_has_settled_that_agents_are_kept_is_not_asked_at_the_end() {
+    let fleet = Fleet::new(script![
+        text("finished in the fleet").on("You are an agent of the fleet"),
+        bash("echo begun > begun; sleep 1000").on_first("the side task"),
+    ]);
+    settings(&fleet.place, "[ui]\non_leave = \"keep\"\n");
+    let tmux = Tmux::start(&fleet.place.env, 100, 30);
+    start(&tmux, &fleet.place, "");
+    says(&tmux, "/bg the side task");
+    wait_until("its command runs", || fleet.place.repo.join("begun").exists());
+    says(&tmux, "/quit");
+    tmux.wait_for_text("left with 0");
+    let id = fleet.rows()[0]["id"].as_str().unwrap().to_owned();
+    fleet.wait_for(&id, "done");
+    assert_eq!(fleet.row(&id)["last_text"], "finished in the fleet");
+    fleet.run(["daemon", "stop"]).ok();
+}

@@ -577,14 +577,21 @@ fn a16_a_long_call_of_a_sub_agent_is_shown_whole() {
         testkit::tool("AgentTool", json!({"prompt": "the helper's task", "label": "explore"}))
             .on_first("the task"),
         bash(&command).on_first("the helper's task"),
+        text("the helper is done").on_first("the helper's task"),
+        text("all done").on_first("the task"),
     ]);
     let id = fleet.bg("the task", []);
     fleet.wait_for_ask(&id);
     let dashboard = Dashboard::start(&fleet);
-    dashboard.agent(&id);
+    let path = dashboard.agent(&id);
     let ask = asks_of_page(&dashboard, 1).remove(0);
     assert_eq!((&ask["is_cut"], &ask["by"]), (&json!(false), &json!("explore")));
     assert!(ask["call_text"].as_str().unwrap().contains("; the middle; "));
+    let answer = json!({"ask": ask["id"], "digest": ask["digest"]});
+    let approved = dashboard.post(&format!("{path}/approve"), &answer);
+    assert_eq!(approved.status, 200, "{}", approved.body);
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("a").exists());
 }
 
 #[test]
