@@ -17,7 +17,6 @@ import { Todo } from "../parts/item.js";
 import { Talk } from "../parts/talk.js";
 import { tell, toast } from "../parts/toasts.js";
 
-/** States in which an agent has ended. */
 /** The last tab of each agent, for going back. @type {Map<string, string>} */
 const tabs = new Map();
 
