@@ -155,6 +155,15 @@ mod tests {
         assert_eq!(told(&mut registry, 0, 150).await, all[..1]);
         assert_eq!(told(&mut registry, 250, 400).await, all[1..], "how it stood at the first moment");
     }
+
+    #[test]
+    fn an_end_at_a_budget_is_recorded_as_one() {
+        let over = caliban_core::lifecycle::Outcome::BudgetExceeded { reason: "its tokens".into() };
+        let events = [LifecycleEvent::Started, LifecycleEvent::Ended(over)];
+        let ended = events.into_iter().fold(Status::default(), |status, event| status.apply(event).unwrap());
+        assert_eq!(word(&ended), "budget");
+    }
+
     #[tokio::test]
     async fn the_newest_changes_are_kept_and_the_old_ones_go_now_and_then() {
         let dir = tempfile::tempdir().unwrap();
