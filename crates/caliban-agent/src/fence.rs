@@ -521,6 +521,7 @@ impl Fences {
 }
 
 /// Since when the agent has its worktree for itself: since its directory was made. None where the file system does not say.
+#[expect(clippy::disallowed_methods, reason = "in Caliban's own records")]
 fn own_since(policy: &Policy, own_places: &OwnPlaces<'_>) -> Option<OwnSince> {
     let worktree = policy.roots.in_place(policy.worktree.as_ref()?).ok()?;
     let born = fs::metadata(own_places.records()?).ok()?.created().ok()?;
