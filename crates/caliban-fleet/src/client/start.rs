@@ -212,6 +212,10 @@ async fn wait_ready(
         READY => Launched::of(connect(places).await),
         RUNNING_ALREADY => loop {
             match connect(places).await {
+                // It has died since: a child that it was starting held its lock for a moment longer.
+                Err(ClientError::NotRunning(_)) if !lock::is_held(&places.daemon_lock()) => {
+                    return Ok(Launched::Gone);
+                }
                 Err(ClientError::NotRunning(_)) if Instant::now() < give_up => sleep(LOOK).await,
                 other => return Launched::of(other),
             }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use caliban_contract::records;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_fleet::protocol::{REQUEST_HEADER, RespawnRequest, RmRequest};
+use caliban_fleet::protocol::{REQUEST_HEADER, RUNNING_ALREADY, RespawnRequest, RmRequest};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, processes_of, until};
@@ -140,4 +140,21 @@ async fn r08_a_daemon_that_is_killed_while_it_starts_is_started_again() {
     fleet.start.programs = vec![("/bin/true".into(), Vec::new())];
     let refused = caliban_fleet::Client::connect_or_start(&fleet.places, fleet.start.clone()).await;
     assert!(refused.is_err_and(|error| error.to_string().contains("it ended without a word")));
+}
+
+#[tokio::test]
+async fn r08_a_daemon_that_has_found_the_lock_of_a_dead_one_is_started_again() {
+    let mut fleet = Fleet::new();
+    // A child of the one that was killed holds its lock for a moment, and nobody listens.
+    let (program, again) = (fleet.temp.path().join("late"), fleet.temp.path().join("again"));
+    let (daemon, arguments) = fleet.start.programs[0].clone();
+    let script = format!(
+        "#!/bin/sh\n[ ! -e '{again}' ] || exec '{daemon}' \"$@\"\ntouch '{again}'\necho '{RUNNING_ALREADY}'\n",
+        again = again.display(),
+        daemon = daemon.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fleet.start.programs = vec![(program, arguments)];
+    assert_eq!(fleet.client().await.list().await.unwrap(), []);
 }
