@@ -36,7 +36,7 @@ pub use closed::ClosedPort;
 pub use env::Env;
 pub use file_modes::{file_modes_count, processes_can_hide};
 pub use golden::Golden;
-pub use other_user::was_run_by_another_user;
+pub use other_user::{OpenPrograms, was_run_by_another_user};
 pub use process::{Output, ProgramRun, Spawned};
 pub use request::{Recorded, RequestOutcome};
 pub use rustix::process::Signal;

@@ -1,6 +1,11 @@
 //! Tests about what a user may not do: root may do everything.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Whether this test has now been run by somebody else: as root it starts itself once more under another user. `test` is its whole name.
 pub fn was_run_by_another_user(test: &str) -> bool {
@@ -23,4 +28,29 @@ pub fn was_run_by_another_user(test: &str) -> bool {
         .unwrap();
     assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("1 passed"), "{done:?}");
     true
+}
+
+/// Programs that were built, where other users can start them, too: the directory of builds may be closed to others. `setpriv` can start
+/// them there, but they cannot start each other.
+#[derive(Debug)]
+pub struct OpenPrograms(tempfile::TempDir);
+
+impl OpenPrograms {
+    /// These programs.
+    pub fn new<'a>(programs: impl IntoIterator<Item = &'a Path>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for program in programs {
+            let open = dir.path().join(program.file_name().unwrap());
+            if fs::hard_link(program, &open).is_err() {
+                fs::copy(program, &open).unwrap();
+            }
+        }
+        Self(dir)
+    }
+
+    /// One of them.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
 }

@@ -2,10 +2,15 @@
 //!
 //! The limit counts the processes of a user and spares root, so caliban runs here as somebody else.
 
-use std::{ffi::OsStr, fs, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
-use testkit::{Lack, ProgramRun, script, skip, text, tool, wait_until};
+use testkit::{Lack, OpenPrograms, ProgramRun, script, skip, text, tool, wait_until};
 
 use crate::{
     fleet::{Fleet, id_of},
@@ -21,6 +26,7 @@ const PLENTY: &str = "1000";
 /// Programs as a user of our own, of whose processes nobody else makes any.
 struct Stranger {
     user: String,
+    programs: OpenPrograms,
 }
 
 impl Stranger {
@@ -32,14 +38,15 @@ impl Stranger {
         let all = place.env.root();
         let done = Command::new("chown").args(["-hR", &format!("{user}:{user}")]).arg(all).status();
         assert!(done.unwrap().success());
-        Self { user }
+        let built = ["caliban", "caliband"].map(|name| PathBuf::from(place.env.cmd(name).get_program()));
+        Self { user, programs: OpenPrograms::new(built.iter().map(PathBuf::as_path)) }
     }
 
     /// caliban, behind these words.
     fn caliban(&self, place: &Place, words: &[&str]) -> ProgramRun {
         let mut command = place.env.program("setpriv");
         command.args(["--reuid", &self.user, "--regid", &self.user, "--clear-groups"]).args(words);
-        command.arg(place.env.cmd("caliban").get_program());
+        command.arg(self.programs.path("caliban"));
         ProgramRun::new(command).dir(&place.repo)
     }
 
