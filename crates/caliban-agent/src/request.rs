@@ -4,7 +4,7 @@
 //! least as what was reserved for it; one that the server did not begin to answer counts nothing. The records say the
 //! same, so a process that is killed in the middle leaves a request that counts, too.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use caliban_core::{
     message::{Effort, Message, ToolSpec},
@@ -14,7 +14,7 @@ use caliban_core::{
 use caliban_providers::{
     Billed, BoxFuture, Calls, Delta, ModelReply, ModelRequest, ProviderError, Stopped, WaitCause, Watch,
 };
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -113,11 +113,15 @@ impl Agent {
             effort: question.effort,
             session: &self.kit.wanted.session,
         };
-        let is_sent = meter.sent.clone();
+        let mut reserving = meter.reserving.subscribe();
         let out_of_time = async {
-            // Disk latency is not model time.
-            is_sent.notified().await;
-            self.kit.purse.out_of_time().await;
+            // Disk latency is not model time; a wait for its turn is the request's.
+            while reserving.wait_for(|is_reserving| !is_reserving).await.is_ok() {
+                tokio::select! {
+                    () = self.kit.purse.out_of_time() => return,
+                    _ = reserving.wait_for(|is_reserving| *is_reserving) => {}
+                }
+            }
         };
         let result = tokio::select! {
             result = self.kit.provider.respond(request, &mut meter, cancel) => result,
@@ -161,9 +165,10 @@ struct Meter<'a> {
     counting: Option<JoinHandle<()>>,
     /// Whether an attempt is under way.
     is_sent: bool,
-    /// When the first one was sent, and a sign of it.
+    /// When the first one was sent.
     sent_at: Option<Instant>,
-    sent: Arc<Notify>,
+    /// Whether one is being reserved and recorded.
+    reserving: watch::Sender<bool>,
     /// What the attempt counts.
     attempt: BudgetAttempt,
     recorded: Vec<Event>,
@@ -191,7 +196,7 @@ impl<'a> Meter<'a> {
             counting: None,
             is_sent: false,
             sent_at: None,
-            sent: Arc::default(),
+            reserving: watch::Sender::new(false),
             attempt: BudgetAttempt::new(estimate),
             recorded: Vec::new(),
             stopped: None,
@@ -216,7 +221,6 @@ impl<'a> Meter<'a> {
         }
         (self.is_sent, self.attempt) = (true, BudgetAttempt::new(self.estimate));
         self.sent_at.get_or_insert_with(Instant::now);
-        self.sent.notify_one();
         Ok(())
     }
 
@@ -326,8 +330,10 @@ impl Watch for Meter<'_> {
 
     fn before_attempt<'a>(&'a mut self) -> BoxFuture<'a, Result<(), Stopped>> {
         Box::pin(async move {
-            self.begin().await.map_err(|failed| {
-                self.is_sent = false;
+            self.reserving.send_replace(true);
+            let begun = self.begin().await;
+            self.reserving.send_replace(false);
+            begun.map_err(|failed| {
                 self.stopped = Some(failed);
                 Stopped
             })
