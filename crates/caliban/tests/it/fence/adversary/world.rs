@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use testkit::ProgramRun;
+use testkit::{OpenPrograms, ProgramRun};
 
 use super::{Layout, Stance, Terms};
 use crate::{fence::picture, place::Place};
@@ -66,6 +66,7 @@ pub(super) struct World {
     pieces: BTreeMap<PathBuf, Piece>,
     outside: Vec<(String, Vec<u8>)>,
     identity: (u64, u64),
+    programs: OpenPrograms,
 }
 
 /// Somebody who may not do everything.
@@ -131,6 +132,8 @@ impl World {
             // Git asks whose a directory is.
             place.env.git(&project, &["config", "--global", "--add", "safe.directory", "*"]);
         }
+        let caliban = PathBuf::from(place.env.cmd("caliban").get_program());
+        let programs = OpenPrograms::new([caliban.as_path()]);
         let mut world = Self {
             place,
             terms,
@@ -141,6 +144,7 @@ impl World {
             pieces: BTreeMap::new(),
             outside: Vec::new(),
             identity: (0, 0),
+            programs,
         };
         world.give_away(world.root());
         world.remember();
@@ -149,8 +153,7 @@ impl World {
 
     /// caliban, as who the adversary is.
     pub(super) fn caliban(&self) -> ProgramRun {
-        let caliban = self.place.env.cmd("caliban");
-        let run = ProgramRun::new(self.of_user(caliban.get_program()));
+        let run = ProgramRun::new(self.of_user(self.programs.path("caliban").as_os_str()));
         run.args(self.place.server.args(self.place.protocol)).dir(&self.place.repo)
     }
 
