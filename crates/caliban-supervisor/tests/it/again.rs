@@ -120,20 +120,22 @@ async fn r01_a_removal_and_a_respawn_under_which_the_daemon_dies_are_carried_out
     }
 }
 
+/// From now on daemons are started by this script; `{daemon}` starts one, and `{file}` is a file of the script's own.
+fn start_by(fleet: &mut Fleet, script: &str) {
+    let (program, file) = (fleet.temp.path().join("script"), fleet.temp.path().join("file"));
+    let (daemon, arguments) = fleet.start.programs[0].clone();
+    let script = script.replace("{file}", &format!("'{}'", file.display()));
+    let script = script.replace("{daemon}", &format!("exec '{}' \"$@\"", daemon.display()));
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fleet.start.programs = vec![(program, arguments)];
+}
+
 #[tokio::test]
 async fn r08_a_daemon_that_is_killed_while_it_starts_is_started_again() {
     let mut fleet = Fleet::new();
     // The first three are killed before they say a word.
-    let (program, count) = (fleet.temp.path().join("killed"), fleet.temp.path().join("count"));
-    let (daemon, arguments) = fleet.start.programs[0].clone();
-    let script = format!(
-        "#!/bin/sh\necho x >> '{count}'\n[ $(wc -l < '{count}') -gt 3 ] || kill -9 $$\nexec '{daemon}' \"$@\"\n",
-        count = count.display(),
-        daemon = daemon.display()
-    );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    fleet.start.programs = vec![(program, arguments)];
+    start_by(&mut fleet, "echo x >> {file}\n[ $(wc -l < {file}) -gt 3 ] || kill -9 $$\n{daemon}");
     assert_eq!(fleet.client().await.list().await.unwrap(), []);
     // One that never says a word is not started for ever.
     fleet.kill_daemon();
@@ -146,15 +148,9 @@ async fn r08_a_daemon_that_is_killed_while_it_starts_is_started_again() {
 async fn r08_a_daemon_that_has_found_the_lock_of_a_dead_one_is_started_again() {
     let mut fleet = Fleet::new();
     // A child of the one that was killed holds its lock for a moment, and nobody listens.
-    let (program, again) = (fleet.temp.path().join("late"), fleet.temp.path().join("again"));
-    let (daemon, arguments) = fleet.start.programs[0].clone();
-    let script = format!(
-        "#!/bin/sh\n[ ! -e '{again}' ] || exec '{daemon}' \"$@\"\ntouch '{again}'\necho '{RUNNING_ALREADY}'\n",
-        again = again.display(),
-        daemon = daemon.display()
+    start_by(
+        &mut fleet,
+        &format!("[ ! -e {{file}} ] || {{daemon}}\ntouch {{file}}\necho '{RUNNING_ALREADY}'"),
     );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    fleet.start.programs = vec![(program, arguments)];
     assert_eq!(fleet.client().await.list().await.unwrap(), []);
 }
