@@ -17,7 +17,10 @@ use caliban_core::{
     usage::Usage,
 };
 use caliban_permissions::{Effect, Mode};
-use caliban_providers::{BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, ProviderKind, Watch};
+use caliban_providers::{
+    Billed, BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, ProviderKind, Watch,
+};
+use caliban_store::{StoreUrl, ledger::Ledger};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -344,4 +347,59 @@ async fn what_does_not_fit_the_window_however_it_is_shortened_is_not_sent() {
         "{report:?}"
     );
     assert!(model.asked.lock().unwrap().is_empty());
+}
+
+/// A model that waits for its turn, is refused, waits again, and answers. What the ledger holds at each of these moments.
+struct Refusing {
+    ledger: std::path::PathBuf,
+    held: Mutex<Vec<u64>>,
+}
+
+impl Refusing {
+    async fn note(&self) {
+        let mut ledger = Ledger::open(&StoreUrl::sqlite(&self.ledger)).await.unwrap();
+        let held = ledger.in_flight().await.unwrap();
+        ledger.close().await;
+        self.held.lock().unwrap().push(held);
+    }
+}
+
+impl Provider for Refusing {
+    fn name(&self) -> &str {
+        "refusing"
+    }
+
+    fn respond<'a>(
+        &'a self,
+        _: ModelRequest<'a>,
+        watch: &'a mut dyn Watch,
+        _: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
+        Box::pin(async move {
+            self.note().await;
+            watch.before_attempt().await.unwrap();
+            self.note().await;
+            watch.attempt_failed(Billed::No).await.unwrap();
+            self.note().await;
+            watch.before_attempt().await.unwrap();
+            self.note().await;
+            Ok(says("done"))
+        })
+    }
+}
+
+#[tokio::test]
+async fn r20_a_request_that_waits_for_its_turn_or_for_a_server_holds_nothing() {
+    let mut world = World::new(json!({"steps": []}));
+    world.budget = budget::Limits { tokens: Some(100_000), ..budget::Limits::NONE };
+    let ledger = world.directory.path().join("ledger.db");
+    let model = Arc::new(Refusing { ledger: ledger.clone(), held: Mutex::default() });
+    let mut kit = world.kit();
+    kit.provider = model.clone();
+    let purse = kit.purse.clone();
+    let mut agent = Agent::new(kit).await.unwrap();
+    assert_eq!(prompt(&mut agent, "go").await.outcome, Outcome::Done);
+    model.note().await;
+    assert_eq!(*model.held.lock().unwrap(), [0, 1, 0, 1, 0]);
+    assert_eq!(purse.spent().usage.total(), 11, "the refused attempt costs nothing");
 }

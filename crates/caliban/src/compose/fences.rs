@@ -132,11 +132,11 @@ fn pin_added(policy: &mut Policy) -> Vec<String> {
         left_out.extend(pinned.as_ref().err().map(|error| {
             let why = match error.kind() {
                 io::ErrorKind::NotFound => {
-                    "it is not there; once it is, the next session finds it".to_owned()
+                    "it does not exist; a session that begins later uses it".to_owned()
                 }
                 _ => format!("{error} (hint: name the directory that it leads to)"),
             };
-            format!("{} is no directory of this session: {why}", place.display())
+            format!("the added directory {} is left out: {why}", place.display())
         }));
         pinned.is_ok()
     });

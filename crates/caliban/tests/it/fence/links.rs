@@ -158,7 +158,7 @@ fn a18_an_added_directory_that_comes_later_is_no_link_of_an_agent() {
             assert!(!got.contains("canary"), "{name}: {output:?}");
             assert_eq!(picture(&place.env.home()), before, "{name}: {output:?}");
             assert!(place.repo.join(name).is_symlink(), "{name}: {output:?}");
-            assert!(output.stderr.contains("gen is no directory of this session"), "{output:?}");
+            assert!(output.stderr.contains("gen is left out: "), "{output:?}");
         }
     }
 }
