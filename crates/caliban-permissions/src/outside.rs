@@ -24,12 +24,6 @@ const INTERPRETERS: &[&str] = &[
     "nawk", "make", "gmake", "just", "expect", "gdb", "lldb", "java",
 ];
 
-/// Programs that read a file of these names by themselves when they are given none.
-const DEFAULT_FILES: &[(&[&str], &[&str])] = &[
-    (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
-    (&["just"], &["justfile", ".justfile", "Justfile"]),
-];
-
 /// Commands that never run the files that they are given: an agent hands in nearly nothing but files that it has written. `git push`
 /// is none of them, because of `--receive-pack`.
 const TAKE_DATA: &[(&str, &[&str])] =
@@ -234,17 +228,8 @@ fn scripts(run: &ParsedCommand) -> Option<Vec<PathBuf>> {
         names.extend(words.iter().filter_map(|word| word.strip_prefix("-m")).flat_map(module));
     }
     let directories = run.directories.as_deref().unwrap_or_default();
-    let places =
-        || names.iter().flat_map(|name| directories.iter().map(move |directory| directory.join(name)));
-    let mut files: Vec<PathBuf> = places().filter(|path| path.is_file()).collect();
-    for (_, defaults) in DEFAULT_FILES.iter().filter(|(programs, _)| is_one_of(program, programs)) {
-        // `make -C web`; `just` looks in the directories above, too.
-        let tops = directories.iter().flat_map(|directory| directory.ancestors().map(Path::to_owned));
-        let tops = tops.chain(places().filter(|path| path.is_dir()));
-        let found = tops.flat_map(|top| defaults.iter().map(move |name| top.join(name)));
-        files.extend(found.filter(|path| path.is_file()));
-    }
-    Some(files)
+    let places = names.iter().flat_map(|name| directories.iter().map(move |directory| directory.join(name)));
+    Some(places.filter(|path| path.is_file()).collect())
 }
 
 /// The files that may be a module of Python.

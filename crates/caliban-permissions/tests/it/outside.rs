@@ -201,44 +201,6 @@ fn what_the_agent_may_have_written_is_asked_about() {
     work.check(&[("npm install", "ask []")]);
 }
 
-/// `make` and `just` are given a file by its name.
-#[test]
-fn a19_a_makefile_that_the_agent_may_have_written_is_asked_about() {
-    let work = Work::new(&["Bash(make *) outside", "Bash(just *) outside", "Bash(npm *) outside"]);
-    let lines = ["make", "make test", "make -C web", "make -C web test", "just", "just test"];
-    lines.iter().for_each(|line| work.check(&[(line, "none")]));
-    let asks = |name: &str, lines: &[&str]| {
-        fs::write(work.place.at(name), "all:\n").unwrap();
-        lines.iter().for_each(|line| work.check(&[(line, "ask []")]));
-        fs::remove_file(work.place.at(name)).unwrap();
-    };
-    asks("web/Makefile", &["make -C web", "make --directory=web", "make -Cweb"]);
-    for name in ["GNUmakefile", "makefile", "Makefile"] {
-        asks(name, &["make", "make test"]);
-    }
-    for name in ["justfile", ".justfile", "Justfile"] {
-        asks(name, &["just", "just test"]);
-    }
-    fs::write(work.place.at("Makefile"), "all:\n").unwrap();
-    work.check(&[("npm install", "none")]);
-}
-
-/// An interpreter reads its script while it goes: a command beside it may add to that.
-#[test]
-fn a19_a_script_that_a_running_command_can_change_is_asked_about() {
-    let mut work = Work::new(&["Bash(sh *) outside", "Bash(npm install *) outside"]);
-    let beside = work.place.home.join("kept.sh");
-    executable(&beside);
-    let beside = format!("sh {}", beside.display());
-    let free = [("sh run.sh", "none"), (beside.as_str(), "none"), ("npm install", "none")];
-    work.check(&free);
-    work.policy.is_written_meanwhile = true;
-    // Only what lies where the command can write.
-    work.check(&[("sh run.sh", "ask []"), (&beside, "none"), ("npm install", "none")]);
-    let why = work.policy.decide("Bash", &[work.place.command("sh run.sh")]);
-    assert!(why.why().contains("while another command of this conversation runs"), "{why:?}");
-}
-
 /// Seen: `python3 DATA/…/tmp/x.py`, which a fenced command had written to its `/tmp`, ran outside by a rule for `python3`.
 #[test]
 fn a18_what_an_agent_wrote_elsewhere_is_asked_about() {
